@@ -1,0 +1,3 @@
+"""The spiders of the example project."""
+
+from __future__ import annotations

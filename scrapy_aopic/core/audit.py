@@ -1,0 +1,172 @@
+"""Whether a store holds a state that a crawl can have been in: every invariant, counted to the unit.
+
+Reads each family once, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Any, TypeVar
+
+import msgpack
+
+from .crawl import TOTALS_KEY
+from .frontier import front_queue
+from .ledger import TOTAL, Totals
+from .ports import Family, Store
+from .records import HOST_BYTES, Host, State, queue_row, row_level, unpack_host, unpack_page
+
+T = TypeVar("T")
+
+_CHUNK = 1000
+_MAX_SHOWN = 20
+
+
+@dataclass(slots=True)
+class Audit:
+    """What was counted, and what does not hold.
+
+    Attributes:
+        violations: The first violations, a sentence each.
+        n_violations: How many there are.
+    """
+
+    pages: int = 0
+    queued: int = 0
+    visited: int = 0
+    failed: int = 0
+    hosts: int = 0
+    cash: int = 0
+    virtual: int = 0
+    violations: list[str] = field(default_factory=list)
+    n_violations: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether every invariant holds."""
+        return not self.n_violations
+
+    def expect(self, holds: bool, text: str, *args: Any) -> None:
+        """Count a violation unless *holds*; *text* is formatted with *args*."""
+        if not holds:
+            self.n_violations += 1
+            if len(self.violations) < _MAX_SHOWN:
+                self.violations.append(text.format(*args))
+
+
+def audit(store: Store) -> Audit:
+    """Check every invariant of the crawl in *store*."""
+    result = Audit()
+    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
+    if data is None:
+        result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
+        result.virtual = TOTAL
+        return result
+    saved = msgpack.unpackb(data, use_list=False)
+    totals = Totals.from_dict(saved["ledger"])
+    result.virtual = totals.virtual
+    _audit_pages(store, totals, saved["order"], result)
+    _audit_queue(store, result)
+    _audit_hosts(store, saved, result)
+    for name in ("queued", "visited", "failed", "hosts"):
+        counted = getattr(result, name)
+        result.expect(saved[name] == counted, "{} {} are recorded, but {} are stored", saved[name], name, counted)
+    return result
+
+
+def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -> None:
+    history, members = 0, [0, 0]
+    per_host: dict[str, int] = {}
+    for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
+        per_host = dict.fromkeys(("queued", "visited"), 0)
+        for chunk in _chunks(rows):
+            requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
+            pages = [unpack_page(data) for _, data in chunk]
+            queue = store.get_many(
+                Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages]
+            )
+            for (key, _), page, request, row in zip(chunk, pages, requests, queue, strict=True):
+                result.pages += 1
+                is_visited = page.visits > 0
+                cash = page.cash + totals.handed[is_visited] - page.settled
+                result.cash += cash
+                history += page.history
+                members[is_visited] += 1
+                per_host["visited"] += is_visited
+                result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
+                result.expect(page.order <= last_order, "page {} is newer than the last commit", key.hex())
+                result.expect(request is not None, "page {} has no request", key.hex())
+                if page.state == State.QUEUED:
+                    result.queued += 1
+                    per_host["queued"] += 1
+                    result.expect(row == key[HOST_BYTES:], "queued page {} has no queue row", key.hex())
+                    level = front_queue(page.cash, page.shift)
+                    result.expect(
+                        page.level == level, "page {} waits in front queue {}, not {}", key.hex(), page.level, level
+                    )
+                elif page.state == State.VISITED:
+                    result.visited += 1
+                else:
+                    result.failed += 1
+                    result.expect(page.state == State.FAILED, "page {} has state {}", key.hex(), page.state)
+        data = store.get_many(Family.HOSTS, (host,))[0]
+        record = unpack_host(data) if data is not None else Host("")
+        for name, counted in per_host.items():
+            said = getattr(record, name)
+            result.expect(
+                said == counted, "host {} ({}) says {} {} pages, but has {}", record.name, host.hex(), said, name, counted
+            )
+    whole = result.cash + totals.virtual
+    result.expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
+    result.expect(history == totals.history, "histories add up to {}, not {}", history, totals.history)
+    result.expect(tuple(members) == totals.members, "classes have {} pages, not {}", members, totals.members)
+
+
+def _audit_queue(store: Store, result: Audit) -> None:
+    rows = 0
+    for chunk in _chunks(store.scan(Family.QUEUE)):
+        rows += len(chunk)
+        pages = store.get_many(Family.PAGES, [key[:HOST_BYTES] + page for key, page in chunk])
+        for (key, _), data in zip(chunk, pages, strict=True):
+            page = unpack_page(data) if data is not None else None
+            is_right = (
+                page is not None
+                and page.state == State.QUEUED
+                and key[HOST_BYTES:] == queue_row(page.level, page.order)
+            )
+            result.expect(is_right, "queue row {} belongs to no queued page", key.hex())
+    result.expect(rows == result.queued, "{} queue rows for {} queued pages", rows, result.queued)
+
+
+def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
+    queued_hosts = 0
+    for chunk in _chunks(store.scan(Family.HOSTS)):
+        hosts = [unpack_host(data) for _, data in chunk]
+        index = store.get_many(Family.META, [host.row + key for (key, _), host in zip(chunk, hosts, strict=True)])
+        for (key, _), host, row in zip(chunk, hosts, index, strict=True):
+            result.hosts += 1
+            if not host.queued:
+                result.expect(not host.row, "host {} has nothing queued, but an index row", host.name)
+                continue
+            queued_hosts += 1
+            result.expect(row is not None, "host {} has pages queued, but no place", host.name)
+            if host.row[:1] != b"A":
+                best = next((row_level(row[HOST_BYTES:]) for row, _ in store.scan(Family.QUEUE, key)), -1)
+                result.expect(host.best >= best, "host {} is shelved below its best page", host.name)
+    rows: dict[bytes, int] = {}
+    for key, _ in store.scan(Family.META):
+        if key[:1] in (b"A", b"F", b"P"):
+            rows[key[:2] if key[:1] == b"F" else key[:1]] = rows.get(key[:2] if key[:1] == b"F" else key[:1], 0) + 1
+    result.expect(sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts)
+    for number, n in enumerate(saved["shelved"]):
+        stored = rows.get(b"F" + bytes((number,)), 0)
+        result.expect(n == stored, "{} hosts are said to be shelved in class {}, not {}", n, number, stored)
+    result.expect(saved["parked"] == rows.get(b"P", 0), "{} hosts are said to be parked", saved["parked"])
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

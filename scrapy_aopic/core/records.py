@@ -1,0 +1,193 @@
+"""What is remembered of a page and of a host, and how it is written as bytes.
+
+Keys: a host is 8 bytes, a page is its host followed by 8 bytes of its request's fingerprint. Everything
+of one host lies together in a store, and a collision of fingerprints, even a forged one, stays inside
+one host (64 bits: about 3 in 10**8 for a host of a million pages).
+
+Records are MessagePack arrays whose trailing defaults are left out; a page that only waits takes some
+15 bytes. Changing a layout means a new :data:`FORMAT`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgpack
+
+FORMAT = 1
+"""Version of everything written to a store."""
+
+HOST_BYTES = 8
+N_FRONT_QUEUES = 64
+
+
+class State(IntEnum):
+    """Where a page stands; a leased page is still ``QUEUED`` in the store, so a crash loses nothing."""
+
+    QUEUED = 1
+    VISITED = 2
+    FAILED = 3
+
+
+@dataclass(slots=True)
+class Page:
+    """A page the crawl knows.
+
+    Attributes:
+        order: Rank of discovery in the job; first in, first out inside a front queue.
+        cash: Units held until the next visit.
+        settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
+        level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
+        shift: Front queues that ``Request.priority`` moves the page up (or down).
+        history: Units spent at visits, as far as the window counts them.
+        visited_turn: |H| at the last visit, in units of the total cash.
+        visited_at: Time of the last visit in seconds since the epoch.
+        marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
+        outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
+    """
+
+    state: int
+    order: int
+    cash: int = 0
+    level: int = 0
+    settled: int = 0
+    shift: int = 0
+    history: int = 0
+    visits: int = 0
+    visited_turn: float = 0.0
+    visited_at: float = 0.0
+    outcome: str = ""
+    marks: tuple[tuple[float, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Host:
+    """A host the crawl knows; the back queue of an active one is its ``head``.
+
+    Attributes:
+        queued: Pages with a queue row, leased ones included.
+        visited: Pages that were visited or failed at least once.
+        best: Front queue of the best page that can be taken, -1 if there is none.
+        not_before: Instant (seconds since the epoch) before which the host must not be asked again.
+        transfer: Seconds that the last transfer took.
+        leased_at: Instant of the last lease, for the pause after a crash.
+        row: Index row that says where the host waits; empty when it has nothing queued.
+        head: Best queue rows, best first, in memory only; ``None`` if not loaded.
+        complete: Whether ``head`` holds every row that can be taken.
+        held: Front queues of the pages that are leased, in memory only.
+        phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.Phase`), in memory only.
+        ready_in: Class it is ready in, in memory only.
+    """
+
+    name: str
+    queued: int = 0
+    visited: int = 0
+    best: int = -1
+    not_before: float = 0.0
+    transfer: float = 0.0
+    leased_at: float = 0.0
+    row: bytes = b""
+    head: list[tuple[bytes, bytes]] | None = None
+    complete: bool = False
+    held: dict[bytes, int] = field(default_factory=dict)
+    phase: int = 0
+    ready_in: int = 0
+
+
+class Link(NamedTuple):
+    """A request that the crawl is asked to make.
+
+    Attributes:
+        key: Page key.
+        host: Name of the host.
+        request: What is needed to make the request, as bytes that mean nothing here.
+        shift: Front queues to move up.
+        again: Fetch it even if the page is known (``dont_filter``).
+    """
+
+    key: bytes
+    host: str
+    request: bytes
+    shift: int = 0
+    again: bool = False
+
+
+def host_key(name: str) -> bytes:
+    """Key of the host called *name*."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=HOST_BYTES).digest()
+
+
+def page_key(host: bytes, fingerprint: bytes) -> bytes:
+    """Key of the page with *fingerprint* (any length) on *host* (a host key)."""
+    return host + blake2b(fingerprint, digest_size=8).digest()
+
+
+def ticket_key(page: bytes, order: int) -> bytes:
+    """Key of one more request for *page*, which waits beside the page itself."""
+    return page_key(page[:HOST_BYTES], page + order.to_bytes(8, "big"))
+
+
+def queue_row(level: int, order: int) -> bytes:
+    """Key of a queue row inside its host: best front queue first, then first in, first out."""
+    return bytes((N_FRONT_QUEUES - 1 - level,)) + order.to_bytes(6, "big")
+
+
+def row_level(row: bytes) -> int:
+    """Front queue of a queue row."""
+    return N_FRONT_QUEUES - 1 - row[0]
+
+
+_pack = msgpack.Packer(autoreset=True).pack
+_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", ())
+_HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"")
+
+
+def _trimmed(values: list[Any], defaults: tuple[Any, ...]) -> bytes:
+    last = len(values)
+    while last and values[last - 1] == defaults[last - 1]:
+        last -= 1
+    packed: bytes = _pack(values[:last])
+    return packed
+
+
+def pack_page(page: Page) -> bytes:
+    """Bytes of *page*."""
+    return _trimmed(
+        [
+            page.state,
+            page.order,
+            page.cash,
+            page.level,
+            page.settled,
+            page.shift,
+            page.history,
+            page.visits,
+            page.visited_turn,
+            page.visited_at,
+            page.outcome,
+            page.marks,
+        ],
+        _PAGE_DEFAULTS,
+    )
+
+
+def unpack_page(data: bytes) -> Page:
+    """The page written as *data*."""
+    return Page(*msgpack.unpackb(data, use_list=False))
+
+
+def pack_host(host: Host) -> bytes:
+    """Bytes of *host*, without what is only kept in memory; its leased pages can be taken again."""
+    best = max(host.best, *host.held.values()) if host.held else host.best
+    return _trimmed(
+        [host.name, host.queued, host.visited, best, host.not_before, host.transfer, host.leased_at, host.row],
+        _HOST_DEFAULTS,
+    )
+
+
+def unpack_host(data: bytes) -> Host:
+    """The host written as *data*."""
+    return Host(*msgpack.unpackb(data))

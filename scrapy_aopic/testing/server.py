@@ -1,0 +1,575 @@
+"""A small web on one loopback port, and the judgement of how politely it was crawled.
+
+The server decides nothing about content: a function maps each :class:`Exchange` to an :class:`Answer`.
+What it adds is a log that is worth trusting, because politeness is what the server saw, not what the
+crawler believes.
+
+Rule 1: a request starts when its header has been read and ends when the last byte of its answer was
+handed to the operating system; a client that leaves earlier ends it at that moment, with status 0.
+
+Rule 2: the server answers as a proxy (``GET http://host.example/path HTTP/1.1``), so that one port holds
+any number of hosts, and directly (``GET /path``, host from the ``Host`` header).
+
+Rule 3: there are no tasks, only one timer a connection, so that nothing can be left behind at the end.
+
+Not there, because no test needs it: TLS, CONNECT, chunked bodies, half-closed connections (a client that
+closes its sending side counts as gone).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import math
+import re
+import time
+from collections import Counter
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http import HTTPStatus
+from itertools import islice
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+__all__ = ["Answer", "Audit", "Entry", "Exchange", "Running", "Server", "audit", "read_log"]
+
+logger = logging.getLogger(__name__)
+
+MAX_HEADER_BYTES = 65_536  # as much as asyncio's streams take for a line; nginx takes 32 kB in all
+N_VIOLATIONS_SHOWN = 10
+BODILESS = frozenset({204, 304})
+HOST = re.compile(r"[^\s/?#@]+")
+TARGET = re.compile(r"/[^\x00-\x20\x7f]*")  # a tab or a line end would also break the log
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request as the server saw it.
+
+    ``host`` is lower-case and without a port. ``target`` is path and query in both request forms, so that
+    an answering function need not know how it was reached. The names in ``headers`` are lower-case; the
+    values of a repeated header are joined by a comma.
+    """
+
+    method: str
+    host: str
+    target: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to send back, and how slowly.
+
+    ``Content-Length`` is added unless ``headers`` has its own, which may be wrong on purpose: the
+    connection is then closed after the answer. With ``abort`` it is reset after ``delay``, unanswered.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    delay: float = 0.0  # seconds before the header is sent
+    body_delay: float = 0.0  # seconds between header and body
+    abort: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One request in the log, see rule 1; ``status`` is 0 if no whole answer was sent.
+
+    ``start`` and ``end`` are seconds: monotonic in memory, since 1970 in the file. ``in_flight`` counts
+    the requests to the same host under way when this one started, itself included.
+    """
+
+    start: float
+    end: float
+    host: str
+    target: str
+    status: int
+    in_flight: int
+
+
+class Running(NamedTuple):
+    """Where a server runs and what it has logged so far.
+
+    A client may read an answer just before its entry is in the log; the log is complete when the block
+    of :meth:`Server.run_in_thread` has been left.
+    """
+
+    port: int
+    log: list[Entry]
+
+    @property
+    def url(self) -> str:
+        """Its address, to be used as proxy or directly."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Server:
+    """Answers by *answer*, in the order of arrival on each connection, and logs every request.
+
+    Files: with *log* every request becomes one line of tab-separated values, without a heading, in the
+    order of their ends: start, end, host, target, status, in_flight. A path is opened for appending when
+    the server starts, an open file is left open; either is flushed line by line, so that the lines are
+    there whatever happens to the crawler or to this process.
+
+    Args:
+        answer: Called in the thread of the server, so it must not block. If it raises, the client gets
+            status 500 and the error is logged.
+        log: Where to write the log, apart from :attr:`entries`.
+        host: Address to listen at.
+        port: Port to listen at; 0 takes a free one, then found in :attr:`port`.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Exchange], Answer],
+        *,
+        log: TextIO | Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.entries: list[Entry] = []
+        self._answer = answer
+        self._log = log
+        self._file: TextIO | None = None
+        self._epoch_offset = 0.0
+        self._in_flight: Counter[str] = Counter()
+        self._connections: set[_Connection] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. When this returns, :attr:`port` is known and connections are accepted.
+
+        Raises:
+            OSError: If the port is taken or the log cannot be opened; nothing is left open then.
+        """
+        loop = asyncio.get_running_loop()
+        # 400 hosts crawled at once may connect in the same moment; asyncio's default of 100 would stall some.
+        listener = await loop.create_server(lambda: _Connection(self), self.host, self.port, backlog=1024)
+        try:
+            self._open_log()
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        self.port = listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Reset every connection (what is under way is logged with status 0) and close the log. Idempotent."""
+        if self._listener is None:
+            return
+        self._listener.close()
+        for _ in range(3):  # a connection just accepted needs two turns of the loop until it is known here
+            await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.abort()
+        while self._connections:  # noqa: ASYNC110 - an aborted connection is gone at the next turn
+            await asyncio.sleep(0)
+        await self._listener.wait_closed()
+        self._listener = None
+        if self._file is not None and self._file is not self._log:
+            self._file.close()
+        self._file = None
+
+    @contextmanager
+    def run_in_thread(self) -> Iterator[Running]:
+        """Serve from a thread of its own while the block runs."""
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+        async def serve() -> None:
+            stopping = asyncio.Event()
+            try:
+                await self.start()
+            except Exception as error:  # noqa: BLE001 - raised below, in the thread that asked
+                started.set_exception(error)
+                return
+            started.set_result((asyncio.get_running_loop(), stopping))
+            await stopping.wait()
+            await self.stop()
+
+        thread = Thread(target=lambda: asyncio.run(serve()), name="scrapy-aopic-test-server", daemon=True)
+        thread.start()
+        try:
+            loop, stopping = started.result()
+        except Exception:
+            thread.join()
+            raise
+        try:
+            yield Running(self.port, self.entries)
+        finally:
+            loop.call_soon_threadsafe(stopping.set)
+            thread.join()
+
+    def _open_log(self) -> None:
+        # One offset for the whole run: a clock that is set back meanwhile must not look like impoliteness.
+        self._epoch_offset = time.time() - time.monotonic()
+        if isinstance(self._log, Path):
+            self._file = self._log.open("a", buffering=1, encoding="utf-8", newline="\n")
+        else:
+            self._file = self._log
+
+    def _begin(self, host: str) -> int:
+        self._in_flight[host] += 1
+        return self._in_flight[host]
+
+    def _end(self, entry: Entry) -> None:
+        self._in_flight[entry.host] -= 1
+        if not self._in_flight[entry.host]:
+            del self._in_flight[entry.host]
+        self.entries.append(entry)
+        if self._file is not None:
+            start, end = entry.start + self._epoch_offset, entry.end + self._epoch_offset
+            self._file.write(
+                f"{start:.6f}\t{end:.6f}\t{entry.host}\t{entry.target}\t{entry.status}\t{entry.in_flight}\n"
+            )
+            self._file.flush()
+
+
+class _RefusedError(Exception):
+    """The request is not one this server understands; carries the status that says so."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request under way."""
+
+    exchange: Exchange
+    start: float
+    in_flight: int
+    body_left: int  # bytes of the request's body still to be read and thrown away
+    keep_alive: bool
+    answer: Answer | None = None
+    all_written: bool = False
+
+
+class _Connection(asyncio.Protocol):
+    """One client: at most one request is under way, what follows it waits in the buffer."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._request: _Request | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_flushing = False
+
+    # Called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # With no room in the buffer, resume_writing() means that the last byte is out: rule 1.
+        transport.set_write_buffer_limits(high=0)
+        self._server._connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._advance()
+
+    def pause_writing(self) -> None:
+        self._is_flushing = True
+
+    def resume_writing(self) -> None:
+        self._is_flushing = False
+        if self._request is not None and self._request.all_written:
+            self._finish()
+            self._advance()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._request is not None:
+            self._finish(whole=False)
+        self._server._connections.discard(self)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The life of a request
+
+    def _advance(self) -> None:
+        """Take from the buffer whatever can be taken now."""
+        assert self._transport is not None
+        try:
+            while not self._transport.is_closing():
+                if self._request is None:
+                    del self._buffer[: len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))]
+                    end = self._buffer.find(b"\r\n\r\n")
+                    if end < 0:
+                        break
+                    head = bytes(self._buffer[:end])
+                    del self._buffer[: end + 4]
+                    self._begin(head)
+                assert self._request is not None
+                if self._request.answer is not None:
+                    break
+                n_taken = min(self._request.body_left, len(self._buffer))
+                del self._buffer[:n_taken]
+                self._request.body_left -= n_taken
+                if self._request.body_left:
+                    break
+                self._reply(self._request)
+            if len(self._buffer) > MAX_HEADER_BYTES:
+                # Not read more slowly instead: who does not read does not see a client leave.
+                raise _RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        except _RefusedError as refusal:
+            self._refuse(refusal.status)
+
+    def _begin(self, head: bytes) -> None:
+        start = time.monotonic()
+        exchange, keep_alive = _parse(head)
+        try:
+            n_body_bytes = int(exchange.headers.get("content-length", "0"))
+        except ValueError:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST) from None
+        if n_body_bytes < 0:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST)
+        in_flight = self._server._begin(exchange.host)
+        self._request = _Request(exchange, start, in_flight, n_body_bytes, keep_alive)
+
+    def _reply(self, request: _Request) -> None:
+        try:
+            answer = self._server._answer(request.exchange)
+        except Exception:
+            logger.exception("No answer to %(exchange)s", {"exchange": request.exchange})
+            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR)
+        request.answer = answer
+        if answer.delay > 0:
+            self._timer = self._loop.call_later(answer.delay, self._send_head, request, answer)
+        else:
+            self._send_head(request, answer)
+
+    def _send_head(self, request: _Request, answer: Answer) -> None:
+        self._timer = None
+        assert self._transport is not None
+        if answer.abort:
+            self._finish(whole=False)
+            self._transport.abort()
+            return
+        head = _head(answer, request)
+        body = b"" if request.exchange.method == "HEAD" or answer.status in BODILESS else answer.body
+        if body and answer.body_delay > 0:
+            self._transport.write(head)
+            self._timer = self._loop.call_later(answer.body_delay, self._send_last, request, body)
+        else:
+            self._send_last(request, head + body)
+
+    def _send_last(self, request: _Request, data: bytes) -> None:
+        self._timer = None
+        assert self._transport is not None
+        self._transport.write(data)
+        request.all_written = True
+        # A broken connection closes the transport inside write(): connection_lost() then writes the entry.
+        if not self._is_flushing and not self._transport.is_closing():
+            self._finish()
+            if self._buffer:  # soon, not now: pipelined requests must not grow the stack
+                self._loop.call_soon(self._advance)
+
+    def _finish(self, *, whole: bool = True) -> None:
+        request, self._request = self._request, None
+        assert request is not None
+        assert self._transport is not None
+        status = request.answer.status if whole and request.answer is not None else 0
+        exchange = request.exchange
+        self._server._end(
+            Entry(request.start, time.monotonic(), exchange.host, exchange.target, status, request.in_flight)
+        )
+        if not request.keep_alive:
+            self._transport.close()
+
+    def _refuse(self, status: int) -> None:
+        """Answer what is not an exchange (it has no place in the log), and hang up."""
+        assert self._transport is not None
+        self._buffer.clear()
+        if self._request is None:
+            self._transport.write(
+                f"HTTP/1.1 {_status_line(status)}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+            )
+            self._transport.close()
+        else:
+            self._transport.abort()  # in the middle of an answer there is no way to say more
+
+
+def _parse(head: bytes) -> tuple[Exchange, bool]:
+    """Read a request's header; also tell whether the connection is to be kept."""
+    request_line, *lines = head.decode("latin-1").split("\r\n")
+    parts = request_line.split(" ")
+    if len(parts) != 3 or parts[2] not in {"HTTP/1.0", "HTTP/1.1"}:
+        raise _RefusedError(HTTPStatus.BAD_REQUEST)
+    method, target, version = parts
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name = name.lower()
+        if not colon or not name or name != name.strip():
+            raise _RefusedError(HTTPStatus.BAD_REQUEST)
+        value = value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if "transfer-encoding" in headers or method == "CONNECT":
+        raise _RefusedError(HTTPStatus.NOT_IMPLEMENTED)
+    if target[:7].lower() == "http://":
+        # RFC 9112, 3.2.2: the absolute form wins over the Host header.
+        authority, target = _split(target[7:])
+    else:
+        authority = headers.get("host", "")
+    host = _without_port(authority.rpartition("@")[2])
+    if not TARGET.fullmatch(target) or not HOST.fullmatch(host):
+        raise _RefusedError(HTTPStatus.BAD_REQUEST)
+    wishes = f"{headers.get('connection', '')},{headers.get('proxy-connection', '')}".lower()
+    keep_alive = version == "HTTP/1.1" and "close" not in wishes
+    return Exchange(method, host, target, headers), keep_alive
+
+
+def _split(rest: str) -> tuple[str, str]:
+    """Split an absolute target, without its scheme, into authority and path with query."""
+    for position, character in enumerate(rest):
+        if character == "/":
+            return rest[:position], rest[position:]
+        if character == "?":
+            return rest[:position], "/" + rest[position:]
+    return rest, "/"
+
+
+def _without_port(authority: str) -> str:
+    if authority.startswith("["):
+        return authority.partition("]")[0].lower() + "]"
+    return authority.partition(":")[0].lower()
+
+
+@lru_cache(maxsize=64)
+def _status_line(status: int) -> str:
+    try:
+        return f"{status:d} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status:d} "
+
+
+def _head(answer: Answer, request: _Request) -> bytes:
+    names = {name.lower(): value for name, value in answer.headers.items()}
+    lines = [f"HTTP/1.1 {_status_line(answer.status)}"]
+    lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+    if "content-length" in names:
+        request.keep_alive = False
+    elif answer.status not in BODILESS:
+        lines.append(f"Content-Length: {len(answer.body)}")
+    if "close" in names.get("connection", "").lower():
+        request.keep_alive = False
+    elif not request.keep_alive:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How politely the hosts in a log were asked; every host is judged for itself."""
+
+    n_requests: int
+    n_hosts: int
+    n_overlaps: int  # pairs of requests to one host under way at the same time
+    n_short_gaps: int
+    smallest_ratio: float  # of gap to duration of the request before it; infinite if there was no gap
+    violations: tuple[str, ...]  # the first ones, by their start
+
+    @property
+    def is_polite(self) -> bool:
+        """Whether there is no overlap and no gap that is too short."""
+        return not self.n_overlaps and not self.n_short_gaps
+
+
+def audit(
+    entries: Iterable[Entry],
+    factor: float,
+    floor: float = 0.0,
+    cap: float = math.inf,
+    *,
+    tolerance: float = 0.0,
+) -> Audit:
+    """Judge a log by the rule "after a request that took d seconds, wait factor x d, at least and at most ...".
+
+    A gap lies between the start of a request and the latest end of those before it. A request that starts
+    before that end is an overlap and has no gap.
+
+    Args:
+        entries: The log, in any order, from memory or from :func:`read_log`.
+        factor: How many times the duration of the request before a gap must last.
+        floor: Shortest gap, whatever the duration (seconds).
+        cap: Longest gap that is ever due (seconds).
+        tolerance: What a gap may lack, for the coarseness of timers and clocks (seconds).
+    """
+    by_host: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_host.setdefault(entry.host, []).append(entry)
+    n_overlaps = n_short_gaps = 0
+    smallest_ratio = math.inf
+    violations: list[tuple[float, str]] = []
+    for host, log in by_host.items():
+        log.sort(key=lambda entry: (entry.start, entry.end))
+        last = log[0]  # of those before, the one that ended last
+        under_way = [last.end]  # heap of the ends that lie ahead
+        for entry in islice(log, 1, None):
+            while under_way and under_way[0] <= entry.start:
+                heapq.heappop(under_way)
+            gap = entry.start - last.end
+            duration = last.end - last.start
+            if under_way:
+                n_overlaps += len(under_way)
+                text = f"{host}: {entry.target} starts {-gap:.3f} s before the end of {last.target}"
+                violations.append((entry.start, text))
+            else:
+                if duration > 0:
+                    smallest_ratio = min(smallest_ratio, gap / duration)
+                due = min(max(factor * duration, floor), cap)
+                if gap < due - tolerance:
+                    n_short_gaps += 1
+                    text = (
+                        f"{host}: {entry.target} starts {gap:.3f} s after the end of {last.target}, "
+                        f"which took {duration:.3f} s; {due:.3f} s were due"
+                    )
+                    violations.append((entry.start, text))
+            heapq.heappush(under_way, entry.end)
+            if entry.end >= last.end:
+                last = entry
+    violations.sort()
+    return Audit(
+        n_requests=sum(map(len, by_host.values())),
+        n_hosts=len(by_host),
+        n_overlaps=n_overlaps,
+        n_short_gaps=n_short_gaps,
+        smallest_ratio=smallest_ratio,
+        violations=tuple(text for _, text in violations[:N_VIOLATIONS_SHOWN]),
+    )
+
+
+def read_log(path: Path) -> list[Entry]:
+    """Read the file of a :class:`Server`; a last line that was torn by a kill is left out.
+
+    Raises:
+        ValueError: If a line is not one of a log.
+    """
+    entries: list[Entry] = []
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith("\n"):
+                break
+            try:
+                start, end, host, target, status, in_flight = line[:-1].split("\t")
+                entries.append(Entry(float(start), float(end), host, target, int(status), int(in_flight)))
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number} is not a line of a server log: {line!r}") from error
+    return entries
