@@ -7,7 +7,8 @@ and two webs of the same seed answer with the same bytes.
 Rule 2: fame makes links. Hosts and pages have a fame drawn from a Pareto distribution, independent of size
 and depth; a link to elsewhere is drawn by host fame x page fame, one within the host by page fame. It is
 preferential attachment with the end result drawn first, so that in-degree and PageRank are heavy-tailed,
-and the important pages are not simply the home pages near the seeds.
+and the important pages are not simply the home pages near the seeds. Most links to elsewhere stay in the
+neighbourhood (hosts stand on a circle), so that the web has regions and is not known after ten pages.
 
 Rule 3: it misbehaves as the web does. There are slow hosts, a dead one, redirects (also across hosts, a
 chain and a loop), errors, dangling links, forbidden sections, odd encodings, and a calendar without end.
@@ -130,12 +131,13 @@ class _Host:
     encoding: str = "utf-8"
     is_gzipped: bool = False
     is_dead: bool = False
-    friends: list[int] = field(default_factory=list)  # hosts that its pages like to link to
+    friends: list[int] = field(default_factory=list)  # hosts near it that its pages like to link to
     cumulated_fame: list[float] = field(default_factory=list)  # of its pages, for drawing among them
 
     def draw(self, random: Random) -> int:
         """Draw one of its pages by fame."""
-        return self.first + bisect(self.cumulated_fame, random.random() * self.cumulated_fame[-1])
+        total = self.cumulated_fame[-1]
+        return self.first + bisect(self.cumulated_fame, random.random() * total, hi=self.size - 1)
 
 
 class DemoWeb:
@@ -146,13 +148,16 @@ class DemoWeb:
 
     Args:
         seed: What everything follows from.
-        n_hosts: Hosts in all, the dead one and the trap included; at least 20.
+        n_hosts: Hosts in all, the dead one and the trap included; 20 to some 4,000.
         n_pages: Pages in all; at least four a host.
     """
 
     def __init__(self, seed: int = SEED, n_hosts: int = N_HOSTS, n_pages: int = N_PAGES) -> None:
-        if n_hosts < 20:
-            raise ValueError(f"n_hosts ({n_hosts}) must be at least 20, to have a host for every fault.")
+        if not 20 <= n_hosts <= len(FIRST) * len(SECOND):
+            limit = len(FIRST) * len(SECOND)
+            raise ValueError(
+                f"n_hosts ({n_hosts}) must be between 20 (one for every fault) and {limit} (names)."
+            )
         if n_pages < 4 * n_hosts:
             raise ValueError(f"n_pages ({n_pages}) must be at least four a host, that is {4 * n_hosts}.")
         self.seed = seed
@@ -270,10 +275,12 @@ class DemoWeb:
             for page in random.sample(allowed, 2):
                 self._referred.setdefault(page, []).append(host.first)
         self._trap_links = set(random.sample(allowed, 5))
-        fame = list(accumulate(host.fame for host in self._hosts))
-        for host in self._hosts:
-            n_friends = random.randint(3, 8)
-            host.friends = random.choices(range(len(self._hosts)), cum_weights=fame, k=n_friends)
+        n_hosts = len(self._hosts)
+        for index, host in enumerate(self._hosts):
+            reach = range(index - n_hosts // 10, index + n_hosts // 10)
+            near = [number % n_hosts for number in reach if number != index]
+            fame = [self._hosts[number].fame * self._hosts[number].cumulated_fame[-1] for number in near]
+            host.friends = random.choices(near, weights=fame, k=random.randint(3, 8))
 
     def _choose_seeds(self, random: Random) -> list[str]:
         """Choose home pages of hosts that are neither famous nor unknown."""
@@ -282,7 +289,7 @@ class DemoWeb:
             for host in sorted(self._hosts, key=lambda host: -host.fame * host.cumulated_fame[-1])
             if host.robots in {"none", "private"} and not host.is_dead
         ]
-        known = [host for host in hosts[len(hosts) // 4 : len(hosts) * 2 // 3] if host.size > 2]
+        known = [host for host in hosts[len(hosts) // 4 : len(hosts) * 2 // 3] if host.size > 2] or hosts
         return [f"http://{host.name}/" for host in random.sample(known, min(N_SEEDS, len(known)))]
 
     def _home(self, page: int) -> int:
@@ -297,7 +304,8 @@ class DemoWeb:
 
     def _draw(self, random: Random) -> int:
         """Draw a page of the whole web by fame."""
-        return bisect(self._cumulated_fame, random.random() * self._cumulated_fame[-1])
+        total = self._cumulated_fame[-1]
+        return bisect(self._cumulated_fame, random.random() * total, hi=self.n_urls - 1)
 
     # What is known about it
 
@@ -428,13 +436,15 @@ class DemoWeb:
 
         elsewhere = [*self._referred.get(page, ())]
         for _ in range(random.randint(3, 8) + (6 if host.size < 4 else 0)):
-            if random.random() < 0.5:
+            if random.random() < 0.85:
                 elsewhere.append(self._hosts[random.choice(host.friends)].draw(random))
             else:
                 elsewhere.append(self._draw(random))
         links += [self._link(random, TEXT, page, target) for target in elsewhere]
         links += [self._link(random, CHILD, page, target) for target in self._children.get(page, ())]
         related = [host.draw(random) for _ in range(random.randint(4, 8))]
+        if page in nav:  # the latest pages, whatever their fame
+            related += [home + random.randrange(host.size) for _ in range(6)]
         links += [self._link(random, RELATED, page, target) for target in related]
         return links + self._odd_links(page, random)
 
@@ -668,9 +678,7 @@ async def _serve(web: DemoWeb, log: Path | None, port: int) -> None:
 
     server = Server(web.answer, log=log, port=port)
     await server.start()
-    sys.stdout.write(
-        f"serving {web.n_urls} pages of {web.n_hosts} hosts, proxy http://{server.host}:{server.port}\n"
-    )
+    sys.stdout.write(f"serving {web.n_urls} pages of {web.n_hosts} hosts, proxy {server.url}\n")
     sys.stdout.flush()
     Thread(target=watch_stdin, name="watch-stdin", daemon=True).start()
     try:

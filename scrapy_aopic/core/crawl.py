@@ -155,6 +155,11 @@ class Crawl:
         known = self.frontier.host(host)
         return max(known.not_before if known else 0.0, self._not_before)
 
+    def when(self) -> NotBefore | Empty:
+        """The earliest instant at which a host that waits may be asked."""
+        when = self.frontier.when()
+        return NotBefore(max(when.instant, self._not_before)) if isinstance(when, NotBefore) else when
+
     @property
     def cache_hits(self) -> tuple[int, int]:
         """Page look-ups answered from memory, and from the store."""
@@ -162,8 +167,8 @@ class Crawl:
 
     # -- what comes from outside
 
-    def seed(self, link: Link, now: float) -> bool:
-        """Queue a page that nobody links to, endowed by the virtual page.
+    def seed(self, link: Link, now: float, *, is_endowed: bool = True) -> bool:
+        """Queue a page that no page in work links to, with a seed's cash from the virtual page if *is_endowed*.
 
         Returns:
             False if the page is known and need not be fetched again.
@@ -173,7 +178,8 @@ class Crawl:
             return False
         if page is None:
             page = self._admit(link, 0)
-            self.ledger.grant(page)
+            if is_endowed:
+                self.ledger.grant(page)
             self._queue(link, page, now)
         else:
             self._again(link, page, now)

@@ -218,7 +218,7 @@ class Frontier:
                 self._unshelve(shelved, ready, now)
                 continue
             if ready < 0:
-                return self._when()
+                return self.when()
             key, _ = self._ready[ready].popitem(last=False)
             if not self._ready[ready]:
                 self._ready_mask ^= 1 << ready
@@ -254,7 +254,8 @@ class Frontier:
         self.hosts.put(key, host)
         self._place(key, host, now)
 
-    def _when(self) -> NotBefore | Empty:
+    def when(self) -> NotBefore | Empty:
+        """The earliest time of a host that waits; meaningful when none is ready."""
         instant = min(self._waiting[0][0] if self._waiting else float("inf"), self._unpark_at)
         return NotBefore(instant) if instant != float("inf") else Empty()
 

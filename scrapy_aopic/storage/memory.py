@@ -40,12 +40,14 @@ class MemoryStore:
             self._check_open()
             return list(map(self._tables[family].values.get, keys))
 
-    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
         with self._lock:
             self._check_open()
             return self._tables[family].scan(start, stop)
 
-    def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002 (there is no disk to sync)
+    def write(self, batch: Batch, *, sync: bool) -> None:
         with self._lock:
             self._check_open()
             for family, rows in batch.items():

@@ -105,11 +105,7 @@ class Running(NamedTuple):
 
     port: int
     log: list[Entry]
-
-    @property
-    def url(self) -> str:
-        """Its address, to be used as proxy or directly."""
-        return f"http://127.0.0.1:{self.port}"
+    url: str  # its address, to be used as proxy or directly
 
 
 class Server:
@@ -146,6 +142,12 @@ class Server:
         self._in_flight: Counter[str] = Counter()
         self._connections: set[_Connection] = set()
         self._listener: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, to be used as proxy or directly."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
         """Listen. When this returns, :attr:`port` is known and connections are accepted.
@@ -205,7 +207,7 @@ class Server:
             thread.join()
             raise
         try:
-            yield Running(self.port, self.entries)
+            yield Running(self.port, self.entries, self.url)
         finally:
             loop.call_soon_threadsafe(stopping.set)
             thread.join()

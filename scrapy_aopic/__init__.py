@@ -1,0 +1,60 @@
+"""Importance-first, polite, crash-safe broad crawls for Scrapy.
+
+==============================  ==================================================================
+:class:`Scheduler`              ``SCHEDULER``: the most important page that may be asked now
+:class:`Addon`                  ``ADDONS``: sets all of this and the settings around it
+:class:`DupeFilter`             ``DUPEFILTER_CLASS``: seen fingerprints on disk, beside any scheduler
+:class:`LinkMiddleware`         ``SPIDER_MIDDLEWARES``: tells the ledger which links a page has
+:class:`PolitenessMiddleware`   ``DOWNLOADER_MIDDLEWARES``: waits a multiple of each transfer's time
+:class:`ImportancePipeline`     ``ITEM_PIPELINES``: importance, cash, history, visits on items
+:class:`PagesPipeline`          ``ITEM_PIPELINES``: what was fetched as WARC
+:class:`Progress`               ``EXTENSIONS``: the progress line
+==============================  ==================================================================
+
+Below them, ``core`` decides (it knows neither Scrapy nor disks) and ``storage`` remembers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .addon import Addon
+    from .downloadermiddlewares import PolitenessMiddleware
+    from .dupefilter import DupeFilter
+    from .extensions import Progress
+    from .pipelines import ImportancePipeline, PagesPipeline
+    from .scheduler import Scheduler
+    from .spidermiddlewares import LinkMiddleware
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Addon": "addon",
+    "DupeFilter": "dupefilter",
+    "ImportancePipeline": "pipelines",
+    "LinkMiddleware": "spidermiddlewares",
+    "PagesPipeline": "pipelines",
+    "PolitenessMiddleware": "downloadermiddlewares",
+    "Progress": "extensions",
+    "Scheduler": "scheduler",
+}
+
+__all__ = [
+    "Addon",
+    "DupeFilter",
+    "ImportancePipeline",
+    "LinkMiddleware",
+    "PagesPipeline",
+    "PolitenessMiddleware",
+    "Progress",
+    "Scheduler",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names on first use, so that ``scrapy_aopic.core`` can be imported without Scrapy."""
+    if name in _WHERE:
+        return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,48 @@
+"""One line of set-up: ``ADDONS = {"scrapy_aopic.Addon": 500}``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy.settings import SETTINGS_PRIORITIES
+
+from .downloadermiddlewares import PolitenessMiddleware
+from .extensions import Progress
+from .scheduler import Scheduler
+from .spidermiddlewares import LinkMiddleware
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+_NEIGHBOURS: dict[str, Any] = {
+    "CONCURRENT_REQUESTS": 100,  # hosts asked in parallel; a host itself is asked for one page at a time
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+    "CONCURRENT_ITEMS": 8,  # Scrapy makes that many tasks a response, whatever it yields
+    "DOWNLOAD_DELAY": 0.001,  # with 0, Scrapy does not hold CONCURRENT_REQUESTS_PER_DOMAIN
+    "DOWNLOAD_DELAY_JITTER": 0,  # the gap is a multiple of what the host took, not a guess
+    "AUTOTHROTTLE_ENABLED": False,
+    "ROBOTSTXT_OBEY": True,
+    "COOKIES_ENABLED": False,  # a session is no page
+    "RETRY_TIMES": 1,  # a broad crawl has other pages to fetch
+    "DOWNLOAD_TIMEOUT": 30,
+    "REACTOR_THREADPOOL_MAXSIZE": 20,  # name look-ups run there
+}
+
+
+class Addon:
+    """Sets every component and the neighbouring settings of a broad crawl, never over what the user set."""
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Set what is still at its default."""
+        for name, value in _NEIGHBOURS.items():
+            if name in settings:
+                _set_default(settings, name, value)
+        _set_default(settings, "SCHEDULER", Scheduler)
+        settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
+        settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
+        settings.setdefault_in_component_priority_dict("EXTENSIONS", Progress, 0)
+
+
+def _set_default(settings: BaseSettings, name: str, value: Any) -> None:
+    if (settings.getpriority(name) or 0) < SETTINGS_PRIORITIES["addon"]:
+        settings.set(name, value, "addon")

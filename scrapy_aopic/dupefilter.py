@@ -1,0 +1,190 @@
+"""A duplicate filter that keeps its fingerprints on disk, for use beside any scheduler.
+
+:class:`scrapy_aopic.Scheduler` needs none: its page table is the seen-set.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scrapy.dupefilters import BaseDupeFilter
+from scrapy.utils.job import job_dir
+from scrapy.utils.request import referer_str
+
+from .core.ports import Family, Store
+from .exceptions import SettingError
+from .settings import read
+from .storage import open_store
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.utils.request import RequestFingerprinterProtocol
+    from twisted.internet.defer import Deferred
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+_WRITE_EVERY = 500
+"""New fingerprints kept in memory before they are written; what a kill can make the filter forget."""
+
+
+class Seen(Protocol):
+    """A set of fingerprints."""
+
+    def add(self, fingerprint: bytes) -> bool:
+        """Add *fingerprint*; whether it was there."""
+        ...
+
+    def close(self) -> None:
+        """Write what must outlive the process."""
+        ...
+
+
+class DiskSeen:
+    """Exact: every fingerprint is in a store on disk, the most recently used ones also in memory (LRU)."""
+
+    def __init__(self, folder: Path | None, kind: str, capacity: int, memory_mb: int) -> None:
+        self._temporary = Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if folder is None and kind != "memory" else None
+        where = self._temporary or folder
+        self._store: Store = open_store(where / "aopic-seen" if where else None, kind, memory_mb=memory_mb)
+        self._capacity = capacity
+        self._recent: OrderedDict[bytes, None] = OrderedDict()
+        self._fresh: dict[bytes, bytes | None] = {}
+
+    def add(self, fingerprint: bytes) -> bool:
+        """Add *fingerprint*; whether it was there."""
+        recent = self._recent
+        if fingerprint in recent:
+            recent.move_to_end(fingerprint)
+            return True
+        is_known = fingerprint in self._fresh or self._store.get_many(Family.PAGES, (fingerprint,))[0] is not None
+        if not is_known:
+            self._fresh[fingerprint] = b""
+            if len(self._fresh) >= _WRITE_EVERY:
+                self._write(sync=False)
+        recent[fingerprint] = None
+        if len(recent) > self._capacity:
+            recent.popitem(last=False)
+        return is_known
+
+    def _write(self, *, sync: bool) -> None:
+        self._store.write({Family.PAGES: self._fresh}, sync=sync)
+        self._fresh = {}
+
+    def close(self) -> None:
+        """Write the rest and release the store."""
+        try:
+            self._write(sync=True)
+        finally:
+            self._store.close()
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class BloomSeen:
+    """Approximate: a Bloom filter in memory, written when it is closed.
+
+    It takes *error_rate* of the unseen fingerprints for seen; those pages are never crawled.
+    """
+
+    def __init__(self, folder: Path | None, error_rate: float, capacity: int) -> None:
+        try:
+            from pybloom_live import ScalableBloomFilter  # noqa: PLC0415  # an extra
+        except ImportError:
+            raise SettingError(
+                'AOPIC_DUPEFILTER ("bloom") needs pybloom-live; install scrapy-aopic[bloom], or use "exact".'
+            ) from None
+        self._path = folder / "aopic-seen.bloom" if folder is not None else None
+        if self._path is not None and self._path.exists():
+            with self._path.open("rb") as file:
+                self._filter: Any = ScalableBloomFilter.fromfile(file)
+        else:
+            self._filter = ScalableBloomFilter(initial_capacity=capacity, error_rate=error_rate)
+
+    def add(self, fingerprint: bytes) -> bool:
+        """Add *fingerprint*; whether it, or one that cannot be told from it, was there."""
+        return bool(self._filter.add(fingerprint))
+
+    def close(self) -> None:
+        """Write the filter to the job folder."""
+        if self._path is not None:
+            part = self._path.with_suffix(".part")
+            with part.open("wb") as file:
+                self._filter.tofile(file)
+            part.replace(self._path)
+
+
+class DupeFilter(BaseDupeFilter):
+    """Filters requests whose fingerprint was seen, without keeping all fingerprints in memory.
+
+    ``DUPEFILTER_CLASS = "scrapy_aopic.DupeFilter"`` with any scheduler. With ``JOBDIR`` the fingerprints outlive
+    the process. ``AOPIC_DUPEFILTER = "bloom"`` trades exactness for memory: see docs/settings.md for what is lost.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        assert crawler.request_fingerprinter is not None
+        self._crawler = crawler
+        self._fingerprinter: RequestFingerprinterProtocol = crawler.request_fingerprinter
+        self._debug = settings.getbool("DUPEFILTER_DEBUG")
+        self._has_logged = False
+        self._seen: Seen | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def open(self) -> Deferred[None] | None:
+        """Open the set of fingerprints.
+
+        Raises:
+            SettingError: If a setting cannot be used.
+            StorageError: If the job folder cannot be opened.
+        """
+        settings = self._crawler.settings
+        folder = Path(path) if (path := job_dir(settings)) else None
+        if read(settings, "AOPIC_DUPEFILTER") == "bloom":
+            self._seen = BloomSeen(
+                folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
+            )
+        else:
+            self._seen = DiskSeen(
+                folder, read(settings, "AOPIC_STORE"), read(settings, "AOPIC_PAGE_CACHE"), read(settings, "AOPIC_MEMORY_MB")
+            )
+        return None
+
+    def request_seen(self, request: Request) -> bool:
+        """Whether the fingerprint of *request* was seen; it is from now on."""
+        if self._seen is None:
+            self.open()
+        assert self._seen is not None
+        return self._seen.add(self._fingerprinter.fingerprint(request))
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Write what must outlive the process; the fingerprints stay in the job folder."""
+        if self._seen is not None:
+            self._seen.close()
+            self._seen = None
+        return None
+
+    def log(self, request: Request, spider: Spider) -> None:
+        """Log that *request* was filtered, the first time or, with ``DUPEFILTER_DEBUG``, each time."""
+        if self._debug or not self._has_logged:
+            self._has_logged = True
+            logger.debug(
+                "Filtered duplicate request: %(request)s (referer: %(referer)s)%(more)s",
+                {
+                    "request": request,
+                    "referer": referer_str(request),
+                    "more": "" if self._debug else " - no more duplicates will be shown (see DUPEFILTER_DEBUG)",
+                },
+                extra={"spider": spider},
+            )
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value("dupefilter/filtered")

@@ -1,0 +1,73 @@
+"""What a user sees while the crawl runs."""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.utils.asyncio import create_looping_call
+from tqdm import tqdm
+
+from .exceptions import SettingError
+from .scheduler import Scheduler
+from .settings import read
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.utils.asyncio import AsyncioLoopingCall
+    from twisted.internet.task import LoopingCall
+    from typing_extensions import Self
+
+_EVERY = 0.5
+
+
+class Progress:
+    """A progress line on a terminal: pages, hosts, pages per second, queued. Quiet elsewhere."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._line: tqdm[None] | None = None
+        self._loop: AsyncioLoopingCall | LoopingCall | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        progress = cls(crawler)
+        crawler.signals.connect(progress.start, signal=signals.spider_opened)
+        crawler.signals.connect(progress.stop, signal=signals.spider_closed)
+        return progress
+
+    def start(self) -> None:
+        """Show the line, if anyone is there to see it."""
+        try:
+            is_wanted = bool(read(self._crawler.settings, "AOPIC_PROGRESS")) and sys.stderr.isatty()
+        except SettingError:  # the scheduler says so
+            is_wanted = False
+        if not is_wanted or self._loop is not None:
+            return
+        self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
+        self._last = (monotonic(), 0)
+        self._loop = create_looping_call(self._show)
+        self._loop.start(_EVERY, now=False)
+
+    def _show(self) -> None:
+        scheduler = Scheduler.of(self._crawler)
+        if scheduler is None or scheduler.job is None or self._line is None:
+            return
+        counts = scheduler.job.crawl.counts
+        done, now = counts.visited + counts.failed, monotonic()
+        rate = (done - self._last[1]) / (now - self._last[0]) if now > self._last[0] else 0.0
+        if now - self._last[0] > 4:
+            self._last = (now, done)
+        self._line.set_description_str(
+            f"{done:,} pages · {counts.hosts:,} hosts · {rate:,.1f} pages/s · {counts.queued:,} queued"
+        )
+
+    def stop(self) -> None:
+        """Remove the line."""
+        if self._loop is not None and self._loop.running:
+            self._loop.stop()
+        if self._line is not None:
+            self._line.close()
+        self._loop = self._line = None

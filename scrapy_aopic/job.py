@@ -1,0 +1,159 @@
+"""A job: one crawl on one store, committed in groups from a thread of its own.
+
+The event loop never waits for the disk to take a commit. Group commit makes work durable within about the
+interval asked for; if the disk is slower than that, no page is leased until it has caught up, so that a crash
+never leaves more unknown than :attr:`Policy.commit_within` says.
+
+Files: ``<JOBDIR>/aopic/`` holds the store and may change without warning between format versions.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from .core.crawl import Crawl, Policy
+from .core.ports import Store
+from .exceptions import StorageError
+from .storage import open_store
+
+logger = logging.getLogger(__name__)
+
+MAX_UNCOMMITTED = 50_000
+"""Steps after which a commit is due however long the interval is, so that memory stays flat."""
+
+
+def store_folder(job_folder: Path) -> Path:
+    """Where in a job folder the store is."""
+    return job_folder / "aopic"
+
+
+class Clock:
+    """Seconds since the epoch that never go back while the process lives."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def __call__(self) -> float:
+        """The instant now."""
+        return self._offset + time.monotonic()
+
+
+class Job:
+    """Opens the store of a job, and keeps it up to date with its :class:`~scrapy_aopic.core.crawl.Crawl`.
+
+    Args:
+        folder: Job folder; ``None`` for a temporary one that :meth:`close` removes.
+        kind: Kind of store (``AOPIC_STORE``).
+        interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
+        memory_mb: Size of the store's cache.
+
+    Raises:
+        StorageError: If the store cannot be opened.
+    """
+
+    def __init__(
+        self, folder: Path | None, policy: Policy, *, kind: str = "auto", interval: float = 0.5, memory_mb: int = 64
+    ) -> None:
+        self.clock = Clock()
+        self._interval = interval
+        self._commit_within = policy.commit_within
+        self._temporary = None
+        if folder is None and kind != "memory":
+            folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
+            self._temporary = folder
+        self.folder = folder
+        try:
+            self._store: Store = open_store(store_folder(folder) if folder else None, kind, memory_mb=memory_mb)
+            self.crawl = Crawl(self._store, policy, self.clock())
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._writer = ThreadPoolExecutor(1, "aopic-commit")
+        self._write: Future[None] | None = None
+        self._taken_at = self._saved_at = self.clock()
+        self._steps = 0
+        self.commits = 0
+        self.slowest_commit = 0.0
+        self.failure: StorageError | None = None
+        self._commit()  # from now on a crash is told from a clean stop
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last commit that landed is too old to lease another page."""
+        return self.clock() - self._saved_at > self._commit_within
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._write is not None
+
+    def size_bytes(self) -> int:
+        """Bytes on disk."""
+        return self._store.size_bytes()
+
+    def tick(self) -> None:
+        """Take note of a commit that ended; start the next one when it is due. Never waits."""
+        if self._write is not None:
+            if not self._write.done():
+                return
+            self._land()
+        self._steps += 1
+        now = self.clock()
+        if (self.crawl.has_changes and (now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED)) or (
+            now - self._saved_at > self._commit_within
+        ):
+            self._commit()
+
+    def _commit(self, *, is_clean: bool = False) -> None:
+        self._taken_at, self._steps = self.clock(), 0
+        batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
+        self._write = self._writer.submit(self._store.write, batch, sync=True)
+
+    def _land(self) -> None:
+        assert self._write is not None
+        write, self._write = self._write, None
+        error = write.exception()
+        if error is None:
+            self.crawl.changes_landed()
+            self._saved_at = self._taken_at
+            self.commits += 1
+            self.slowest_commit = max(self.slowest_commit, self.clock() - self._taken_at)
+            self.failure = None
+            return
+        self.crawl.changes_failed()
+        if not isinstance(error, StorageError):
+            error = StorageError(f"The job folder {self.folder} cannot be written: {error!r}.")
+        self.failure = error
+
+    def close(self, inspect: Callable[[Store], None] | None = None) -> None:
+        """Commit what is left, waiting for it, let *inspect* look at the result, and release the store.
+
+        Raises:
+            StorageError: If the last commit failed; the folder then holds the state of the one before.
+        """
+        try:
+            if self._write is not None:
+                self._write.exception()  # waits
+                self._land()
+            self._commit(is_clean=True)
+            assert self._write is not None
+            self._write.exception()
+            self._land()
+            if self.failure:
+                raise self.failure
+            if inspect is not None:
+                inspect(self._store)
+        finally:
+            self._writer.shutdown()
+            self._store.close()
+            self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)

@@ -1,0 +1,185 @@
+"""What a job folder can be asked: its most important pages and hosts, and the state of its queues.
+
+Reads a :class:`~scrapy_aopic.core.ports.Store`, also a snapshot of one that a crawl is writing, and returns
+plain values; commands print them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from itertools import groupby
+from typing import Any
+
+import msgpack
+
+from .core.audit import audit
+from .core.crawl import TOTALS_KEY
+from .core.ledger import TOTAL, Totals
+from .core.ports import Family, Store
+from .core.records import HOST_BYTES, Page, State, row_level, unpack_host, unpack_page
+from .requests import url_of
+
+_AUDITED = 300_000
+"""Pages up to which a report includes the audit, which reads them all."""
+
+
+def totals(store: Store) -> dict[str, Any]:
+    """The totals of the last commit, the ledger's under ``"ledger"``; empty if there was none."""
+    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
+    if data is None:
+        return {}
+    saved: dict[str, Any] = msgpack.unpackb(data, use_list=False)
+    return {**saved, "ledger": Totals.from_dict(saved["ledger"])}
+
+
+def _weight(page: Page, ledger: Totals) -> int:
+    return page.history + page.cash + ledger.handed[page.visits > 0] - page.settled
+
+
+def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
+    """The *n* most important pages, best first, as ``url``, ``importance`` (0 to 1), ``cash``, ``history``, ``visits``.
+
+    Redirects, errors and pages that failed are left out unless *everything*.
+    """
+    saved = totals(store)
+    if not saved:
+        return []
+    ledger: Totals = saved["ledger"]
+    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
+    best = heapq.nlargest(
+        n,
+        ((_weight(page, ledger), key, page) for key, page in pages if everything or not page.outcome),
+        key=lambda row: row[0],
+    )
+    requests = store.get_many(Family.REQUESTS, [key for _, key, _ in best])
+    return [
+        {
+            "url": url_of(request or b""),
+            "importance": weight / whole,
+            "cash": weight - page.history,
+            "history": page.history,
+            "visits": page.visits,
+            "state": page.outcome or State(page.state).name.lower(),
+        }
+        for (weight, _, page), request in zip(best, requests, strict=True)
+    ]
+
+
+def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
+    """The *n* hosts whose pages are most important together, best first."""
+    saved = totals(store)
+    if not saved:
+        return []
+    ledger: Totals = saved["ledger"]
+    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    sums = []
+    for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
+        cash = history = pages = 0
+        for _, data in rows:
+            page = unpack_page(data)
+            cash += _weight(page, ledger) - page.history
+            history += page.history
+            pages += 1
+        sums.append((cash + history, host, cash, history, pages))
+    best = heapq.nlargest(n, sums)
+    hosts = store.get_many(Family.HOSTS, [host for _, host, *_ in best])
+    result = []
+    for (weight, _, cash, history, pages), data in zip(best, hosts, strict=True):
+        record = unpack_host(data) if data is not None else None
+        result.append(
+            {
+                "host": record.name if record else "",
+                "importance": weight / whole,
+                "cash": cash,
+                "history": history,
+                "pages": pages,
+                "visited": record.visited if record else 0,
+                "queued": record.queued if record else 0,
+            }
+        )
+    return result
+
+
+def status(store: Store) -> dict[str, Any]:
+    """Counts, the ledger, and how many pages wait in each front queue and hosts in each place."""
+    saved = totals(store)
+    if not saved:
+        return {}
+    ledger: Totals = saved["ledger"]
+    front: dict[int, int] = {}
+    for key, _ in store.scan(Family.QUEUE):
+        level = row_level(key[HOST_BYTES:])
+        front[level] = front.get(level, 0) + 1
+    outcomes: dict[str, int] = {}
+    for _, data in store.scan(Family.PAGES):
+        page = unpack_page(data)
+        if page.outcome:
+            outcomes[page.outcome] = outcomes.get(page.outcome, 0) + 1
+    places = {"active": 0, "shelved": 0, "parked": 0}
+    waiting = 0
+    for _, data in store.scan(Family.HOSTS):
+        host = unpack_host(data)
+        if host.row:
+            places[{b"A": "active", b"F": "shelved", b"P": "parked"}[host.row[:1]]] += 1
+            waiting += host.not_before > saved["saved_at"]
+    return {
+        "pages": {name: saved[name] for name in ("queued", "visited", "failed")},
+        "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
+        "hosts": saved["hosts"],
+        "back_queues": {**places, "waiting": waiting},
+        "front_queues": dict(sorted(front.items(), reverse=True)),
+        "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
+        "turns": ledger.turn,
+        "convergence": TOTAL / (ledger.distributed + ledger.virtual_distributed) if ledger.turn else None,
+        "created_at": saved["created_at"],
+        "saved_at": saved["saved_at"],
+        "closed": saved["is_clean"],
+        "size_bytes": store.size_bytes(),
+    }
+
+
+def format_pages(rows: list[dict[str, Any]]) -> str:
+    """A table of :func:`top_pages`."""
+    lines = [f"{'':>4}  {'importance':>10}  {'cash':>8}  {'history':>8}  visits  page"]
+    lines += [
+        f"{number:>4}  {row['importance']:>10.6f}  {row['cash'] / TOTAL:>8.1e}  {row['history'] / TOTAL:>8.1e}  "
+        f"{row['visits']:>6}  {row['url']}{'' if row['state'] == 'visited' else '  (' + row['state'] + ')'}"
+        for number, row in enumerate(rows, 1)
+    ]
+    return "\n".join(lines)
+
+
+def format_hosts(rows: list[dict[str, Any]]) -> str:
+    """A table of :func:`top_hosts`."""
+    lines = [f"{'':>4}  {'importance':>10}  {'visited':>8}  {'queued':>8}  host"]
+    lines += [
+        f"{number:>4}  {row['importance']:>10.6f}  {row['visited']:>8,}  {row['queued']:>8,}  {row['host']}"
+        for number, row in enumerate(rows, 1)
+    ]
+    return "\n".join(lines)
+
+
+def print_report(store: Store) -> None:
+    """Print the most important pages, the counts and, if it is quick, the audit to standard output."""
+    state = status(store)
+    pages = state["pages"]
+    seconds = max(state["saved_at"] - state["created_at"], 1e-9)
+    done = pages["visited"] + pages["failed"]
+    lines = [
+        "",
+        "The most important pages, from the cash that flowed to them:",
+        format_pages(top_pages(store, 20)),
+        "",
+        f"{pages['visited']:,} pages visited and {pages['failed']:,} failed on {state['hosts']:,} hosts, "
+        f"{pages['queued']:,} queued; {done / seconds:.1f} pages/s since the job began",
+    ]
+    if sum(pages.values()) <= _AUDITED:
+        result = audit(store)
+        lines.append(
+            f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "
+            + ("every invariant holds" if result.holds else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}")
+        )
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,134 @@
+"""A Scrapy request as bytes, and back.
+
+MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
+``cb_kwargs`` come back as what they were; nothing is ever unpickled. A request that cannot be written this way
+(a lambda as callback, an object in ``meta``) raises :class:`UnserialisableError`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+from scrapy import Request, Spider
+from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
+
+from .exceptions import AopicError
+
+TAG = "_aopic"
+"""Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
+
+_NOT_WRITTEN = (TAG, "download_latency")
+_EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (tuple, list, tuple),
+    (set, list, set),
+    (frozenset, list, frozenset),
+    (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+    (datetime.timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda v: datetime.timedelta(*v)),
+    (decimal.Decimal, str, decimal.Decimal),
+    (complex, lambda value: [value.real, value.imag], lambda value: complex(*value)),
+]
+
+
+class UnserialisableError(AopicError, ValueError):
+    """A request holds something that only lives in this process."""
+
+
+class UnreadableError(AopicError, ValueError):
+    """Stored bytes are no request of this spider."""
+
+
+def encode(request: Request, spider: Spider) -> bytes:
+    """Bytes of *request*, whose callback and errback must be methods of *spider*.
+
+    Raises:
+        UnserialisableError: If it holds what cannot be written.
+    """
+    values: dict[str, Any] = {"url": request.url}
+    try:
+        if type(request) is Request:
+            if request.method != "GET":
+                values["method"] = request.method
+            if request.encoding != "utf-8":
+                values["encoding"] = request.encoding
+            for name in ("body", "priority", "dont_filter", "flags", "cookies", "cb_kwargs"):
+                value = getattr(request, name)
+                if value:
+                    values[name] = value
+        else:  # a subclass may have attributes of its own
+            values = {
+                name: getattr(request, name)
+                for name in request.attributes
+                if name not in ("callback", "errback", "headers", "meta")
+            }
+            values["_class"] = global_object_name(type(request))
+        if request.headers:
+            values["headers"] = dict(request.headers)
+        if meta := {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}:
+            values["meta"] = meta
+        if request.callback is not None:
+            values["callback"] = _method_name(spider, request.callback)
+        if request.errback is not None:
+            values["errback"] = _method_name(spider, request.errback)
+        data: bytes = msgpack.packb(values, default=_pack_other, strict_types=True)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
+    return data
+
+
+def decode(data: bytes, spider: Spider) -> Request:
+    """The request written as *data*, with callbacks bound to *spider*.
+
+    Raises:
+        UnreadableError: If it cannot be made; the message says why.
+    """
+    try:
+        values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
+        cls = load_object(values.pop("_class")) if "_class" in values else Request
+        for name in ("callback", "errback"):
+            if name in values:
+                values[name] = getattr(spider, values[name])
+        request: Request = cls(**values)
+    except Exception as error:
+        raise UnreadableError(f"{type(error).__name__}: {error}") from error
+    return request
+
+
+def url_of(data: bytes) -> str:
+    """URL of the request written as *data*, without making it; ``""`` if it cannot be read."""
+    try:
+        values = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
+        return str(values["url"])
+    except Exception:  # noqa: BLE001
+        return ""
+
+
+def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
+    """Name of *method* on *spider*."""
+    if getattr(method, "__self__", None) is spider:
+        name = str(getattr(method, "__name__", ""))
+        if getattr(spider, name, None) == method:
+            return name
+        for name, member in inspect.getmembers(spider, inspect.ismethod):  # a private name is mangled
+            if member == method:
+                return name
+    raise ValueError(f"{method!r} is no method of the spider {spider.name!r}")
+
+
+def _pack_other(value: Any) -> Any:
+    if isinstance(value, str):  # msgpack is strict about subclasses; those of plain types are written as these
+        return str(value)
+    for code, (kind, pack, _) in enumerate(_EXTENSIONS):
+        if type(value) is kind:
+            return msgpack.ExtType(code, msgpack.packb(pack(value), default=_pack_other, strict_types=True))
+    raise TypeError(f"{type(value).__qualname__} {value!r}")
+
+
+def _unpack_other(code: int, data: bytes) -> Any:
+    return _EXTENSIONS[code][2](msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False))

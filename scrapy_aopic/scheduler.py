@@ -1,0 +1,557 @@
+"""The Scrapy scheduler: requests in, the most important one that may be asked now out.
+
+Between Scrapy and :class:`~scrapy_aopic.core.crawl.Crawl` it keeps one :class:`Visit` for each request that the
+engine was given, from then until the engine is done with the callback, the items and the links. Only then the
+page is settled, so a process that dies in between fetches it again and pays its links once.
+
+The three methods that the engine calls never raise and never wait for the disk to take a write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from scrapy import Request, signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.dupefilters import RFPDupeFilter
+from scrapy.exceptions import CloseSpider
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from ._engine import SLOT, Engine, slot_key
+from .core.crawl import Crawl, Lease
+from .core.frontier import Empty, NotBefore
+from .core.records import HOST_BYTES, Link, Page, host_key, page_key
+from .exceptions import SettingError, StorageError
+from .job import Job
+from .queries import print_report
+from .requests import TAG, UnreadableError, UnserialisableError, decode, encode
+from .settings import read, read_policy
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+    from scrapy.dupefilters import BaseDupeFilter
+    from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
+    from twisted.internet.defer import Deferred
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+_BEHIND = 0.02
+"""Seconds between looks at a commit that the next lease waits for."""
+
+_IN_MEMORY = b"\xc1"
+"""First byte of a request that could not be written; MessagePack never uses it."""
+
+
+class Visit:
+    """A request that the engine has, and what became of it so far.
+
+    Attributes:
+        lease: The page.
+        own_slot: Download slot that the scheduler chose, ``None`` if the user did.
+        links: Requests that came back as links of the page.
+        retry: The request to make instead, if the downloader wants another try.
+        status: Status of the answer that reached the callback.
+        reason: Why there was none.
+    """
+
+    __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
+                 "own_slot", "reason", "retry", "status")  # fmt: skip
+
+    def __init__(
+        self, lease: Lease, number: int, own_slot: str | None, fingerprint: Callable[[Request], bytes], max_links: int
+    ) -> None:
+        self.lease = lease
+        self.number = number
+        self.own_slot = own_slot
+        self.links: list[Link] = []
+        self.retry: Link | None = None
+        self.status: int | None = None
+        self.reason = ""
+        self.is_downloading = True
+        self.is_redirect = False
+        self._seen: set[bytes] = set()
+        self._fingerprint = fingerprint
+        self._max_links = max_links
+
+    @property
+    def n_links(self) -> int:
+        """Distinct links that the callback yielded so far, as far as they count."""
+        return len(self._seen)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further links share no cash."""
+        return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
+
+    def note(self, request: Request) -> None:
+        """Count *request*, which a callback yields, as a link and mark it."""
+        if self.own_slot is not None and request.meta.get(SLOT) == self.own_slot:
+            del request.meta[SLOT]  # copied from the page's request; the link may be on another host
+        request.meta[TAG] = ("link", self.number)
+        if not self.is_full:
+            self._seen.add(self._fingerprint(request))
+
+
+class Scheduler(BaseScheduler):
+    """Crawls the most important pages first, politely, and remembers everything on disk.
+
+    ``SCHEDULER = "scrapy_aopic.Scheduler"`` is all that is needed: the middlewares that pay cash and pace hosts
+    are put in place if they are not listed. Settings: docs/settings.md.
+    """
+
+    _of: ClassVar[WeakKeyDictionary[Crawler, Scheduler]] = WeakKeyDictionary()
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._engine = Engine(crawler)
+        self._settings_error: SettingError | None = None
+        self._visits: dict[Request, Visit] = {}
+        self._by_number: dict[int, Visit] = {}
+        self._staged: dict[bytes, int] = {}
+        self._unwritten: dict[bytes, Request] = {}
+        self._numbers = 0
+        self._complained: set[str] = set()
+        self._filter: BaseDupeFilter | None = None
+        self._job: Job | None = None
+        Scheduler._of[crawler] = self
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Scheduler | None:
+        """The scheduler of *crawler*, if it is one of ours and has started."""
+        return cls._of.get(crawler)
+
+    # -- life
+
+    def open(self, spider: Spider) -> Deferred[None] | None:
+        """Open the job and put in place what the user has not listed.
+
+        Raises:
+            CloseSpider: If a setting or the job folder cannot be used; the log says which and why.
+        """
+        assert self._crawler.stats is not None
+        self._stats: StatsCollector = self._crawler.stats
+        self._spider = spider
+        try:
+            self._open_job()
+        except (SettingError, StorageError) as error:
+            logger.error("%(error)s The crawl does not start.", {"error": error}, extra={"spider": spider})
+            raise CloseSpider("aopic_setting" if isinstance(error, SettingError) else "aopic_storage") from None
+        assert self._crawler.request_fingerprinter is not None
+        self._fingerprint = self._crawler.request_fingerprinter.fingerprint
+        self._engine.probe()
+        self._install()
+        self._crawler.signals.connect(self._response_received, signal=signals.response_received)
+        return self._open_filter()
+
+    def _open_job(self) -> None:
+        settings = self._crawler.settings
+        policy = read_policy(settings)
+        self._max_links: int = read(settings, "AOPIC_MAX_LINKS")
+        self._reports: bool = read(settings, "AOPIC_REPORT")
+        folder = job_dir(settings)
+        self._job = Job(
+            Path(folder) if folder else None,
+            policy,
+            kind=read(settings, "AOPIC_STORE"),
+            interval=read(settings, "AOPIC_DURABILITY"),
+            memory_mb=read(settings, "AOPIC_MEMORY_MB"),
+        )
+        self._clock = self._job.clock
+        crawl = self._job.crawl
+        self._persists = folder is not None
+        if crawl.is_resumed:
+            counts = crawl.counts
+            logger.info(
+                "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+                {
+                    "folder": folder,
+                    "how": "" if crawl.was_clean else ", which was not closed; what was in flight is queued again",
+                    "queued": counts.queued,
+                    "visited": counts.visited,
+                    "hosts": counts.hosts,
+                },
+                extra={"spider": self._spider},
+            )
+        elif folder and (Path(folder) / "requests.queue").exists():
+            logger.warning(
+                "%(folder)s holds a queue of another scheduler, which is not read; this crawl begins anew.",
+                {"folder": folder},
+                extra={"spider": self._spider},
+            )
+
+    def _install(self) -> None:
+        """Put the middlewares in place that the user has not listed."""
+        from .downloadermiddlewares import PolitenessMiddleware  # noqa: PLC0415  # they need this module
+        from .extensions import Progress  # noqa: PLC0415
+        from .spidermiddlewares import LinkMiddleware  # noqa: PLC0415
+
+        added = []
+        if self._engine.find(LinkMiddleware) is None:
+            self._engine.add_spider_middleware(build_from_crawler(LinkMiddleware, self._crawler))
+            added.append("LinkMiddleware")
+        politeness = self._engine.find(PolitenessMiddleware)
+        if politeness is None:
+            politeness = build_from_crawler(PolitenessMiddleware, self._crawler)
+            self._engine.add_downloader_middleware(politeness)
+            added.append("PolitenessMiddleware")
+        politeness.on_transfer = self._transferred
+        politeness.on_failure = self._failed
+        politeness.waits = self._waits
+        if not any(isinstance(extension, Progress) for extension in self._extensions()):
+            self._progress = build_from_crawler(Progress, self._crawler)
+            self._progress.start()
+            added.append("Progress")
+        if added:
+            logger.info(
+                "Put in place by the scheduler: %(names)s", {"names": ", ".join(added)}, extra={"spider": self._spider}
+            )
+
+    def _extensions(self) -> tuple[Any, ...]:
+        manager = self._crawler.extensions
+        return tuple(manager.middlewares) if manager is not None else ()
+
+    def _open_filter(self) -> Deferred[None] | None:
+        """Use a duplicate filter of the user's own beside the page table, which is ours."""
+        from .dupefilter import DupeFilter  # noqa: PLC0415
+
+        cls = load_object(self._crawler.settings["DUPEFILTER_CLASS"])
+        if cls is RFPDupeFilter or issubclass(cls, DupeFilter):
+            return None
+        self._filter = build_from_crawler(cls, self._crawler)
+        logger.info(
+            "%(name)s decides what is a duplicate",
+            {"name": self._crawler.settings["DUPEFILTER_CLASS"]},
+            extra={"spider": self._spider},
+        )
+        return self._filter.open()
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Settle what is left, commit it and release the store."""
+        job, self._job = self._job, None
+        self._engine.sleep()
+        if job is None:
+            return None
+        try:
+            for visit in list(self._visits.values()):
+                self._finish(visit, job.crawl, self._clock())
+            self._record(job)
+            job.close(print_report if self._reports else None)
+        except StorageError as error:
+            logger.error(
+                "%(error)s The job folder holds the last commit; what was done since will be done again.",
+                {"error": error},
+                extra={"spider": self._spider},
+            )
+        finally:
+            self._visits.clear()
+            self._by_number.clear()
+        if job.crawl.counts.queued and self._persists:
+            logger.info(
+                "%(queued)d pages are queued; run the same command to go on",
+                {"queued": job.crawl.counts.queued},
+                extra={"spider": self._spider},
+            )
+        return self._filter.close(reason) if self._filter is not None else None
+
+    # -- what the engine calls
+
+    def has_pending_requests(self) -> bool:
+        """Whether any page waits; O(1) but for the requests in flight."""
+        if self._job is None:
+            return False
+        self._guard(self._sweep)
+        return len(self._job.crawl) > 0
+
+    def __len__(self) -> int:
+        """Pages that wait and are not being fetched."""
+        return len(self._job.crawl) if self._job is not None else 0
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
+        return bool(self._guard(self._enqueue, request))
+
+    def next_request(self) -> Request | None:
+        """The best request that may be made now; ``None`` if there is none, and then wake the engine in time."""
+        request: Request | None = self._guard(self._next)
+        return request
+
+    def get_next_request_delay(self) -> float | None:
+        """Seconds until a request may be made; ``None`` if nothing waits for its time.
+
+        For engines that arm their own timer (Scrapy pull request 6931).
+        """
+        when = self._job.crawl.when() if self._job is not None else Empty()
+        return max(when.instant - self._clock(), 0.0) if isinstance(when, NotBefore) else None
+
+    def _guard(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call *method*; an error is logged and counted, because the engine cannot cope with one here."""
+        try:
+            return method(*args)
+        except Exception as error:
+            self._stats.inc_value("aopic/errors")
+            where = f"{method.__name__}: {type(error).__name__}"
+            if where not in self._complained:
+                self._complained.add(where)
+                logger.exception(
+                    "The scheduler failed on %(args)s; further errors of this kind are only counted (aopic/errors)",
+                    {"args": args or method.__name__},
+                    extra={"spider": self._spider},
+                )
+            return None
+
+    # -- requests come in
+
+    def _enqueue(self, request: Request) -> bool:
+        job = self._job
+        if job is None:  # the crawl did not start, or is over
+            return False
+        crawl, now = job.crawl, self._clock()
+        kind, number = request.meta.get(TAG) or ("", 0)
+        visit = self._by_number.get(number)
+        if visit is not None and visit.own_slot is not None and request.meta.get(SLOT) == visit.own_slot:
+            del request.meta[SLOT]  # a redirect carries it to another host
+        name = slot_key(request)
+        key = page_key(host_key(name), self._fingerprint(request))
+        if visit is not None and kind == "page" and key == visit.lease.key:
+            visit.retry = self._link(request, key, name)
+            self._count("scheduler/enqueued")
+            return True
+        page = crawl.page(key)
+        again, is_new = self._judge(request, visit, key, page)
+        if not is_new and not again:
+            self._count("dupefilter/filtered")
+            if visit is not None and (page is not None or key in self._staged):
+                self._add_link(visit, Link(key, name, b"") if page is not None else self._link(request, key, name))
+            return False
+        link = self._link(request, key, name, again=again)
+        if visit is None or len(visit.links) >= self._max_links:
+            if not crawl.seed(link, now, is_endowed=visit is None):
+                return False
+        else:
+            self._add_link(visit, link)
+            visit.is_redirect |= kind == "page"
+        self._count("scheduler/enqueued")
+        return True
+
+    def _judge(self, request: Request, visit: Visit | None, key: bytes, page: Page | None) -> tuple[bool, bool]:
+        """Whether to fetch *request* even if its page is known, and whether the page is new."""
+        is_new = page is None and key not in self._staged
+        again = request.dont_filter
+        if self._filter is not None and not again:
+            is_seen = self._filter.request_seen(request)
+            again, is_new = (not is_seen, not is_seen)
+            if is_seen:
+                return False, False
+        if again and page is not None and visit is None and request.meta.get("is_start_request"):
+            assert self._job is not None
+            again = page.order > self._job.crawl.known_before  # a resumed crawl does not begin anew
+        return again, is_new
+
+    def _add_link(self, visit: Visit, link: Link) -> None:
+        visit.links.append(link)
+        self._staged[link.key] = self._staged.get(link.key, 0) + 1
+
+    def _link(self, request: Request, key: bytes, name: str, *, again: bool = False) -> Link:
+        try:
+            data = encode(request, self._spider)
+            self._count("scheduler/enqueued/disk" if self._persists else "scheduler/enqueued/memory")
+        except UnserialisableError as error:
+            self._numbers += 1
+            token = self._numbers.to_bytes(8, "big")
+            self._unwritten[token] = request
+            data = _IN_MEMORY + token + request.url.encode()
+            self._count("scheduler/unserializable")
+            self._count("scheduler/enqueued/memory")
+            if self._crawler.settings.getbool("SCHEDULER_DEBUG") and "unserializable" not in self._complained:
+                self._complained.add("unserializable")
+                logger.warning(
+                    "%(error)s; it is kept in memory and lost if the process ends. No more such requests will be "
+                    "logged (scheduler/unserializable counts them)",
+                    {"error": error},
+                    extra={"spider": self._spider},
+                )
+        return Link(key, name, data, request.priority, again)
+
+    # -- requests go out
+
+    def _next(self) -> Request | None:
+        job = self._job
+        if job is None:
+            return None
+        self._sweep()
+        job.tick()
+        self._watch(job)
+        if job.is_behind:
+            self._engine.wake_in(_BEHIND)
+            return None
+        while True:
+            now = self._clock()
+            lease = job.crawl.lease(now)
+            if isinstance(lease, NotBefore):
+                self._engine.wake_in(lease.instant - now)
+                return None
+            if isinstance(lease, Empty):
+                return None
+            try:
+                request = self._restore(lease)
+            except UnreadableError as error:
+                self._set_aside(job.crawl, lease, error, now)
+                continue
+            self._count("scheduler/dequeued")
+            self._count("scheduler/dequeued/disk" if self._persists else "scheduler/dequeued/memory")
+            return request
+
+    def _restore(self, lease: Lease) -> Request:
+        if lease.request[:1] == _IN_MEMORY:
+            request = self._unwritten.pop(lease.request[1:9], None)
+            if request is None:
+                raise UnreadableError("it could not be written when it was queued, and that process has ended")
+        else:
+            request = decode(lease.request, self._spider)
+        own_slot = None
+        if request.meta.get(SLOT) is None:
+            own_slot = request.meta[SLOT] = lease.host
+        self._numbers += 1
+        visit = Visit(lease, self._numbers, own_slot, self._fingerprint, self._max_links)
+        request.meta[TAG] = ("page", visit.number)
+        self._visits[request] = self._by_number[visit.number] = visit
+        return request
+
+    def _set_aside(self, crawl: Crawl, lease: Lease, error: UnreadableError, now: float) -> None:
+        crawl.release(lease, now)
+        crawl.settle(lease, (), now, outcome="unreadable", is_failure=True)
+        self._count("aopic/pages/unreadable")
+        if "unreadable" not in self._complained:
+            self._complained.add("unreadable")
+            logger.warning(
+                "A queued request of %(host)s cannot be made and is set aside: %(error)s. Further ones are only "
+                "counted (aopic/pages/unreadable)",
+                {"host": lease.host, "error": error},
+                extra={"spider": self._spider},
+            )
+
+    # -- what becomes of them
+
+    def visit_of(self, request: Request) -> Visit | None:
+        """The visit that *request*, or a copy of it, belongs to."""
+        visit = self._visits.get(request)
+        return visit or self._by_number.get((request.meta.get(TAG) or ("", 0))[1])
+
+    def page_of(self, request: Request) -> Page | None:
+        """What the crawl knows of the page of *request*; not to be changed."""
+        if self._job is None:
+            return None
+        return self._job.crawl.page(page_key(host_key(slot_key(request)), self._fingerprint(request)))
+
+    def importance(self, page: Page) -> float:
+        """Estimated importance of *page*, 0 to 1."""
+        return self._job.crawl.importance(page) if self._job is not None else 0.0
+
+    @property
+    def job(self) -> Job | None:
+        """The job while the crawl runs."""
+        return self._job
+
+    def _sweep(self) -> None:
+        """Release hosts whose download is over and settle pages whose callbacks are."""
+        if self._job is None or not self._visits:
+            return
+        crawl, now = self._job.crawl, self._clock()
+        downloading, in_progress = self._engine.downloading(), self._engine.in_progress()
+        for request, visit in [pair for pair in self._visits.items()]:
+            if visit.is_downloading and request not in downloading:
+                visit.is_downloading = False
+                crawl.release(visit.lease, now)
+            if request not in in_progress and not visit.is_downloading:
+                del self._visits[request]
+                self._finish(visit, crawl, now)
+
+    def _finish(self, visit: Visit, crawl: Crawl, now: float) -> None:
+        """Settle the page of *visit*, with which the engine is done."""
+        del self._by_number[visit.number]
+        if visit.is_downloading:
+            crawl.release(visit.lease, now)
+        for link in visit.links:
+            if self._staged[link.key] == 1:
+                del self._staged[link.key]
+            else:
+                self._staged[link.key] -= 1
+        if visit.retry is not None:
+            crawl.put_back(visit.lease, visit.retry, now)
+            return
+        outcome, is_failure = "", False
+        if visit.status is None:
+            outcome = "redirect" if visit.is_redirect and not visit.reason else visit.reason or "no answer"
+            is_failure = not visit.links
+        elif visit.status >= 400 and not visit.n_links:
+            outcome, is_failure = f"http {visit.status}", True
+        crawl.settle(visit.lease, visit.links, now, n_links=visit.n_links, outcome=outcome, is_failure=is_failure)
+        self._count(f"aopic/pages/{'failed' if is_failure else 'visited'}")
+        if outcome:
+            self._count(f"aopic/outcomes/{outcome}")
+
+    def _response_received(self, response: Response, request: Request) -> None:
+        visit = self.visit_of(request)
+        if visit is not None:
+            visit.status = response.status
+
+    def _failed(self, request: Request, exception: Exception) -> None:
+        visit = self._visits.get(request)
+        if visit is not None:
+            visit.reason = _reason(exception)
+
+    def _transferred(self, key: str, transfer: float, gap: float) -> None:
+        if self._job is not None:
+            self._job.crawl.defer(host_key(key), self._clock() + gap, transfer)
+
+    def _waits(self, key: str) -> float:
+        return self._job.crawl.not_before(host_key(key)) - self._clock() if self._job is not None else 0.0
+
+    def _watch(self, job: Job) -> None:
+        """Close the spider if the store takes no more."""
+        if job.failure is not None and "storage" not in self._complained:
+            self._complained.add("storage")
+            logger.error(
+                "%(error)s The crawl stops; nothing that was committed is lost, run the same command to go on.",
+                {"error": job.failure},
+                extra={"spider": self._spider},
+            )
+            self._engine.close("aopic_storage")
+
+    def _count(self, name: str) -> None:
+        self._stats.inc_value(name)
+
+    def _record(self, job: Job) -> None:
+        """Set the stats that describe the crawl as a whole."""
+        crawl, stats = job.crawl, self._stats
+        hits, misses = crawl.cache_hits
+        for name, value in (
+            *crawl.counts._asdict().items(),
+            ("cash/virtual", crawl.ledger.totals.virtual),
+            ("cash/turns", crawl.ledger.totals.turn),
+            ("cache/hits", hits),
+            ("cache/misses", misses),
+            ("commits", job.commits),
+            ("commits/slowest_seconds", round(job.slowest_commit, 6)),
+        ):
+            stats.set_value(f"aopic/{name if '/' in name or name == 'commits' else f'job/{name}'}", value)
+
+
+def _reason(exception: Exception) -> str:
+    """A short name of what ended a request."""
+    text = str(exception)
+    if "robots.txt" in text:
+        return "robots.txt"
+    return type(exception).__name__

@@ -1,0 +1,285 @@
+"""Every setting of the package, in one table: its default, its unit, what it means, what it may be.
+
+Values are read once, when the crawl starts; a wrong one raises :class:`~scrapy_aopic.exceptions.SettingError`
+with the name, the value and the way out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from .core.crawl import Policy
+from .core.ledger import Spending
+from .core.politeness import Politeness
+from .core.window import Window, WindowKind
+from .exceptions import SettingError
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting.
+
+    Attributes:
+        check: Makes the value of what the user gave; raises ``ValueError`` or ``TypeError`` if it cannot.
+        must: What the value must be, as the end of the sentence "... must be".
+        meaning: One sentence for the documentation.
+    """
+
+    name: str
+    default: Any
+    unit: str
+    check: Callable[[Any], Any]
+    must: str
+    meaning: str
+
+    def read(self, settings: BaseSettings) -> Any:
+        """Value in *settings*.
+
+        Raises:
+            SettingError: If it cannot be used.
+        """
+        given = settings.get(self.name)
+        if given is None:
+            given = self.default
+        try:
+            return self.check(given)
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"{self.name} ({given!r}) must be {self.must}.") from error
+
+
+def _number(low: float, high: float = math.inf) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        number = float(value)
+        if isinstance(value, bool) or not low <= number <= high or math.isinf(number):
+            raise ValueError
+        return number
+
+    return check
+
+
+def _integer(low: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value) or number < low:
+            raise ValueError
+        return number
+
+    return check
+
+
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return check
+
+
+def _flag(value: Any) -> bool:
+    if value in (True, "1", "True", "true"):
+        return True
+    if value in (False, "0", "False", "false"):
+        return False
+    raise ValueError
+
+
+def _share(value: Any) -> float | None:
+    return None if value == "equal" else _number(0, 1)(value)
+
+
+def _window(value: Any) -> tuple[float, str]:
+    """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(?:(turn|\|H\||second|minute|hour|day|week)s?)?\s*", str(value))
+    if match is None or isinstance(value, bool):
+        raise ValueError
+    size, unit = float(match[1]), match[2] or "turn"
+    if not 0 < size < math.inf:
+        raise ValueError
+    return (size, "turns") if unit in ("turn", "|H|") else (size * _SECONDS[unit], "seconds")
+
+
+def _durability(value: Any) -> float:
+    """Seconds between commits: 0 for "page", infinite for "close"."""
+    if value in ("page", "close"):
+        return 0.0 if value == "page" else math.inf
+    return _number(1, 60_000)(value) / 1000
+
+
+def _names(*allowed: str) -> Callable[[Any], tuple[str, ...]]:
+    def check(value: Any) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name)
+        if not set(names) <= set(allowed):
+            raise ValueError
+        return names
+
+    return check
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        raise ValueError  # noqa: TRY004
+    return str(value)
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "AOPIC_WINDOW", 8, "turns or time", _window,
+            'a number of turns of |H| such as 8, or a time such as "36 hours" or "30 days"',
+            "How much of a page's past counts as its history: virtual time by a number (one turn: all cash was "
+            "distributed once), wall-clock time by a number with a unit.",
+        ),
+        Setting(
+            "AOPIC_WINDOW_KIND", "interpolation", "", _one_of("interpolation", "fixed"),
+            '"interpolation" or "fixed"',
+            "Whether the history is interpolated from one number a page or summed over every visit in the window.",
+        ),
+        Setting(
+            "AOPIC_VIRTUAL_SHARE", 0.15, "part", _share,
+            'a number from 0 to 1, or "equal" for 1/(links + 1)',
+            "Part of each distribution that goes to the virtual page; with 0.15 importance tends to "
+            "PageRank(0.85).",
+        ),
+        Setting(
+            "AOPIC_VIRTUAL_SPENDING", "endowment", "", _one_of("endowment", "unvisited", "visited"),
+            '"endowment", "unvisited" or "visited"',
+            "What the virtual page spends its cash on: endowments of visited pages' links (best order), or the "
+            "same for each unvisited (broaden) or each visited page.",
+        ),
+        Setting(
+            "AOPIC_ENDOWMENT", 6.0, "seeds' cash", _number(0, 1e6), "a number from 0 to 1,000,000",
+            "Cash that the virtual page adds to what a visited page distributes, in units of a seed's cash; it "
+            "falls with the visited pages of the host. 0 for plain OPIC.",
+        ),
+        Setting(
+            "AOPIC_POLITENESS_FACTOR", 10.0, "times", _number(0, 1e6), "a number from 0 to 1,000,000",
+            "A host is left alone this many times as long as its last transfer took.",
+        ),
+        Setting(
+            "AOPIC_MIN_GAP", 0.0, "seconds", _number(0, 86400), "a number of seconds from 0 to 86,400",
+            "Shortest time between the end of a transfer from a host and the next request to it; "
+            "DOWNLOAD_DELAY is a floor, too.",
+        ),
+        Setting(
+            "AOPIC_MAX_GAP", 60.0, "seconds", _number(0, 86400), "a number of seconds from 0 to 86,400",
+            "Longest time that a slow transfer makes the next request to its host wait.",
+        ),
+        Setting(
+            "AOPIC_DURABILITY", 500, "milliseconds", _durability,
+            '"page", "close" or a number of milliseconds from 1 to 60,000',
+            "How soon finished work is on the disk: after every page, within about this time (group commit), or "
+            "only when the crawl closes. Work that a crash undoes is done again; nothing is lost.",
+        ),
+        Setting(
+            "AOPIC_STORE", "auto", "", _one_of("auto", "rocksdb", "sqlite", "memory"),
+            '"auto", "rocksdb", "sqlite" or "memory"',
+            "Where the crawl is remembered; auto is RocksDB, or SQLite where RocksDB is not installed. Without "
+            "JOBDIR it is a temporary folder, or memory if you say so.",
+        ),
+        Setting(
+            "AOPIC_MEMORY_MB", 64, "megabytes", _integer(8), "a whole number of megabytes, at least 8",
+            "Size of the store's block cache.",
+        ),
+        Setting(
+            "AOPIC_PAGE_CACHE", 100_000, "pages", _integer(100), "a whole number, at least 100",
+            "Page records kept in memory (least recently used out first); they answer most duplicate links "
+            "without the disk.",
+        ),
+        Setting(
+            "AOPIC_ACTIVE_HOSTS", 10_000, "hosts", _integer(1), "a whole number, at least 1",
+            "Hosts with a back queue in memory; others wait on the disk.",
+        ),
+        Setting(
+            "AOPIC_MAX_LINKS", 10_000, "links", _integer(1), "a whole number, at least 1",
+            "Distinct links of one page that share its cash; further ones are queued without.",
+        ),
+        Setting(
+            "AOPIC_DUPEFILTER", "exact", "", _one_of("exact", "bloom"), '"exact" or "bloom"',
+            "How scrapy_aopic.DupeFilter remembers fingerprints beside another scheduler: exactly on disk, or in a "
+            "Bloom filter that takes some unseen URLs for seen, so that they are never crawled.",
+        ),
+        Setting(
+            "AOPIC_BLOOM_ERROR_RATE", 0.001, "part", _number(1e-9, 0.5), "a number from 1e-9 to 0.5",
+            "Part of the unseen URLs that the Bloom filter loses.",
+        ),
+        Setting(
+            "AOPIC_BLOOM_CAPACITY", 1_000_000, "URLs", _integer(1000), "a whole number, at least 1,000",
+            "URLs that the Bloom filter is first laid out for; it grows beyond.",
+        ),
+        Setting(
+            "AOPIC_ITEM_FIELDS", ("importance",), "", _names("importance", "cash", "history", "visits"),
+            "some of importance, cash, history, visits",
+            "What ImportancePipeline adds to items that can hold it.",
+        ),
+        Setting(
+            "AOPIC_ITEM_URL_FIELD", "url", "", _text, "the name of a field",
+            "Field of an item that holds the URL of its page, for ImportancePipeline.",
+        ),
+        Setting(
+            "AOPIC_WARC_FILE", "crawls/%(name)s-%(time)s.warc.gz", "", _text,
+            "the path of a file",
+            "Where PagesPipeline writes what was fetched; %(name)s is the spider, %(time)s the start of the crawl.",
+        ),
+        Setting(
+            "AOPIC_PROGRESS", True, "", _flag, "True or False",
+            "Whether a progress line is shown while the crawl runs; never when standard error is no terminal.",
+        ),
+        Setting(
+            "AOPIC_REPORT", False, "", _flag, "True or False",
+            "Whether the most important pages and an audit are printed when the crawl closes.",
+        ),
+    )
+}  # fmt: skip
+
+
+def read(settings: BaseSettings, name: str) -> Any:
+    """Checked value of the setting *name*.
+
+    Raises:
+        SettingError: If it cannot be used.
+    """
+    return SETTINGS[name].read(settings)
+
+
+def read_politeness(settings: BaseSettings) -> Politeness:
+    """The politeness that *settings* ask for; ``DOWNLOAD_DELAY`` is a floor of the gap.
+
+    Raises:
+        SettingError: If one of them cannot be used.
+    """
+    floor = max(read(settings, "AOPIC_MIN_GAP"), settings.getfloat("DOWNLOAD_DELAY"))
+    return Politeness(read(settings, "AOPIC_POLITENESS_FACTOR"), floor, read(settings, "AOPIC_MAX_GAP"))
+
+
+def read_policy(settings: BaseSettings) -> Policy:
+    """How *settings* want the crawl's cash spent and its hosts treated.
+
+    Raises:
+        SettingError: If one of all settings cannot be used.
+    """
+    values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
+    unknown = sorted(name for name in settings if str(name).startswith("AOPIC_") and name not in SETTINGS)
+    if unknown:
+        raise SettingError(f"{unknown[0]} is no setting of scrapy-aopic; docs/settings.md lists them.")
+    size, clock = values["AOPIC_WINDOW"]
+    return Policy(
+        window=Window(size, cast("WindowKind", values["AOPIC_WINDOW_KIND"]), clock),
+        politeness=read_politeness(settings),
+        share=values["AOPIC_VIRTUAL_SHARE"],
+        endowment=values["AOPIC_ENDOWMENT"],
+        spending=cast("Spending", values["AOPIC_VIRTUAL_SPENDING"]),
+        max_active=values["AOPIC_ACTIVE_HOSTS"],
+        page_cache=values["AOPIC_PAGE_CACHE"],
+        commit_within=max(1.0, 2 * values["AOPIC_DURABILITY"]),
+    )

@@ -1,0 +1,116 @@
+"""Stores that keep a crawl, and the choice between them.
+
+1. A folder keeps the kind of store it was made with; the kind is told by the files in it.
+2. A new folder gets RocksDB where rocksdict can be imported, else SQLite.
+3. A backend is imported when it is used, so that a missing one hurts nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import SettingError, StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+__all__ = ["exists", "open_snapshot", "open_store"]
+
+logger = logging.getLogger(__name__)
+
+# The file that a store of each kind always has, once it has been opened.
+_FILES = {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}
+
+_KINDS = ("auto", *_FILES, "memory")
+
+
+def exists(folder: Path) -> bool:
+    """Tell whether *folder* holds a store of any kind."""
+    return _kind_of(folder) is not None
+
+
+def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
+    """Open the store in *folder* for reading and writing; make it if there is none.
+
+    Args:
+        folder: The folder that belongs to the store, or ``None`` to keep the crawl in memory.
+        kind: ``rocksdb``, ``sqlite``, ``memory``, or ``auto``: the kind that is in the folder, else the best
+            that can be imported.
+        memory_mb: The size of the caches, in megabytes.
+
+    Raises:
+        StorageError: If the folder holds a store of another kind, is in use, or cannot be opened.
+        SettingError: If there is no such kind.
+    """
+    if kind not in _KINDS:
+        raise SettingError(f"The kind of store ({kind}) must be one of {', '.join(_KINDS)}.")
+    if folder is None:
+        return _open_in_memory(kind)
+    found = _kind_of(folder)
+    if found and kind not in {"auto", found}:
+        raise StorageError(
+            f"The folder {folder} holds a {found} store, so it cannot be opened as {kind}; "
+            f"ask for {found} or auto, or choose another folder."
+        )
+    if kind == "memory":
+        return _open_in_memory(kind)
+    if kind == "auto":
+        kind = found or _best_kind(folder)
+    return _open(folder, kind, memory_mb, read_only=False)
+
+
+def open_snapshot(folder: Path, *, memory_mb: int = 16) -> Store:
+    """Open a read-only view of the store in *folder* as it is now, even while another process writes to it.
+
+    The view does not move; close it soon, for the files that it needs are kept until then.
+
+    Raises:
+        StorageError: If the folder holds no store, or it cannot be opened.
+    """
+    kind = _kind_of(folder)
+    if kind is None:
+        raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
+    return _open(folder, kind, memory_mb, read_only=True)
+
+
+def _kind_of(folder: Path) -> str | None:
+    return next((kind for kind, name in _FILES.items() if (folder / name).is_file()), None)
+
+
+def _best_kind(folder: Path) -> str:
+    try:
+        import rocksdict  # noqa: F401, PLC0415 (the question is whether it can be imported)
+    except ImportError as error:
+        logger.info(
+            "The new store in %(folder)s is of the kind sqlite, which writes much more to the disk "
+            "than rocksdb, because rocksdict cannot be imported: %(error)s",
+            {"folder": folder, "error": error},
+        )
+        return "sqlite"
+    return "rocksdb"
+
+
+def _open(folder: Path, kind: str, memory_mb: int, *, read_only: bool) -> Store:
+    if kind == "sqlite":
+        from .sqlite import SqliteStore  # noqa: PLC0415 (rule 3)
+
+        return SqliteStore(folder, memory_mb=memory_mb, read_only=read_only)
+    try:
+        from .rocksdb import RocksStore  # noqa: PLC0415 (rule 3)
+    except ImportError as error:
+        raise StorageError(
+            f"The rocksdb store in the folder {folder} needs rocksdict ({error}); "
+            "install rocksdict, or choose another folder and sqlite."
+        ) from error
+    return RocksStore(folder, memory_mb=memory_mb, read_only=read_only)
+
+
+def _open_in_memory(kind: str) -> Store:
+    if kind in _FILES:
+        raise StorageError(f"A {kind} store needs a folder; set one, or ask for memory.")
+    from .memory import MemoryStore  # noqa: PLC0415 (rule 3)
+
+    return MemoryStore()

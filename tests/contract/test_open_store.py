@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from contextlib import closing, contextmanager
+from itertools import islice
+
+import pytest
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.storage import exists, open_snapshot, open_store
+from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
+
+try:
+    import rocksdict  # noqa: F401 (only whether it is there)
+except ImportError:
+    KINDS = ["sqlite"]
+else:
+    KINDS = ["rocksdb", "sqlite"]
+
+needs_rocksdict = pytest.mark.skipif("rocksdb" not in KINDS, reason="needs rocksdict")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+CLASSES = {"rocksdb": "RocksStore", "sqlite": "SqliteStore", "memory": "MemoryStore"}
+
+WRITER = """
+import sys
+from pathlib import Path
+from scrapy_aopic.storage import open_store
+from scrapy_aopic.testing.contracts import write_transfers
+
+folder, kind, padding = sys.argv[1:]
+store = open_store(Path(folder), kind, memory_mb=1)
+write_transfers(store, sys.maxsize, padding=int(padding), report=lambda n: print(n, flush=True))
+"""
+
+
+@contextmanager
+def writing(folder, kind, *, padding=100):
+    """A live process that writes transfers until it is killed; yields it with its output."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), kind, str(padding)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def last_reported(process, n):
+    """Wait for *n* more reports and return the last one."""
+    return int(list(islice(process.stdout, n))[-1])
+
+
+@pytest.fixture
+def no_rocksdict(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    monkeypatch.delitem(sys.modules, "scrapy_aopic.storage.rocksdb", raising=False)
+
+
+class TestOpenStore:
+    @needs_rocksdict
+    def test_a_new_folder_gets_rocksdb(self, tmp_path, caplog):
+        caplog.set_level(logging.DEBUG, "scrapy_aopic")
+        with closing(open_store(tmp_path / "deep" / "job")) as store:
+            assert type(store).__name__ == "RocksStore"
+        assert not caplog.messages
+
+    @pytest.mark.usefixtures("no_rocksdict")
+    def test_a_new_folder_gets_sqlite_without_rocksdict(self, tmp_path, caplog):
+        caplog.set_level(logging.INFO, "scrapy_aopic")
+        with closing(open_store(tmp_path / "job")) as store:
+            assert type(store).__name__ == "SqliteStore"
+        (message,) = caplog.messages
+        assert str(tmp_path / "job") in message
+        assert "rocksdict" in message
+        open_store(tmp_path / "job").close()
+        assert len(caplog.messages) == 1
+
+    @each_kind
+    def test_a_folder_keeps_its_kind(self, tmp_path, kind):
+        with closing(open_store(tmp_path, kind)) as store:
+            write(store, Family.META, {b"a": b"1"})
+        for again in ("auto", kind):
+            with closing(open_store(tmp_path, again)) as store:
+                assert type(store).__name__ == CLASSES[kind]
+                assert store.get_many(Family.META, [b"a"]) == [b"1"]
+
+    @each_kind
+    @pytest.mark.parametrize("asked", ["rocksdb", "sqlite", "memory"])
+    def test_another_kind_is_refused(self, tmp_path, kind, asked):
+        if asked == kind:
+            pytest.skip("the same kind")
+        open_store(tmp_path, kind).close()
+        files = sorted(path.name for path in tmp_path.iterdir())
+        with pytest.raises(StorageError, match=f"holds a {kind} store.*as {asked}; ask for") as caught:
+            open_store(tmp_path, asked)
+        assert str(tmp_path) in str(caught.value)
+        assert sorted(path.name for path in tmp_path.iterdir()) == files
+
+    @needs_rocksdict
+    def test_a_rocksdb_folder_is_refused_without_rocksdict(self, tmp_path, request):
+        open_store(tmp_path, "rocksdb").close()
+        request.getfixturevalue("no_rocksdict")
+        with pytest.raises(StorageError, match="needs rocksdict"):
+            open_store(tmp_path)
+
+    @pytest.mark.usefixtures("no_rocksdict")
+    def test_rocksdb_is_refused_without_rocksdict(self, tmp_path):
+        with pytest.raises(StorageError, match="install rocksdict"):
+            open_store(tmp_path / "job", "rocksdb")
+        assert not exists(tmp_path / "job")
+
+    def test_no_folder_is_memory(self):
+        for kind in ("auto", "memory"):
+            with closing(open_store(None, kind)) as store:
+                assert type(store) is MemoryStore
+        for kind in ("rocksdb", "sqlite"):
+            with pytest.raises(StorageError, match=f"A {kind} store needs a folder"):
+                open_store(None, kind)
+
+    def test_memory_leaves_the_folder_alone(self, tmp_path):
+        open_store(tmp_path / "job", "memory").close()
+        assert not (tmp_path / "job").exists()
+
+    def test_an_unknown_kind_is_refused(self, tmp_path):
+        with pytest.raises(SettingError, match=r"\(redis\) must be one of auto, rocksdb, sqlite, memory"):
+            open_store(tmp_path, "redis")
+
+    @each_kind
+    def test_a_folder_that_cannot_be_made_is_refused(self, tmp_path, kind):
+        (tmp_path / "file").touch()
+        with pytest.raises(StorageError, match=r"Cannot open the store in .*file"):
+            open_store(tmp_path / "file", kind)
+
+    @each_kind
+    def test_a_damaged_store_is_refused(self, tmp_path, kind):
+        (tmp_path / {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}[kind]).write_text("damaged " * 200)
+        with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
+            open_store(tmp_path)
+        with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
+            open_snapshot(tmp_path)
+
+    @each_kind
+    def test_a_folder_in_use_by_another_process_is_refused(self, tmp_path, kind):
+        with writing(tmp_path, kind) as process:
+            last_reported(process, 1)
+            with pytest.raises(StorageError, match=r"[Aa]nother process") as caught:
+                open_store(tmp_path)
+            assert str(tmp_path) in str(caught.value)
+            last_reported(process, 20)
+
+    @each_kind
+    def test_killed_in_the_middle_of_writing(self, tmp_path, kind):
+        n_written = 0
+        for n_more in (1, 40, 90, 10):
+            with writing(tmp_path, kind, padding=5_000) as process:
+                n_written = last_reported(process, n_more)
+            with closing(open_store(tmp_path)) as store:
+                n_found = check_transfers(store)
+                assert n_found >= n_written
+                write_transfers(store, 2)
+                assert check_transfers(store) == n_found + 2
+
+
+class TestExists:
+    @each_kind
+    def test_a_store_exists_once_it_was_opened(self, tmp_path, kind):
+        assert not exists(tmp_path / "job")
+        with closing(open_store(tmp_path / "job", kind)):
+            assert exists(tmp_path / "job")
+        assert exists(tmp_path / "job")
+
+    def test_other_files_are_no_store(self, tmp_path):
+        (tmp_path / "requests.seen").touch()
+        assert not exists(tmp_path)
+
+
+@each_kind
+class TestOpenSnapshot:
+    @pytest.fixture(autouse=True)
+    def temporary(self, tmp_path, monkeypatch):
+        """Where snapshots may keep files while they are open."""
+        folder = tmp_path / "temporary"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+        assert list(folder.iterdir()) == []
+
+    def test_of_a_store_that_another_process_is_writing(self, tmp_path, kind):
+        n_written = 0
+        with writing(tmp_path / "job", kind, padding=50_000) as process:
+            for n_more in (1, 3, 60, 3, 100, 3, 30, 3, 3, 3):
+                n_written = last_reported(process, n_more)
+                with closing(open_snapshot(tmp_path / "job")) as snapshot:
+                    n_found = check_transfers(snapshot)
+                    assert n_found >= n_written
+                    last_reported(process, 2)
+                    assert check_transfers(snapshot) == n_found, "the snapshot has moved"
+        with closing(open_store(tmp_path / "job")) as store:
+            assert check_transfers(store) >= n_written
+
+    def test_of_a_store_that_this_process_is_writing(self, tmp_path, kind):
+        with closing(open_store(tmp_path / "job", kind)) as store:
+            write_transfers(store, 10)
+            with closing(open_snapshot(tmp_path / "job")) as snapshot:
+                write_transfers(store, 10)
+                assert check_transfers(snapshot) == 10
+            assert check_transfers(store) == 20
+
+    def test_of_a_closed_store(self, tmp_path, kind):
+        with closing(open_store(tmp_path / "job", kind)) as store:
+            write_transfers(store, 10)
+        with closing(open_snapshot(tmp_path / "job")) as snapshot:
+            assert check_transfers(snapshot) == 10
+            with closing(open_store(tmp_path / "job")) as store:
+                write_transfers(store, 10)
+            assert check_transfers(snapshot) == 10
+            assert snapshot.size_bytes() > 0
+
+    def test_of_a_store_whose_process_was_killed(self, tmp_path, kind):
+        with writing(tmp_path / "job", kind) as process:
+            n_written = last_reported(process, 30)
+        with closing(open_snapshot(tmp_path / "job")) as snapshot:
+            assert check_transfers(snapshot) >= n_written
+
+    def test_many_keys_and_long_scans(self, tmp_path, kind):
+        with closing(open_store(tmp_path / "job", kind)) as store:
+            write_transfers(store, 1_500, padding=1)
+        with closing(open_snapshot(tmp_path / "job")) as snapshot:
+            pairs = list(snapshot.scan(Family.REQUESTS))
+            assert snapshot.get_many(Family.REQUESTS, [key for key, _ in pairs]) == [v for _, v in pairs]
+            next(snapshot.scan(Family.REQUESTS))
+            assert check_transfers(snapshot) == 1_500
+
+    def test_cannot_be_written(self, tmp_path, kind):
+        open_store(tmp_path / "job", kind).close()
+        with closing(open_snapshot(tmp_path / "job")) as snapshot:
+            with pytest.raises(StorageError, match=r"snapshot of the store in .*job cannot be written"):
+                write(snapshot, Family.META, {b"a": b"1"})
+            assert snapshot.get_many(Family.META, [b"a"]) == [None]
+            snapshot.close()
+            with pytest.raises(StorageError, match="closed"):
+                snapshot.get_many(Family.META, [b"a"])
+
+    def test_needs_a_store(self, tmp_path, kind):
+        with pytest.raises(StorageError, match=r"no store in the folder .*job"):
+            open_snapshot(tmp_path / "job")
+        assert not (tmp_path / "job").exists()

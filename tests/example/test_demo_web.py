@@ -1,0 +1,495 @@
+"""The demo web: the same for everyone, shaped like a web, and faulty in every way it promises."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from random import Random
+from statistics import mean, median, quantiles
+from typing import TYPE_CHECKING
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import pytest
+from broad.demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
+from parsel import Selector
+
+import scrapy_aopic.testing.server
+from scrapy_aopic.testing.server import Answer, Exchange, read_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Graph = tuple[list[str], list[list[int]]]
+
+
+@pytest.fixture(scope="module")
+def web() -> DemoWeb:
+    return DemoWeb()
+
+
+@pytest.fixture(scope="module")
+def graph(web: DemoWeb) -> Graph:
+    return web.graph()
+
+
+@pytest.fixture(scope="module")
+def answers(web: DemoWeb) -> dict[str, Answer]:
+    """The answer of every page."""
+    return {url: get(web, url) for url in web.urls()}
+
+
+@pytest.fixture(scope="module")
+def robots(web: DemoWeb) -> dict[str, Answer]:
+    """The answer to robots.txt by host."""
+    hosts = {urlsplit(url).netloc for url in web.urls()}
+    return {host: get(web, f"http://{host}/robots.txt") for host in sorted(hosts)}
+
+
+def get(web: DemoWeb, url: str, **headers: str) -> Answer:
+    parts = urlsplit(url)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    return web.answer(Exchange("GET", parts.netloc, target, headers))
+
+
+def text_of(answer: Answer) -> str:
+    """Decode a page as a browser would: by the header, else by the declaration in the document."""
+    declared = answer.headers["Content-Type"].partition("charset=")[2]
+    return answer.body.decode(declared or Selector(body=answer.body).xpath("//meta/@charset").get(""))
+
+
+def links_of(url: str, answer: Answer) -> list[tuple[str, str, str]]:
+    """All links of a page in document order: href as written, URL it leads to without fragment, rel."""
+    anchors = Selector(text=text_of(answer)).css("a[href]")
+    return [
+        (a.attrib["href"], urldefrag(urljoin(url, a.attrib["href"])).url, a.attrib.get("rel", ""))
+        for a in anchors
+    ]
+
+
+def some(items: list[str], n: int) -> list[str]:
+    return Random(1).sample(items, n)
+
+
+@pytest.fixture(scope="module")
+def parsed(graph: Graph, answers: dict[str, Answer]) -> dict[str, list[tuple[str, str, str]]]:
+    """The links of some ordinary pages, as served."""
+    ordinary = [url for url in graph[0] if answers[url].status == 200]
+    return {url: links_of(url, answers[url]) for url in some(ordinary, 400)}
+
+
+# Determinism
+
+
+def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_not(web: DemoWeb) -> None:
+    same, other = DemoWeb(), DemoWeb(seed=1)
+    assert same.seeds == web.seeds
+    urls = [*some(web.urls(), 200), web.trap, *(f"{seed}robots.txt" for seed in web.seeds)]
+    for url in urls:
+        assert get(same, url) == get(web, url)
+    assert other.seeds != web.seeds
+    shared = set(other.urls()) & set(web.urls())  # a few names are drawn twice
+    assert len(shared) < 200
+    assert sum(get(other, url).body == get(web, url).body != b"" for url in shared) < 5  # error texts
+    assert get(other, other.trap).body != get(web, web.trap).body
+
+
+def test_an_answer_does_not_depend_on_what_was_asked_before(answers: dict[str, Answer]) -> None:
+    fresh = DemoWeb()
+    assert all(get(fresh, url) == answers[url] for url in reversed(some(list(answers), 200)))
+
+
+# Shape
+
+
+def test_the_web_has_as_many_hosts_and_pages_as_asked_for(web: DemoWeb) -> None:
+    for known in (web, DemoWeb(5, 40, 400)):
+        urls = known.urls()
+        assert len(urls) == len(set(urls)) == known.n_urls
+        assert len({urlsplit(url).netloc for url in urls}) == known.n_hosts - 1  # the trap has no pages
+    assert (web.n_hosts, web.n_urls) == (N_HOSTS, N_PAGES) == (400, 12_000)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_smallest_web_is_complete(seed: int) -> None:
+    web = DemoWeb(seed, 20, 80)
+    urls, outlinks = web.graph()
+    assert set(web.seeds) <= set(urls)
+    assert len(urls) == len(outlinks)
+    assert {get(web, url).abort for url in web.urls()} == {False, True}
+
+
+@pytest.mark.parametrize(("n_hosts", "n_pages"), [(19, 400), (5_000, 50_000), (100, 399)])
+def test_a_web_of_another_size_is_refused(n_hosts: int, n_pages: int) -> None:
+    with pytest.raises(ValueError, match=rf"\(({n_hosts}|{n_pages})\) must be"):
+        DemoWeb(1, n_hosts, n_pages)
+
+
+def test_names_are_reserved_and_some_domains_have_several_hosts(web: DemoWeb) -> None:
+    hosts = {urlsplit(url).netloc for url in [*web.urls(), web.trap]}
+    assert {host.rpartition(".")[2] for host in hosts} == {"example", "test"}
+    domains = Counter(".".join(host.split(".")[-2:]) for host in hosts)
+    assert sum(n > 2 for n in domains.values()) >= 5
+
+
+def test_the_sizes_of_hosts_are_heavy_tailed(web: DemoWeb) -> None:
+    sizes = sorted(Counter(urlsplit(url).netloc for url in web.urls()).values())
+    assert sizes[0] == 1
+    assert 300 <= sizes[-1] <= 600
+    assert mean(sizes) > 2 * median(sizes)
+    assert sum(sizes[-40:]) > 0.4 * web.n_urls
+
+
+def test_in_degree_is_heavy_tailed(graph: Graph) -> None:
+    counts = Counter(target for targets in graph[1] for target in targets)
+    degrees = sorted((counts[page] for page in range(len(graph[0]))), reverse=True)
+    assert degrees[0] > 50 * median(degrees)
+    assert sum(degrees[:120]) > 0.15 * sum(degrees)
+    assert sum(degrees[:1_200]) > 0.45 * sum(degrees)
+
+
+def pagerank(outlinks: list[list[int]], damping: float = 0.85) -> list[float]:
+    n_pages = len(outlinks)
+    ranks = [1 / n_pages] * n_pages
+    for _ in range(25):
+        received = [0.0] * n_pages
+        kept = 0.0
+        for rank, targets in zip(ranks, outlinks, strict=True):
+            for target in targets:
+                received[target] += rank / len(targets)
+            kept += 0.0 if targets else rank
+        ranks = [(1 - damping + damping * kept) / n_pages + damping * rank for rank in received]
+    return ranks
+
+
+def test_the_important_pages_are_not_simply_home_pages_near_the_seeds(web: DemoWeb, graph: Graph) -> None:
+    urls, outlinks = graph
+    ranks = pagerank(outlinks)
+    best = sorted(range(len(urls)), key=lambda page: -ranks[page])[:120]
+    assert sum(ranks[page] for page in best) > 0.15
+    assert sum(urlsplit(urls[page]).path == "/" for page in best) < 60
+    assert sum(urlsplit(urls[page]).path.count("/") > 2 for page in best) > 20
+    near = {urls.index(seed) for seed in web.seeds}
+    near |= {target for page in near for target in outlinks[page]}
+    assert len(near & set(best)) < 40
+
+
+def test_every_page_of_the_graph_is_reachable_from_the_seeds(web: DemoWeb, graph: Graph) -> None:
+    urls, outlinks = graph
+    assert len(web.seeds) == 10
+    found = {urls.index(seed) for seed in web.seeds}
+    waiting = list(found)
+    while waiting:
+        new = set(outlinks[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    assert len(found) == len(urls)
+
+
+# The graph is the web that is served
+
+
+def test_the_graph_has_the_links_that_are_served(
+    graph: Graph, answers: dict[str, Answer], parsed: dict[str, list[tuple[str, str, str]]]
+) -> None:
+    urls, outlinks = graph
+    position = {url: page for page, url in enumerate(urls)}
+    for url, links in parsed.items():
+        seen = [target for _, target, rel in links if rel != "nofollow" and target != url]
+        served_links = list(dict.fromkeys(position[target] for target in seen if target in position))
+        assert outlinks[position[url]] == served_links, url
+    redirects = [url for url in urls if answers[url].status in {301, 302}]
+    assert len(redirects) > 300
+    for url in redirects:
+        location = urljoin(url, answers[url].headers["Location"])
+        assert outlinks[position[url]] == [position[location]]
+
+
+def test_the_graph_has_every_page_that_leads_somewhere(graph: Graph, answers: dict[str, Answer]) -> None:
+    looping = {url for url in answers if resolved(answers, url) is None}
+    expected = [
+        url
+        for url, answer in answers.items()
+        if answer.status < 400 and not answer.abort and url not in looping
+    ]
+    assert graph[0] == expected
+
+
+def resolved(answers: dict[str, Answer], url: str) -> list[str] | None:
+    """Follow redirects; the URLs on the way, or None if they go round in a circle."""
+    way = [url]
+    while answers[way[-1]].status in {301, 302}:
+        target = urljoin(way[-1], answers[way[-1]].headers["Location"])
+        if target in way:
+            return None
+        way.append(target)
+    return way
+
+
+# Pages
+
+
+def test_pages_look_real(parsed: dict[str, list[tuple[str, str, str]]], answers: dict[str, Answer]) -> None:
+    sizes = sorted(len(answers[url].body) for url in parsed)
+    assert quantiles(sizes, n=20)[0] > 2_000
+    assert quantiles(sizes, n=20)[-1] < 6_000
+    for url in some(list(parsed), 50):
+        page = Selector(text=text_of(answers[url]))
+        assert page.css("title::text").get("").startswith(page.css("h1::text").get("missing"))
+        assert len(page.css("p")) >= 3
+
+
+def test_links_are_of_every_kind(
+    web: DemoWeb, answers: dict[str, Answer], parsed: dict[str, list[tuple[str, str, str]]]
+) -> None:
+    links = [link for page_links in parsed.values() for link in page_links]
+    hrefs = [href for href, _, _ in links]
+    assert 20 < len(links) / len(parsed) < 30
+    assert any(href.startswith("//") for href in hrefs)
+    assert any(href.startswith("../") for href in hrefs)
+    assert any(href.startswith("#") for href in hrefs)
+    assert any("#" in href[1:] for href in hrefs)
+    assert any(href.startswith("mailto:") for href in hrefs)
+    assert any("&view=" in href for href in hrefs)
+    assert any(len(set(page_links)) < len(page_links) for page_links in parsed.values())
+    assert any(target == url for url, page_links in parsed.items() for _, target, _ in page_links)
+    assert 0.01 < sum(rel == "nofollow" for _, _, rel in links) / len(links) < 0.05
+    dangling = [target for _, target, _ in links if target.startswith("http") and target not in answers]
+    dangling = [target for target in dangling if get(web, target).status == 404]
+    assert 0.01 < len(dangling) / len(links) < 0.035
+
+
+def test_documents_have_their_type(web: DemoWeb, parsed: dict[str, list[tuple[str, str, str]]]) -> None:
+    targets = {target for links in parsed.values() for _, target, _ in links if "/media/" in target}
+    alive = [answer for answer in (get(web, target) for target in sorted(targets)) if not answer.abort]
+    assert {answer.status for answer in alive} == {200}
+    kinds = {answer.headers["Content-Type"]: answer.body[:4] for answer in alive}
+    assert kinds == {"image/jpeg": b"\xff\xd8\xff\xe0", "application/pdf": b"%PDF"}
+    host = urlsplit(web.seeds[0]).netloc
+    assert get(web, f"http://{host}/media/none-9999.jpg").status == 404
+
+
+def test_two_hosts_have_an_old_encoding(answers: dict[str, Answer]) -> None:
+    kinds: dict[str, set[str]] = {}
+    for url, answer in answers.items():
+        if answer.status == 200 and not answer.abort:
+            kinds.setdefault(answer.headers["Content-Type"], set()).add(urlsplit(url).netloc)
+    assert len(kinds["text/html; charset=iso-8859-1"]) == len(kinds["text/html"]) == 1
+    assert len(kinds["text/html; charset=utf-8"]) > 380
+    for kind, encoding in (("text/html; charset=iso-8859-1", "iso-8859-1"), ("text/html", "windows-1252")):
+        pages = [a for a in answers.values() if a.headers.get("Content-Type") == kind and a.status == 200]
+        assert all(f'charset="{encoding}"'.encode() in page.body for page in pages)
+        assert any("Zoë Ångström" in text_of(page) for page in pages)
+        with pytest.raises(UnicodeDecodeError):
+            b"".join(page.body for page in pages).decode("utf-8")
+
+
+def test_some_hosts_compress_if_the_client_can_read_it(web: DemoWeb, answers: dict[str, Answer]) -> None:
+    compressed = 0
+    for url in web.seeds + some(web.urls(), 100):
+        answer = get(web, url, **{"accept-encoding": "gzip, deflate"})
+        if answer.headers.get("Content-Encoding") == "gzip":
+            compressed += 1
+            assert gzip.decompress(answer.body) == answers[url].body
+        else:
+            assert answer == answers[url]
+    assert 5 < compressed < 60
+
+
+# Faults
+
+
+def test_three_percent_redirect_also_across_hosts_in_a_chain_and_in_a_loop(
+    web: DemoWeb, answers: dict[str, Answer]
+) -> None:
+    redirects = {url: answer for url, answer in answers.items() if answer.status in {301, 302}}
+    assert len(redirects) == 360
+    assert {answer.status for answer in redirects.values()} == {301, 302}
+    locations = [answer.headers["Location"] for answer in redirects.values()]
+    assert {location.startswith("/") for location in locations} == {True, False}
+    ways = [resolved(answers, url) for url in redirects]
+    assert ways.count(None) == 2
+    assert Counter(len(way) for way in ways if way) == {2: 357, 3: 1}
+    assert sum(urlsplit(way[0]).netloc != urlsplit(way[-1]).netloc for way in ways if way) > 30
+    assert all(answers[way[-1]].status == 200 and not answers[way[-1]].abort for way in ways if way)
+
+
+def test_a_few_pages_fail(answers: dict[str, Answer]) -> None:
+    failing = [answer for answer in answers.values() if answer.status >= 500]
+    assert Counter(answer.status for answer in failing) == {500: 12, 503: 12}
+    assert all(("Retry-After" in answer.headers) == (answer.status == 503) for answer in failing)
+
+
+def test_one_host_is_dead(answers: dict[str, Answer], robots: dict[str, Answer]) -> None:
+    dead = {urlsplit(url).netloc for url, answer in answers.items() if answer.abort}
+    assert len(dead) == 1
+    assert all(answer.abort == (urlsplit(url).netloc in dead) for url, answer in answers.items())
+    assert {host for host, answer in robots.items() if answer.abort} == dead
+
+
+def test_eight_percent_of_the_hosts_are_slow(robots: dict[str, Answer], answers: dict[str, Answer]) -> None:
+    delays = sorted(answer.delay for answer in robots.values())
+    assert delays[0] >= 0.002
+    assert delays[-1] <= 0.6
+    assert 0.7 < sum(delay <= 0.015 for delay in delays) / len(delays) < 0.9
+    assert 0.04 < sum(delay >= 0.2 for delay in delays) / len(delays) < 0.12
+    assert all(answer.delay == robots[urlsplit(url).netloc].delay for url, answer in answers.items())
+
+
+def test_robots_files_are_of_every_kind(robots: dict[str, Answer], answers: dict[str, Answer]) -> None:
+    alive = {host: answer for host, answer in robots.items() if not answer.abort}
+    kinds = Counter(answer.status for answer in alive.values())
+    assert kinds[500] == 1
+    assert 0.5 < kinds[404] / len(alive) < 0.7
+    texts = {host: answer.body.decode() for host, answer in alive.items() if answer.status == 200}
+    assert sum("Disallow: /\n" in text for text in texts.values()) == 1
+    assert sum("Crawl-delay: 1\n" in text for text in texts.values()) == 1
+    private = {host for host, text in texts.items() if "Disallow: /private/\n" in text}
+    assert len(private) == len(texts) - 1
+    # Really linked, from the home page on; a host of a few pages has no sections.
+    homes = {host: answers[f"http://{host}/"] for host in private}
+    linking = [host for host, home in homes.items() if b'/private/"' in home.body]
+    assert len(linking) > len(private) / 2
+    assert all(answers[f"http://{host}/private/"].status == 200 for host in linking)
+
+
+def test_unknown_names_hosts_and_methods_are_told_apart(web: DemoWeb) -> None:
+    assert get(web, f"{web.seeds[0]}no/such/page.html").status == 404
+    assert get(web, "http://unknown.example/").status == 502
+    assert web.answer(Exchange("POST", urlsplit(web.seeds[0]).netloc, "/", {})).status == 405
+
+
+def test_the_calendar_never_ends(web: DemoWeb) -> None:
+    for choice in (0, -1):  # the next month, and deeper and deeper
+        url, visited = web.trap, {web.trap}
+        for _ in range(300):
+            links = links_of(url, get(web, url))
+            assert all(target.startswith("http://calendar.") for _, target, _ in links)
+            url = links[choice][1]
+            assert url not in visited
+            visited.add(url)
+    assert url.endswith("later/later/")
+    assert get(web, urljoin(web.trap, "/other")).status == 404
+
+
+def test_a_handful_of_pages_lead_into_the_trap(
+    web: DemoWeb, graph: Graph, answers: dict[str, Answer]
+) -> None:
+    linking = [url for url, answer in answers.items() if web.trap.encode() in answer.body]
+    assert len(linking) == 5
+    assert set(linking) <= set(graph[0])
+    assert not [url for url in graph[0] if urlsplit(url).netloc == urlsplit(web.trap).netloc]
+
+
+# Cost
+
+
+def test_it_is_cheap_enough_to_share_a_machine_with_a_crawler() -> None:
+    start = time.process_time()
+    web = DemoWeb()
+    built = time.process_time()
+    for url in some(web.urls(), 500):
+        get(web, url)
+    assert built - start < 1.5
+    assert (time.process_time() - built) / 500 < 0.001
+
+
+# As a process
+
+
+def fetch(proxy: str, url: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(urlsplit(proxy).netloc, timeout=10)
+    try:
+        connection.request("GET", url)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def test_served_runs_it_as_a_proxy_until_the_end_of_the_block(tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    web = DemoWeb(7, 30, 300)
+    with served(seed=7, n_hosts=30, n_pages=300, log=log) as proxy:
+        for url in web.seeds:
+            answer = get(web, url)
+            assert fetch(proxy, url) == (answer.status, answer.body)
+        assert fetch(proxy, f"{proxy}/")[0] == 502
+    with pytest.raises(OSError, match="refused"):
+        fetch(proxy, web.seeds[0])
+    assert [f"http://{entry.host}{entry.target}" for entry in read_log(log)[:-1]] == web.seeds
+
+
+def test_served_tells_if_it_does_not_start() -> None:
+    with pytest.raises(RuntimeError, match="did not start"), served(n_hosts=1):
+        raise AssertionError
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+COMMAND = [sys.executable, "-m", "broad.demo_web", "--hosts", "20", "--pages", "80"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=["TERM", "INT", "stdin"])
+def test_a_signal_or_the_end_of_stdin_stops_it(number: signal.Signals | None) -> None:
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving 80 pages of 20 hosts, proxy http://127.0.0.1:")
+        if number is None:
+            process.stdin.close()
+        else:
+            process.send_signal(number)
+        assert process.stdout.read() == ""  # exactly one line
+        assert process.wait(timeout=10) == 0
+
+
+def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    crawler = (
+        "import sys, pathlib, broad.demo_web as demo\n"
+        "with demo.served(n_hosts=20, n_pages=80, log=pathlib.Path(sys.argv[1])) as proxy:\n"
+        "    print(proxy, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", crawler, str(log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        proxy = process.stdout.readline().strip()
+        assert fetch(proxy, "http://unknown.example/x")[0] == 502
+        process.kill()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            fetch(proxy, "http://unknown.example/y")
+        except OSError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert read_log(log)[0].target == "/x"
+
+
+def test_wrong_sizes_are_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--hosts", "3"])
+    assert "n_hosts (3) must be between 20" in capsys.readouterr().err
+
+
+def test_the_server_needs_no_scrapy() -> None:
+    code = f"import sys, {scrapy_aopic.testing.server.__name__}; sys.exit('scrapy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

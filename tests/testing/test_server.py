@@ -1,0 +1,480 @@
+"""The test server: what it answers, what it logs, and how a log is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_aopic.testing.server import Answer, Entry, Exchange, Running, Server, audit, read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LONG = 60.0  # seconds that no test lasts: what is waited for must end before
+
+
+def echo(exchange: Exchange) -> Answer:
+    return Answer(body=f"{exchange.method} {exchange.host} {exchange.target}".encode())
+
+
+@contextmanager
+def connected(running: Running) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=LONG) as client:
+        yield client
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+def ask(running: Running, request: str) -> str:
+    """Send *request* with CRLF line ends, and everything that comes back until the server hangs up."""
+    with connected(running) as client:
+        client.sendall(request.replace("\n", "\r\n").encode("latin-1"))
+        return read_to_end(client).decode("latin-1").replace("\r\n", "\n")
+
+
+def get(url: str, *headers: str) -> str:
+    return "\n".join([f"GET {url} HTTP/1.1", "Host: ignored.example", *headers, "Connection: close", "\n"])
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def has_lines(path: Path, n_lines: int) -> bool:
+    return len(read_log(path)) == n_lines
+
+
+# Requests
+
+
+def test_a_proxy_request_is_answered_by_the_host_in_its_target() -> None:
+    with Server(echo).run_in_thread() as running:
+        assert ask(running, get("http://WWW.Kestrel.example:8080/a/b?c=d")) == (
+            "HTTP/1.1 200 OK\nContent-Length: 32\nConnection: close\n\nGET www.kestrel.example /a/b?c=d"
+        )
+
+
+@pytest.mark.parametrize(
+    ("target", "seen"),
+    [
+        ("http://a.example", "a.example /"),
+        ("http://a.example?q", "a.example /?q"),
+        ("HTTP://user:secret@a.example:80/x", "a.example /x"),
+        ("http://[::1]:80/x", "[::1] /x"),
+        ("http://a.example/x?y=http://b.example/", "a.example /x?y=http://b.example/"),
+        ("/x", "ignored.example /x"),
+    ],
+)
+def test_host_and_target_are_found_in_every_form(target: str, seen: str) -> None:
+    with Server(echo).run_in_thread() as running:
+        assert ask(running, get(target)).endswith(f"GET {seen}")
+
+
+def test_a_direct_request_is_answered_by_its_host_header_without_the_port() -> None:
+    with Server(echo).run_in_thread() as running:
+        reply = ask(running, "GET /x HTTP/1.0\nHost: Direct.Example:81\n\n")
+        assert reply.endswith("GET direct.example /x")
+
+
+def test_header_names_are_lower_case_and_repeated_values_are_joined() -> None:
+    seen: list[Exchange] = []
+
+    def answer(exchange: Exchange) -> Answer:
+        seen.append(exchange)
+        return Answer()
+
+    with Server(answer).run_in_thread() as running:
+        ask(running, get("http://a.example/", "X-Two:  1 ", "x-two: 2"))
+    assert seen[0].headers == {"host": "ignored.example", "x-two": "1, 2", "connection": "close"}
+
+
+def test_one_connection_serves_many_hosts() -> None:
+    with Server(echo).run_in_thread() as running, connected(running) as client:
+        for host in ("a.example", "b.example", "a.example"):
+            client.sendall(f"GET http://{host}/ HTTP/1.1\r\n\r\n".encode())
+            assert client.recv(1_000).endswith(f"GET {host} /".encode())
+
+
+def test_a_request_may_arrive_in_single_bytes() -> None:
+    with Server(echo).run_in_thread() as running, connected(running) as client:
+        for byte in b"\r\nPOST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc":
+            client.sendall(bytes([byte]))
+        assert client.recv(1_000).endswith(b"POST a.example /")
+
+
+def test_pipelined_requests_are_answered_one_after_the_other() -> None:
+    n_requests = 3_000  # more than the stack is deep
+    with Server(echo).run_in_thread() as running, connected(running) as client:
+        request = b"POST http://a.example/%d HTTP/1.1\r\nContent-Length: 2\r\n\r\n\r\n"
+        sender = threading.Thread(
+            target=client.sendall, args=(b"".join(request % n for n in range(n_requests)),)
+        )
+        sender.start()
+        received = b""
+        while not received.endswith(b"/%d" % (n_requests - 1)):
+            received += client.recv(65_536)
+        sender.join()
+    assert [entry.target for entry in running.log] == [f"/{n}" for n in range(n_requests)]
+    assert {entry.in_flight for entry in running.log} == {1}
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        ("GET /\n\n", 400),
+        ("GET / HTTP/2.0\nHost: a\n\n", 400),
+        ("GET /with\ttab HTTP/1.1\nHost: a\n\n", 400),
+        ("GET / HTTP/1.1\n\n", 400),
+        ("GET / HTTP/1.1\nHost: a b\n\n", 400),
+        ("GET ftp://a.example/ HTTP/1.1\nHost: a\n\n", 400),
+        ("GET / HTTP/1.1\nHost: a\nno colon\n\n", 400),
+        ("GET / HTTP/1.1\nHost: a\n folded: line\n\n", 400),
+        ("POST / HTTP/1.1\nHost: a\nContent-Length: many\n\n", 400),
+        ("POST / HTTP/1.1\nHost: a\nContent-Length: -1\n\n", 400),
+        ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n", 501),
+        ("CONNECT a.example:443 HTTP/1.1\nHost: a\n\n", 501),
+        ("GET / HTTP/1.1\nHost: a\nX: " + "x" * 65_536, 431),
+    ],
+)
+def test_what_is_no_exchange_is_refused_and_not_logged(request_text: str, status: int) -> None:
+    with Server(echo).run_in_thread() as running:
+        assert ask(running, request_text).startswith(f"HTTP/1.1 {status} ")
+    assert running.log == []
+
+
+def test_a_flood_behind_a_request_under_way_resets_the_connection() -> None:
+    with Server(lambda _: Answer(delay=LONG)).run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+        flood = bytes(100_000_000)  # more than the buffers of both sockets hold
+        with pytest.raises(OSError, match=r"reset|pipe|abort"):
+            client.sendall(flood)
+        wait_until(lambda: running.log)
+    assert [entry.status for entry in running.log] == [0]
+
+
+# Answers
+
+
+def test_status_and_headers_are_sent_as_given() -> None:
+    answer = Answer(301, {"Location": "/there", "X-Name": "é"})
+    with Server(lambda _: answer).run_in_thread() as running:
+        assert ask(running, get("http://a.example/")) == (
+            "HTTP/1.1 301 Moved Permanently\nLocation: /there\nX-Name: é\nContent-Length: 0\nConnection: close\n\n"
+        )
+
+
+def test_an_unknown_status_has_no_phrase() -> None:
+    with Server(lambda _: Answer(599)).run_in_thread() as running:
+        assert ask(running, get("http://a.example/")).startswith("HTTP/1.1 599 \n")
+
+
+def test_head_gets_the_length_but_no_body() -> None:
+    with Server(lambda _: Answer(body=b"four", body_delay=LONG)).run_in_thread() as running:
+        reply = ask(running, get("http://a.example/").replace("GET", "HEAD"))
+    assert reply.endswith("Content-Length: 4\nConnection: close\n\n")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_some_answers_have_neither_length_nor_body(status: int) -> None:
+    with Server(lambda _: Answer(status, body=b"four")).run_in_thread() as running:
+        assert ask(running, get("http://a.example/")).partition("\n")[2] == "Connection: close\n\n"
+
+
+@pytest.mark.parametrize(
+    ("request_line", "answer"),
+    [
+        ("GET / HTTP/1.0\nHost: a\n\n", Answer()),
+        ("GET / HTTP/1.1\nHost: a\nProxy-Connection: Close\n\n", Answer()),
+        ("GET / HTTP/1.1\nHost: a\n\n", Answer(headers={"Connection": "close"})),
+        ("GET / HTTP/1.1\nHost: a\n\n", Answer(headers={"content-length": "9"}, body=b"short")),
+    ],
+)
+def test_the_connection_is_closed_if_either_side_asks_for_it(request_line: str, answer: Answer) -> None:
+    with Server(lambda _: answer).run_in_thread() as running:
+        reply = ask(running, request_line)  # returns only because the server hangs up
+    assert reply.lower().count("connection: close") == 1
+    assert reply.lower().count("content-length:") == 1
+
+
+def test_an_aborted_answer_closes_the_connection_without_a_byte() -> None:
+    with Server(lambda _: Answer(abort=True)).run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://dead.example/ HTTP/1.1\r\n\r\n")
+        with suppress(ConnectionResetError):
+            assert client.recv(100) == b""
+    assert [(entry.host, entry.status) for entry in running.log] == [("dead.example", 0)]
+
+
+def test_an_error_of_the_answering_function_is_status_500_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def answer(exchange: Exchange) -> Answer:
+        raise KeyError(exchange.target)
+
+    with Server(answer).run_in_thread() as running:
+        assert ask(running, get("http://a.example/x")).startswith("HTTP/1.1 500 ")
+    assert "KeyError: '/x'" in caplog.text
+
+
+# The log
+
+
+def test_a_request_lasts_from_its_header_to_the_last_byte() -> None:
+    answer = Answer(body=b"body", delay=0.03, body_delay=0.02)
+    with Server(lambda _: answer).run_in_thread() as running:
+        before = time.monotonic()
+        ask(running, get("http://a.example/x"))
+        after = time.monotonic()
+    (entry,) = running.log
+    assert (entry.host, entry.target, entry.status, entry.in_flight) == ("a.example", "/x", 200, 1)
+    assert before <= entry.start < entry.end <= after
+    assert entry.end - entry.start >= 0.045  # timers may be early by their resolution
+
+
+def test_the_header_is_sent_before_the_delay_of_the_body() -> None:
+    answer = Answer(body=b"never", body_delay=LONG)
+    with Server(lambda _: answer).run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+        assert client.recv(1_000).endswith(b"\r\n\r\n")
+
+
+def test_a_request_ends_only_when_a_slow_reader_has_taken_the_answer() -> None:
+    answer = Answer(body=bytes(30_000_000))  # more than the buffers of both sockets hold
+    with Server(lambda _: answer).run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://a.example/ HTTP/1.0\r\n\r\n")
+        client.recv(1)
+        time.sleep(0.04)
+        assert running.log == []
+        read_again_at = time.monotonic()
+        read_to_end(client)
+    (entry,) = running.log
+    assert entry.status == 200
+    assert entry.end > read_again_at
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(delay=LONG), Answer(body=b"x", body_delay=LONG), Answer(body=bytes(30_000_000))],
+    ids=["before the header", "before the body", "in the middle of the body"],
+)
+def test_a_client_that_leaves_ends_its_request_at_once(answer: Answer) -> None:
+    with Server(lambda _: answer).run_in_thread() as running:
+        with connected(running) as client:
+            client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+            wait_until(lambda: answer.delay or client.recv(1))
+            left_at = time.monotonic()
+        wait_until(lambda: running.log)
+    (entry,) = running.log
+    assert entry.status == 0
+    assert left_at <= entry.end < left_at + LONG / 2
+
+
+def test_a_client_that_leaves_before_its_body_is_complete_is_logged_too() -> None:
+    with Server(echo).run_in_thread() as running:
+        with connected(running) as client:
+            client.sendall(b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        wait_until(lambda: running.log)
+    assert [entry.status for entry in running.log] == [0]
+
+
+def test_in_flight_counts_the_requests_to_the_same_host() -> None:
+    started = threading.Semaphore(0)
+
+    def answer(exchange: Exchange) -> Answer:
+        started.release()
+        return Answer(delay=LONG if exchange.target == "/slow" else 0.0)
+
+    with Server(answer).run_in_thread() as running:
+        with connected(running) as first, connected(running) as second:
+            for client in (first, second):
+                client.sendall(b"GET http://a.example/slow HTTP/1.1\r\n\r\n")
+                assert started.acquire(timeout=LONG)
+            ask(running, get("http://a.example/"))
+            ask(running, get("http://b.example/"))
+        wait_until(lambda: len(running.log) == 4)
+        ask(running, get("http://a.example/"))
+    seen = [(entry.host, entry.target, entry.in_flight) for entry in running.log]
+    assert seen[:2] == [("a.example", "/", 3), ("b.example", "/", 1)]
+    assert sorted(seen[2:4]) == [("a.example", "/slow", 1), ("a.example", "/slow", 2)]
+    assert seen[4] == ("a.example", "/", 1)
+
+
+def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path: Path) -> None:
+    path = tmp_path / "log.tsv"
+    before = time.time()
+    for n_lines in (1, 2):
+        with Server(echo, log=path).run_in_thread() as running:
+            ask(running, get("http://a.example/x?y=1"))
+            # There while the server runs, so that no kill can lose it.
+            wait_until(partial(has_lines, path, n_lines))
+    entries = read_log(path)
+    assert [(e.host, e.target, e.status, e.in_flight) for e in entries] == [
+        ("a.example", "/x?y=1", 200, 1)
+    ] * 2
+    assert before - 0.1 <= entries[0].start <= entries[0].end <= entries[1].start <= time.time() + 0.1
+
+
+def test_an_open_file_is_written_but_not_closed() -> None:
+    file = io.StringIO()
+    with Server(echo, log=file).run_in_thread() as running:
+        ask(running, get("http://a.example/"))
+    assert file.getvalue().count("\t") == 5
+
+
+# Start and stop
+
+
+def test_what_is_under_way_at_the_end_is_logged_with_status_0() -> None:
+    started = threading.Event()
+
+    def answer(exchange: Exchange) -> Answer:
+        started.set()
+        return Answer(delay=LONG)
+
+    with Server(answer).run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+        assert started.wait(LONG)
+    assert [entry.status for entry in running.log] == [0]
+
+
+def test_a_server_can_be_started_and_stopped_again_at_the_same_port() -> None:
+    server = Server(echo)
+    with server.run_in_thread() as first:
+        ask(first, get(f"{first.url}/1"))
+    with server.run_in_thread() as second:
+        ask(second, get(f"{second.url}/2"))
+    assert first.port == second.port != 0
+    assert [(entry.host, entry.target) for entry in second.log] == [("127.0.0.1", "/1"), ("127.0.0.1", "/2")]
+
+
+def test_start_and_stop_leave_no_task_behind() -> None:
+    async def run() -> set[asyncio.Task[object]]:
+        server = Server(echo)
+        await server.stop()  # nothing to stop yet
+        await server.start()
+        with socket.create_connection(("127.0.0.1", server.port)):  # accepted by nobody yet
+            await server.stop()
+        await server.stop()
+        return asyncio.all_tasks()
+
+    # In a thread of its own: the loop of the test run occupies this one.
+    results: list[set[asyncio.Task[object]]] = []
+    thread = threading.Thread(target=lambda: results.append(asyncio.run(run())))
+    thread.start()
+    thread.join()
+    assert len(results[0]) == 1  # run() itself
+
+
+def test_a_taken_port_is_an_error_of_the_caller() -> None:
+    with (
+        Server(echo).run_in_thread() as running,
+        pytest.raises(OSError, match="in use"),
+        Server(echo, port=running.port).run_in_thread(),
+    ):
+        raise AssertionError
+
+
+def test_a_log_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    server = Server(echo, log=tmp_path / "missing" / "log.tsv")
+    with pytest.raises(FileNotFoundError), server.run_in_thread():
+        raise AssertionError
+
+
+# The judgement
+
+
+def entry(start: float, end: float, host: str = "a.example", target: str = "/") -> Entry:
+    return Entry(start, end, host, target, 200, 1)
+
+
+def test_an_empty_log_is_polite() -> None:
+    found = audit([], 10)
+    assert (found.n_requests, found.n_hosts, found.is_polite) == (0, 0, True)
+    assert found.smallest_ratio == math.inf
+
+
+def test_gaps_are_measured_against_the_request_before() -> None:
+    found = audit([entry(0.0, 1.0), entry(11.0, 11.5), entry(16.5, 16.6)], 10)
+    assert found.is_polite
+    assert (found.n_requests, found.n_hosts, found.smallest_ratio) == (3, 1, 10.0)
+
+    found = audit([entry(0.0, 1.0), entry(10.0, 10.5, target="/b"), entry(15.5, 15.6)], 10)
+    assert (found.n_overlaps, found.n_short_gaps, found.smallest_ratio) == (0, 1, 9.0)
+    assert found.violations == (
+        "a.example: /b starts 9.000 s after the end of /, which took 1.000 s; 10.000 s were due",
+    )
+
+
+def test_hosts_are_judged_apart_and_in_any_order() -> None:
+    found = audit([entry(11.0, 11.1), entry(0.5, 1.5, "b.example"), entry(0.0, 1.0)], 10)
+    assert found.is_polite
+    assert (found.n_requests, found.n_hosts) == (3, 2)
+
+
+def test_requests_at_the_same_time_are_overlaps_and_have_no_gap() -> None:
+    found = audit([entry(0.0, 10.0, target="/long"), entry(1.0, 2.0), entry(1.5, 3.0), entry(2.0, 4.0)], 1)
+    # The pairs: the long one with each other one, 1.0-2.0 with 1.5-3.0, 1.5-3.0 with 2.0-4.0.
+    assert (found.n_overlaps, found.n_short_gaps, found.smallest_ratio) == (5, 0, math.inf)
+    assert found.violations[0] == "a.example: / starts 9.000 s before the end of /long"
+    assert not found.is_polite
+
+
+def test_a_gap_begins_at_the_latest_end() -> None:
+    found = audit([entry(0.0, 10.0), entry(1.0, 2.0), entry(12.0, 12.1)], 1)
+    assert (found.n_overlaps, found.n_short_gaps, found.smallest_ratio) == (1, 1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("gap", "floor", "cap", "tolerance", "n_short_gaps"),
+    [
+        (9.5, 0.0, math.inf, 0.0, 1),
+        (9.5, 0.0, math.inf, 0.5, 0),
+        (9.5, 0.0, 9.5, 0.0, 0),
+        (9.0, 0.0, 9.5, 0.0, 1),
+        (10.0, 12.0, math.inf, 0.0, 1),
+        (12.0, 12.0, math.inf, 0.0, 0),
+    ],
+)
+def test_the_gap_that_is_due_has_a_floor_a_cap_and_a_tolerance(
+    gap: float, floor: float, cap: float, tolerance: float, n_short_gaps: int
+) -> None:
+    log = [entry(0.0, 1.0), entry(1.0 + gap, 20.0)]
+    assert audit(log, 10, floor, cap, tolerance=tolerance).n_short_gaps == n_short_gaps
+
+
+def test_a_request_of_no_duration_has_no_ratio() -> None:
+    assert audit([entry(1.0, 1.0), entry(1.0, 2.0)], 10) == audit([entry(5.0, 5.0), entry(5.0, 5.5)], 10)
+    assert audit([entry(1.0, 1.0), entry(1.0, 2.0)], 10).is_polite
+
+
+def test_only_the_first_violations_are_told() -> None:
+    found = audit([entry(n, n + 0.5, target=f"/{n}") for n in range(100)], 10)
+    assert found.n_short_gaps == 99
+    assert [text.split()[1] for text in found.violations] == [f"/{n}" for n in range(1, 11)]
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log.tsv"
+    path.write_text("1.5\t2.0\ta.example\t/\t200\t1\n3.5\t4.0\ta.exam", encoding="utf-8")
+    assert read_log(path) == [Entry(1.5, 2.0, "a.example", "/", 200, 1)]
+
+
+def test_another_file_is_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.tsv"
+    path.write_text("1.5\t2.0\ta.example\t/\t200\t1\nfoo\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 2 is not a line of a server log: 'foo\\n'"):
+        read_log(path)
