@@ -328,6 +328,8 @@ class Scheduler(BaseScheduler):
             visit.retry = self._link(request, key, name)
             self._count("scheduler/enqueued")
             return True
+        if visit is not None and kind == "page":
+            visit.is_redirect = True
         page = crawl.page(key)
         again, is_new = self._judge(request, visit, key, page)
         if not is_new and not again:
@@ -341,7 +343,6 @@ class Scheduler(BaseScheduler):
                 return False
         else:
             self._add_link(visit, link)
-            visit.is_redirect |= kind == "page"
         self._count("scheduler/enqueued")
         return True
 
@@ -493,8 +494,8 @@ class Scheduler(BaseScheduler):
             return
         outcome, is_failure = "", False
         if visit.status is None:
-            outcome = "redirect" if visit.is_redirect and not visit.reason else visit.reason or "no answer"
-            is_failure = not visit.links
+            outcome = visit.reason or ("redirect" if visit.is_redirect else "no answer")
+            is_failure = not visit.is_redirect
         elif visit.status >= 400 and not visit.n_links:
             outcome, is_failure = f"http {visit.status}", True
         crawl.settle(visit.lease, visit.links, now, n_links=visit.n_links, outcome=outcome, is_failure=is_failure)
