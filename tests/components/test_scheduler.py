@@ -1,0 +1,445 @@
+"""``SCHEDULER = "scrapy_aopic.Scheduler"`` alone: order, cash, pacing, duplicates, and what can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider, signals
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Web, ask, check, crawl, html
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.testing.server import Answer
+
+
+ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+Serve = Callable[[dict[str, Any]], Web]
+
+
+class Follow(Spider):
+    """Follows every link of every page."""
+
+    name = "follow"
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for link in LinkExtractor().extract_links(response):
+            yield Request(link.url)
+
+
+def on_disk(folder: Path) -> dict[str, Any]:
+    return {**ALONE, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
+
+
+@deferred_f_from_coro_f
+async def test_pages_that_many_important_pages_link_to_are_fetched_first(serve: Serve) -> None:
+    web = serve(
+        {
+            "http://a.test/": [f"http://a.test/{n}" for n in range(5)] + ["http://a.test/poor", "http://a.test/rich"],
+            **{f"http://a.test/{n}": ["http://a.test/rich"] for n in range(5)},
+            "http://a.test/poor": [],
+            "http://a.test/rich": [],
+        }
+    )
+    await crawl(Follow, {**ALONE, "CONCURRENT_REQUESTS": 1, "AOPIC_ENDOWMENT": 0})
+    assert web.asked[0] == "http://a.test/"
+    assert web.asked.index("http://a.test/rich") < web.asked.index("http://a.test/poor")
+    assert len(web.asked) == 8
+
+
+@deferred_f_from_coro_f
+async def test_missing_middlewares_are_put_in_place_and_said_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    with caplog.at_level("INFO"):
+        await crawl(Follow, ALONE)
+    said = [record.getMessage() for record in caplog.records if "Put in place" in record.getMessage()]
+    assert said == ["Put in place by the scheduler: LinkMiddleware, PolitenessMiddleware, Progress"]
+
+
+@deferred_f_from_coro_f
+async def test_listed_middlewares_are_not_put_in_place_again(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    web = serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
+    listed = {
+        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000},
+        "DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990},
+        "EXTENSIONS": {"scrapy_aopic.Progress": 0},
+    }
+    with caplog.at_level("INFO"):
+        await crawl(Follow, {**ALONE, **listed})
+    assert "Put in place" not in caplog.text
+    assert len(web.asked) == 2
+
+
+@deferred_f_from_coro_f
+async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: Path) -> None:
+    links = ["/ok", "/gone", "/moved", "/loop", "/error", "/cut", "/ok", "/", "http://b.test/x#here", "mailto:x@a.test"]
+    serve(
+        {
+            "http://a.test/": links,
+            "http://a.test/ok": ["/", "/new"],
+            "http://a.test/new": [],
+            "http://a.test/moved": Answer(301, {"Location": "http://b.test/x"}),
+            "http://a.test/loop": Answer(302, {"Location": "/loop"}),
+            "http://a.test/error": Answer(500),
+            "http://a.test/cut": Answer(abort=True),
+            "http://b.test/x": ["http://a.test/ok"],
+        }
+    )
+    crawler = await crawl(Follow, {**on_disk(tmp_path), "RETRY_TIMES": 1})
+    result = check(tmp_path)
+    assert result.violations == []
+    assert result.cash + result.virtual == TOTAL
+    assert result.queued == 0
+    outcomes = ask(tmp_path, status)["outcomes"]
+    assert outcomes["http 404"] == 1
+    assert outcomes["http 500"] == 1
+    assert outcomes["redirect"] == 1
+    assert {row["url"] for row in ask(tmp_path, top_pages, 10)} == {
+        "http://a.test/",
+        "http://a.test/ok",
+        "http://a.test/new",
+        "http://b.test/x",
+    }
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+
+
+@deferred_f_from_coro_f
+async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": Answer(302, {"Location": "http://b.test/"}), "http://b.test/": []})
+    await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
+    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10, everything=True)}
+    assert rows["http://a.test/"]["state"] == "redirect"
+    assert rows["http://b.test/"]["history"] == rows["http://a.test/"]["history"] > 0
+
+
+@deferred_f_from_coro_f
+async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(serve: Serve, tmp_path: Path) -> None:
+    class Bounded(Follow):
+        allowed_domains = ["a.test"]
+
+    pages = {"http://a.test/": ["/1", "http://far.test/1", "http://far.test/2", "/" + "x" * 3000], "http://a.test/1": []}
+    serve(pages)
+    settings = {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
+    await crawl(Bounded, settings)
+    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"] // 4
+
+
+@pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
+@deferred_f_from_coro_f
+async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve: Serve, tmp_path: Path, kind: str) -> None:
+    class Callback(Follow):
+        def parse(self, response: Response) -> Any:
+            if kind == "generator":
+                return super().parse(response)
+            if kind == "list":
+                return list(super().parse(response))
+            if kind == "async":
+                return self.slow(response)
+            if kind == "raises late":
+                return self.broken(response)
+            raise RuntimeError("at once")
+
+        async def slow(self, response: Response) -> AsyncIterator[Any]:
+            for request in super().parse(response):
+                await asyncio.sleep(0)
+                yield request
+
+        def broken(self, response: Response) -> Iterator[Any]:
+            yield from super().parse(response)
+            raise RuntimeError("late")
+
+    web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": []})
+    await crawl(Callback, on_disk(tmp_path))
+    assert check(tmp_path).violations == []
+    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    if kind == "raises at once":
+        assert web.asked == ["http://a.test/"]
+    else:
+        assert sorted(web.asked) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+        assert rows["http://a.test/2"]["cash"] + rows["http://a.test/2"]["history"] > 0
+
+
+@deferred_f_from_coro_f
+async def test_requests_of_an_errback_are_queued(serve: Serve, tmp_path: Path) -> None:
+    class Errback(Spider):
+        name = "errback"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/cut", errback=self.failed)
+
+        def failed(self, failure: Any) -> Iterator[Any]:
+            yield Request("http://a.test/instead")
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/cut": Answer(abort=True), "http://a.test/instead": []})
+    await crawl(Errback, {**on_disk(tmp_path), "RETRY_ENABLED": False})
+    assert web.asked == ["http://a.test/cut", "http://a.test/instead"]
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) -> None:
+    answers = iter([Answer(503), Answer(headers={"Content-Type": "text/html"}, body=html([]))])
+    web = serve({"http://a.test/": lambda _: next(answers)})
+    await crawl(Follow, on_disk(tmp_path))
+    assert web.asked == ["http://a.test/"] * 2
+    (row,) = ask(tmp_path, top_pages, 10)
+    assert row["history"] == TOTAL >> 24
+    assert row["visits"] == 1
+
+
+@deferred_f_from_coro_f
+async def test_dont_filter_fetches_a_page_as_often_as_asked(serve: Serve, tmp_path: Path) -> None:
+    class Again(Spider):
+        name = "again"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            for n in range(3):
+                yield Request("http://a.test/poll", self.poll, dont_filter=True, cb_kwargs={"n": n})
+            yield Request("http://a.test/poll", self.poll, cb_kwargs={"n": "filtered"})
+
+        def poll(self, response: Response, n: Any) -> Iterator[Any]:
+            polled.append(n)
+            if n == 2:
+                yield response.request.replace(dont_filter=True, cb_kwargs={"n": "self"})  # type: ignore[union-attr]
+
+    polled: list[Any] = []
+    web = serve({"http://a.test/": [], "http://a.test/poll": []})
+    await crawl(Again, on_disk(tmp_path))
+    assert web.asked.count("http://a.test/poll") == 4
+    assert sorted(map(str, polled)) == ["0", "1", "2", "self"]
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_priority_moves_a_request_up(serve: Serve) -> None:
+    class Urgent(Spider):
+        name = "urgent"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url.endswith("/"):
+                yield Request("http://a.test/late", priority=-10)
+                yield Request("http://a.test/normal")
+                yield Request("http://a.test/early", priority=10)
+
+    web = serve({f"http://a.test/{name}": [] for name in ("", "late", "normal", "early")})
+    await crawl(Urgent, {**ALONE, "CONCURRENT_REQUESTS": 1})
+    assert web.asked[1:] == ["http://a.test/early", "http://a.test/normal", "http://a.test/late"]
+
+
+@deferred_f_from_coro_f
+async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> None:
+    dropped: list[str] = []
+
+    class Listens(Follow):
+        @classmethod
+        def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Listens:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.dropped, signal=signals.request_dropped)
+            return spider
+
+        def dropped(self, request: Request) -> None:
+            dropped.append(request.url)
+
+    serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})
+    crawler = await crawl(Listens, {**ALONE, "CONCURRENT_REQUESTS": 1})
+    assert sorted(dropped) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("dupefilter/filtered") == 3
+    assert crawler.stats.get_value("scheduler/enqueued") == crawler.stats.get_value("scheduler/dequeued") == 3
+
+
+@deferred_f_from_coro_f
+async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tmp_path: Path) -> None:
+    class Endless(Spider):
+        name = "endless"
+        start_urls = ["http://a.test/"]
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            n = 0
+            while response.url.endswith("/") and self.crawler.engine.running:  # type: ignore[union-attr]
+                n += 1
+                yield Request(f"http://h{n % 7}.test/{n}")
+                if n % 50 == 0:
+                    await asyncio.sleep(0)
+
+    web = serve({"http://a.test/": []})
+    settings = {**on_disk(tmp_path), "AOPIC_MAX_LINKS": 100, "CLOSESPIDER_PAGECOUNT": 30, "CONCURRENT_REQUESTS": 8,
+                "HTTPERROR_ALLOW_ALL": True}  # fmt: skip
+    crawler = await crawl(Endless, settings)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "closespider_pagecount"
+    assert len(web.asked) >= 30  # its links were fetched while it ran
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_items_are_not_held_back(serve: Serve) -> None:
+    order: list[str] = []
+
+    class Items(Spider):
+        name = "items"
+        start_urls = ["http://a.test/"]
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            yield {"n": 1}
+            await asyncio.sleep(0.05)
+            order.append("callback ends")
+            yield Request("http://a.test/1", self.ignore)
+
+        def ignore(self, response: Response) -> None:
+            pass
+
+    class Pipeline:
+        def process_item(self, item: Any) -> Any:
+            order.append("item")
+            return item
+
+    serve({"http://a.test/": [], "http://a.test/1": []})
+    await crawl(Items, {**ALONE, "ITEM_PIPELINES": {Pipeline: 1}})
+    assert order == ["item", "callback ends"]
+
+
+@deferred_f_from_coro_f
+async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve: Serve, tmp_path: Path) -> None:
+    class Lambda(Spider):
+        name = "lambda"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/1", callback=lambda response: got.append(response.url))
+            yield Request("http://a.test/2", self.kept, meta={"object": marker})
+
+        def kept(self, response: Response) -> None:
+            got.append(response.meta["object"])
+
+    got: list[Any] = []
+    marker = object()
+    serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
+    crawler = await crawl(Lambda, on_disk(tmp_path))
+    assert "http://a.test/1" in got
+    assert marker in got
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("scheduler/unserializable") == 2
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve: Serve, tmp_path: Path) -> None:
+    pages = {"http://a.test/": [f"http://h{n % 5}.test/{n}" for n in range(40)]}
+    pages |= {f"http://h{n % 5}.test/{n}": ["http://a.test/"] for n in range(40)}
+    web = serve(pages)
+    for _ in range(20):
+        await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 7})
+        assert check(tmp_path).violations == []
+        if len(web.asked) == 41:
+            break
+    assert sorted(web.asked) == sorted(pages)
+
+
+@deferred_f_from_coro_f
+async def test_a_callback_that_is_gone_sets_its_requests_aside(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Before(Spider):
+        name = "one"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/1", self.gone)
+            yield Request("http://a.test/2", self.parse)
+
+        def gone(self, response: Response) -> None:
+            pass
+
+    class After(Spider):
+        name = "one"
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
+    await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
+    assert len(web.asked) == 1
+    await crawl(After, on_disk(tmp_path))
+    assert web.asked == ["http://a.test/", "http://a.test/2"]
+    assert "'After' object has no attribute 'gone'" in caplog.text
+    assert ask(tmp_path, status)["outcomes"] == {"unreadable": 1}
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_wrong_setting_stops_the_start_with_one_sentence(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": []})
+    crawler = await crawl(Follow, {**ALONE, "AOPIC_WINDOW": "often"})
+    assert web.asked == []
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error == (
+        "AOPIC_WINDOW ('often') must be a number of turns of |H| such as 8, or a time such as \"36 hours\" or "
+        '"30 days". The crawl does not start.'
+    )
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_setting"
+
+
+@deferred_f_from_coro_f
+async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from scrapy_aopic.core.crawl import Crawl
+
+    real = Crawl.page
+
+    def broken(self: Crawl, key: bytes) -> Any:
+        if failing:
+            raise ZeroDivisionError
+        return real(self, key)
+
+    failing: list[int] = []
+
+    class Breaks(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            failing.append(1)
+            yield from super().parse(response)
+            yield Request("http://a.test/after")
+
+    monkeypatch.setattr(Crawl, "page", broken)
+    serve({"http://a.test/": ["/1", "/2", "/3"]})
+    crawler = await crawl(Breaks, ALONE)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") == 4
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert caplog.text.count("The scheduler failed on") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_duplicate_filter_of_the_user_decides(serve: Serve) -> None:
+    from scrapy.dupefilters import BaseDupeFilter
+
+    class Everything(BaseDupeFilter):
+        def request_seen(self, request: Request) -> bool:
+            asked.append(request.url)
+            return request.url.endswith("/never")
+
+    asked: list[str] = []
+    web = serve({"http://a.test/": ["/1", "/never"], "http://a.test/1": ["/2"], "http://a.test/2": []})
+    await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Everything})
+    assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert "http://a.test/never" in asked

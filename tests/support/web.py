@@ -1,0 +1,57 @@
+"""A small web on loopback, and ways to crawl it and to ask what was remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.utils.test import get_crawler
+
+from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.job import store_folder
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.testing.server import Running
+
+
+class Web:
+    """Pages by URL; a page is a list of links, or an :class:`Answer`, or a function that makes one."""
+
+    def __init__(self, running: Running, pages: dict[str, Any]) -> None:
+        self.running = running
+        self.pages = pages
+
+    @property
+    def asked(self) -> list[str]:
+        """URLs in the order in which they were asked for, without robots.txt."""
+        entries = sorted(self.running.log, key=lambda entry: entry.start)
+        return [f"http://{entry.host}{entry.target}" for entry in entries if entry.target != "/robots.txt"]
+
+
+def html(links: list[str], text: str = "") -> bytes:
+    anchors = "".join(f'<a href="{link}">{link}</a>\n' for link in links)
+    return f"<html><title>{text}</title>{anchors}</html>".encode()
+
+
+async def crawl(spider: type[Spider], settings: dict[str, Any], **arguments: Any) -> Crawler:
+    """Run *spider* to its end; politeness off unless *settings* turn it on."""
+    crawler = get_crawler(spider, {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_STORE": "memory", **settings})
+    await crawler.crawl_async(**arguments)
+    return crawler
+
+
+def ask(folder: Path, question: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Answer to *question* about the job in *folder*."""
+    store = open_snapshot(store_folder(folder))
+    try:
+        return question(store, *args, **options)
+    finally:
+        store.close()
+
+
+def check(folder: Path) -> Audit:
+    """Audit of the job in *folder*."""
+    result: Audit = ask(folder, audit)
+    return result
