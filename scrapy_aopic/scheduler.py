@@ -112,7 +112,7 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._engine = Engine(crawler)
-        self._settings_error: SettingError | None = None
+        self._refusal = ""
         self._visits: dict[Request, Visit] = {}
         self._by_number: dict[int, Visit] = {}
         self._staged: dict[bytes, int] = {}
@@ -137,8 +137,7 @@ class Scheduler(BaseScheduler):
     def open(self, spider: Spider) -> Deferred[None] | None:
         """Open the job and put in place what the user has not listed.
 
-        Raises:
-            CloseSpider: If a setting or the job folder cannot be used; the log says which and why.
+        If a setting or the job folder cannot be used, the log says which and why, and the spider is closed.
         """
         assert self._crawler.stats is not None
         self._stats: StatsCollector = self._crawler.stats
@@ -147,13 +146,19 @@ class Scheduler(BaseScheduler):
             self._open_job()
         except (SettingError, StorageError) as error:
             logger.error("%(error)s The crawl does not start.", {"error": error}, extra={"spider": spider})
-            raise CloseSpider("aopic_setting" if isinstance(error, SettingError) else "aopic_storage") from None
+            self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
+            self._crawler.signals.connect(self._refuse, signal=signals.spider_opened)
+            return None
         assert self._crawler.request_fingerprinter is not None
         self._fingerprint = self._crawler.request_fingerprinter.fingerprint
         self._engine.probe()
         self._install()
         self._crawler.signals.connect(self._response_received, signal=signals.response_received)
         return self._open_filter()
+
+    def _refuse(self) -> None:
+        """Close the spider as soon as the engine can: everything that is closed must have been opened."""
+        raise CloseSpider(self._refusal)
 
     def _open_job(self) -> None:
         settings = self._crawler.settings

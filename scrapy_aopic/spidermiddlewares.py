@@ -38,7 +38,7 @@ class LinkMiddleware:
 
     async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         scheduler = Scheduler.of(self._crawler)
-        visit = scheduler.visit_of(response.request) if scheduler and response.request else None
+        visit = scheduler.visit_of(response.request) if scheduler is not None and response.request else None
         async for item in result:
             if visit is not None and isinstance(item, Request):
                 visit.note(item)

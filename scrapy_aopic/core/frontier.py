@@ -356,6 +356,7 @@ class Frontier:
         self.active.pop(key, None)
         host.phase = Phase.DRY
         host.head, host.complete = None, False
+        self.rows.forget(key)
         self.hosts.put(key, host)
 
     def _set_row(self, key: bytes, host: Host, row: bytes) -> None:

@@ -1,0 +1,935 @@
+"""What items learn of their pages, and what an archive holds of what was fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import random
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+import pytest
+from scrapy import Field, Item, Request, Spider, signals
+from scrapy.exceptions import NotConfigured, StopDownload
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from warcio.archiveiterator import ArchiveIterator
+from warcio.exceptions import ArchiveLoadFailed
+from web import Web, crawl, html
+
+from scrapy_aopic import ImportancePipeline, PagesPipeline, pipelines
+from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.testing.server import Answer, Exchange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+Serve = Callable[[dict[str, Any]], Web]
+
+OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+IMPORTANCE: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}}
+PAGES: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.PagesPipeline": 100}}
+ALL_FIELDS: dict[str, Any] = {"AOPIC_ITEM_FIELDS": ["importance", "cash", "history", "visits"]}
+
+SEED = TOTAL >> SEED_SHIFT
+"""Cash of the first seed, in units."""
+
+
+class Starting(Spider):
+    """Starts at the only page that most sites here need."""
+
+    urls: tuple[str, ...] = ("http://a.test/",)
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.urls:
+            yield Request(url)
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(name)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# -- items
+
+
+class Held(Item):
+    url = Field()
+    importance = Field()
+
+
+class Bare(Item):
+    url = Field()
+
+
+@dataclass
+class HeldData:
+    url: str
+    importance: float | None = None
+    visits: int = -1
+
+
+@dataclass
+class BareData:
+    url: str
+
+
+@dataclass(frozen=True)
+class Frozen:
+    url: str
+    importance: float = 0.5
+
+
+@attrs.define
+class HeldAttrs:
+    url: str
+    importance: float | None = None
+
+
+@attrs.define
+class BareAttrs:
+    url: str
+
+
+@attrs.define
+class Picky:
+    url: str
+    importance: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
+
+
+@attrs.define
+class Unset:
+    url: str = attrs.field(init=False)
+
+
+async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> tuple[list[Any], Crawler]:
+    """The items that come out if a spider yields what *make* makes of the URL of its only page."""
+
+    items: list[Any] = []
+
+    class Yielding(Starting):
+        name = "yielding"
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Yielding:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.scraped, signal=signals.item_scraped)
+            return spider
+
+        def scraped(self, item: Any) -> None:
+            items.append(item)
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/next", callback=self.ignore)
+            yield from make(response.url)
+
+        def ignore(self, response: Response) -> None:
+            pass
+
+    crawler = await crawl(Yielding, {"CONCURRENT_ITEMS": 1, **IMPORTANCE, **settings})
+    return items, crawler
+
+
+@deferred_f_from_coro_f
+async def test_a_dictionary_gets_the_importance_of_its_page(serve: Serve) -> None:
+    serve({"http://a.test/": []})
+    items, crawler = await scrape(OURS, lambda url: [{"url": url, "title": "A"}])
+    assert items == [{"url": "http://a.test/", "title": "A", "importance": 1.0}]
+    assert stat(crawler, "aopic/items/without_page") is None
+
+
+@deferred_f_from_coro_f
+async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve: Serve) -> None:
+    serve({"http://a.test/": []})
+    items, _ = await scrape({**OURS, **ALL_FIELDS}, lambda url: [{"url": url}])
+    assert items == [{"url": "http://a.test/", "importance": 1.0, "cash": SEED, "history": 0, "visits": 0}]
+    items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": "visits,cash"}, lambda url: [{"url": url}])
+    assert items == [{"url": "http://a.test/", "cash": SEED, "visits": 0}]
+    assert type(items[0]["cash"]) is type(items[0]["visits"]) is int
+    items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": []}, lambda url: [{"url": url}])
+    assert items == [{"url": "http://a.test/"}]
+
+
+@deferred_f_from_coro_f
+async def test_other_items_get_what_they_declare(serve: Serve) -> None:
+    serve({"http://a.test/": []})
+    items, crawler = await scrape(
+        {**OURS, **ALL_FIELDS},
+        lambda url: [
+            Held(url=url),
+            Bare(url=url),
+            HeldData(url),
+            BareData(url),
+            HeldAttrs(url),
+            BareAttrs(url),
+        ],
+    )
+    url = "http://a.test/"
+    assert items == [
+        Held(url=url, importance=1.0),
+        Bare(url=url),
+        HeldData(url, 1.0, 0),
+        BareData(url),
+        HeldAttrs(url, 1.0),
+        BareAttrs(url),
+    ]
+    assert stat(crawler, "aopic/items/without_page") is None
+
+
+@deferred_f_from_coro_f
+async def test_items_that_cannot_be_changed_pass_unchanged(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    items, _ = await scrape(OURS, lambda url: [Frozen(url), Picky(url, "high")])
+    assert items == [Frozen("http://a.test/", 0.5), Picky("http://a.test/", "high")]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@deferred_f_from_coro_f
+async def test_items_without_a_known_page_pass_unchanged_and_are_counted(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    odd: list[dict[str, Any]] = [
+        {},
+        {"url": None},
+        {"url": 7},
+        {"url": ["http://a.test/"]},
+        {"url": ""},
+        {"url": "a.test"},
+        {"url": "http://[a.test/"},
+        {"url": "data:,x"},
+        {"url": "http://a.test/unknown"},
+        {"url": "http://unknown.test/"},
+        {"link": "http://a.test/"},
+    ]
+    items, crawler = await scrape(OURS, lambda _: [*map(dict, odd), Unset()])
+    assert items[:-1] == odd
+    assert stat(crawler, "aopic/items/without_page") == len(odd) + 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@deferred_f_from_coro_f
+async def test_the_page_is_found_by_the_field_that_the_setting_names(serve: Serve) -> None:
+    serve({"http://a.test/": []})
+    items, crawler = await scrape(
+        {**OURS, "AOPIC_ITEM_URL_FIELD": "link"}, lambda url: [{"link": f"{url}#part"}, {"url": url}]
+    )
+    assert items == [{"link": "http://a.test/#part", "importance": 1.0}, {"url": "http://a.test/"}]
+    assert stat(crawler, "aopic/items/without_page") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> None:
+    serve({"http://a.test/": ["http://a.test/b"], "http://a.test/b": []})
+    seen: list[dict[str, Any]] = []
+
+    class Twice(Starting):
+        name = "twice"
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Twice:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.scraped, signal=signals.item_scraped)
+            return spider
+
+        def scraped(self, item: Any) -> None:
+            seen.append(item)
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+            yield Request("http://a.test/b", self.back)
+
+        def back(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+            yield Request("http://a.test/", self.end, dont_filter=True)
+
+        def end(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+
+    settings = {**OURS, **IMPORTANCE, **ALL_FIELDS, "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
+    await crawl(Twice, settings)
+    first, other, again = seen
+    assert (first["visits"], first["history"], first["cash"]) == (0, 0, SEED)
+    assert (other["visits"], other["history"], other["cash"]) == (0, 0, SEED)
+    assert (again["visits"], again["history"], again["cash"]) == (1, SEED, SEED)
+    assert other["importance"] == pytest.approx(1 / 2)
+    assert again["importance"] == pytest.approx(2 / 3)
+
+
+@deferred_f_from_coro_f
+async def test_beside_another_scheduler_items_pass_unchanged_with_one_warning(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    items, crawler = await scrape({}, lambda url: [{"url": url}, Held(url=url), {}])
+    assert items == [{"url": "http://a.test/"}, Held(url="http://a.test/"), {}]
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.getMessage() for record in warnings] == [
+        'ImportancePipeline knows nothing without SCHEDULER = "scrapy_aopic.Scheduler"; items pass unchanged.'
+    ]
+    assert stat(crawler, "aopic/items/without_page") is None
+
+
+class NeedsKey:
+    """Fails on requests of others, as fingerprinters that read ``Request.meta`` do."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        key: str = request.meta["key"]
+        return key.encode()
+
+
+@deferred_f_from_coro_f
+async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+
+    class Keyed(Spider):
+        name = "keyed"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/", meta={"key": "a"})
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+            yield {"url": response.url}
+
+    crawler = await crawl(Keyed, {**OURS, **IMPORTANCE, "REQUEST_FINGERPRINTER_CLASS": NeedsKey})
+    assert stat(crawler, "item_scraped_count") == 2
+    assert stat(crawler, "aopic/items/without_page") == 2
+    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert record.getMessage() == (
+        "The page of <GET http://a.test/> cannot be looked up, so that its importance is left out; no more such "
+        "errors will be logged"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "settings", "message"),
+    [
+        (
+            ImportancePipeline,
+            {"AOPIC_ITEM_FIELDS": ["rank"]},
+            r"AOPIC_ITEM_FIELDS \(\['rank'\]\) must be some of",
+        ),
+        (
+            ImportancePipeline,
+            {"AOPIC_ITEM_URL_FIELD": 3},
+            r"AOPIC_ITEM_URL_FIELD \(3\) must be the name of a field",
+        ),
+        (PagesPipeline, {"AOPIC_WARC_FILE": 3}, r"AOPIC_WARC_FILE \(3\) must be the path of a file"),
+        (
+            PagesPipeline,
+            {"AOPIC_WARC_FILE": "%(date)s.warc"},
+            r"'%\(date\)s.warc'.*nothing to fill in but %\(name\)s",
+        ),
+        (PagesPipeline, {"AOPIC_WARC_FILE": "%d.warc"}, "nothing to fill in but"),
+        (PagesPipeline, {"AOPIC_WARC_FILE": "100%"}, "a percent sign is written %%"),
+    ],
+)
+def test_a_wrong_setting_turns_the_pipeline_off_and_says_why(
+    pipeline: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(NotConfigured, match=message):
+        pipeline.from_crawler(get_crawler(settings_dict=settings))
+
+
+# -- archives
+
+
+class Record(NamedTuple):
+    """A WARC record: its fields, and the HTTP message in it if there is one."""
+
+    kind: str
+    fields: dict[str, str]
+    start: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def url(self) -> str:
+        return self.fields["WARC-Target-URI"]
+
+    @property
+    def status(self) -> int:
+        return int(self.start.split()[1])
+
+    def values(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
+def records(data: bytes) -> Iterator[Record]:
+    """Every record in *data*, its digests checked."""
+    for record in ArchiveIterator(BytesIO(data), check_digests="raise"):
+        http = record.http_headers
+        body = record.raw_stream.read()
+        yield Record(
+            record.rec_type,
+            dict(record.rec_headers.headers),
+            f"{http.protocol} {http.statusline}" if http else "",
+            http.headers if http else [],
+            body,
+        )
+
+
+def readable(data: bytes) -> list[Record]:
+    """What comes out of *data*, which may be torn, before warcio gives up."""
+    found: list[Record] = []
+    with suppress(ArchiveLoadFailed, EOFError, AttributeError):  # what warcio may make of a torn record
+        found.extend(records(data))
+    return found
+
+
+def read_all(path: Path) -> list[Record]:
+    return list(records(path.read_bytes()))
+
+
+def responses(path: Path) -> dict[str, Record]:
+    return {record.url: record for record in read_all(path) if record.kind == "response"}
+
+
+class Walk(Starting):
+    """Follows every link."""
+
+    name = "walk"
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        if "/packed" in response.url:
+            assert response.body == b"unpacked " * 100
+        if response.headers.get("Content-Type") == b"text/html":
+            yield from (response.follow(link) for link in response.css("a"))
+
+
+PACKED = gzip.compress(b"unpacked " * 100, mtime=0)
+SITE: dict[str, Any] = {
+    "http://a.test/robots.txt": Answer(body=b"User-agent: *\nDisallow: /secret\n"),
+    "http://a.test/": [
+        *("/packed?a=1&b=%20#part", "/moved", "/gone", "/empty", "/none", "/odd", "/binary", "/secret"),
+        "http://b.test/",
+    ],
+    "http://a.test/packed?a=1&b=%20": Answer(headers={"Content-Encoding": "gzip", "X-A": "b"}, body=PACKED),
+    "http://a.test/moved": Answer(301, {"Location": "http://b.test/new"}, b"it moved"),
+    "http://a.test/gone": Answer(404, body=b"it is gone"),
+    "http://a.test/empty": Answer(),
+    "http://a.test/none": Answer(204),
+    "http://a.test/odd": Answer(299, body=b"odd"),
+    "http://a.test/binary": Answer(body=bytes(range(256)) * 50),
+    "http://b.test/": [],
+    "http://b.test/new": [],
+}
+STATUSES = {
+    "http://a.test/robots.txt": 200,
+    "http://b.test/robots.txt": 404,
+    "http://a.test/": 200,
+    "http://a.test/packed?a=1&b=%20": 200,
+    "http://a.test/moved": 301,
+    "http://a.test/gone": 404,
+    "http://a.test/empty": 200,
+    "http://a.test/none": 204,
+    "http://a.test/odd": 299,
+    "http://a.test/binary": 200,
+    "http://b.test/": 200,
+    "http://b.test/new": 200,
+}
+
+
+@pytest.mark.parametrize("name", ["pages.warc.gz", "pages.warc"])
+@deferred_f_from_coro_f
+async def test_an_archive_holds_every_transfer_as_it_was(serve: Serve, tmp_path: Path, name: str) -> None:
+    serve(SITE)
+    path = tmp_path / "new" / "folder" / name
+    before = datetime.now(timezone.utc)
+    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "ROBOTSTXT_OBEY": True})
+    after = datetime.now(timezone.utc)
+    info, *rest = read_all(path)
+    assert (info.kind, info.fields["WARC-Filename"]) == ("warcinfo", name)
+    assert "spider: walk\r\n" in info.body.decode()
+    assert "format: WARC File Format 1.1\r\n" in info.body.decode()
+    assert re.search(r"^software: scrapy-aopic/\S+ Scrapy/\S+\r$", info.body.decode(), re.MULTILINE)
+    assert [record.kind for record in rest] == ["response", "request"] * len(STATUSES)
+    found = responses(path)
+    assert {url: record.status for url, record in found.items()} == STATUSES
+    for url, record in found.items():
+        page = SITE.get(url, Answer(404))
+        assert record.body == (page.body if isinstance(page, Answer) else html(page)), url
+        assert (
+            record.fields["WARC-IP-Address"] == "127.0.0.1" or not record.body
+        )  # Twisted tells no IP without a body
+        assert record.fields["WARC-Warcinfo-ID"] == info.fields["WARC-Record-ID"]
+        date = datetime.strptime(record.fields["WARC-Date"], "%Y-%m-%dT%H:%M:%S.%f%z")
+        assert before - timedelta(milliseconds=1) <= date <= after
+    packed = found["http://a.test/packed?a=1&b=%20"]
+    assert packed.start == "HTTP/1.1 200 OK"
+    assert packed.values("Content-Encoding") == ["gzip"]
+    assert packed.values("X-A") == ["b"]
+    assert packed.values("Content-Length") == [str(len(PACKED))]
+    assert found["http://a.test/moved"].start == "HTTP/1.1 301 Moved Permanently"
+    assert found["http://a.test/moved"].values("Location") == ["http://b.test/new"]
+    assert found["http://a.test/odd"].start == "HTTP/1.1 299 Unknown"
+    assert len({record.fields["WARC-Record-ID"] for record in [info, *rest]}) == len(rest) + 1
+    assert stat(crawler, "aopic/warc/records") == len(rest) + 1
+    assert stat(crawler, "aopic/warc/bytes") == path.stat().st_size
+    assert stat(crawler, "aopic/warc/errors") is None
+
+
+@deferred_f_from_coro_f
+async def test_a_request_record_says_what_was_asked(serve: Serve, tmp_path: Path) -> None:
+    got: list[Exchange] = []
+
+    def note(exchange: Exchange) -> Answer:
+        got.append(exchange)
+        return Answer(body=b"thanks")
+
+    serve({"http://a.test/form?x=1": note})
+
+    class Post(Spider):
+        name = "post"
+
+        async def start(self) -> AsyncIterator[Any]:
+            headers = {"X-Two": ["1", "2"], "Proxy-Authorization": "Basic c2VjcmV0"}
+            yield Request("http://a.test/form?x=1#part", method="POST", body=b"a=\xff", headers=headers)
+            yield Request("http://a.test/form?x=1", method="PUT")
+            yield Request("http://a.test/form?x=1")
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    path = tmp_path / "pages.warc.gz"
+    await crawl(Post, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "CONCURRENT_REQUESTS": 1})
+    _, *rest = read_all(path)
+    pairs = list(zip(rest[::2], rest[1::2], strict=True))
+    for response, request in pairs:
+        assert request.kind == "request"
+        assert request.fields["WARC-Concurrent-To"] == response.fields["WARC-Record-ID"]
+        assert request.url == response.url == "http://a.test/form?x=1"
+        assert request.fields["WARC-Date"] == response.fields["WARC-Date"]
+        assert request.values("Host") == ["a.test"]
+        assert request.values("User-Agent") == [got[0].headers["user-agent"]]
+        assert not request.values("Proxy-Authorization")
+    asked = {request.start.split()[0]: request for _, request in pairs}
+    assert asked["POST"].start == "POST /form?x=1 HTTP/1.1"
+    assert asked["POST"].body == b"a=\xff"
+    assert asked["POST"].values("X-Two") == ["1", "2"]
+    assert {method: request.values("Content-Length") for method, request in asked.items()} == {
+        "POST": ["3"],
+        "PUT": ["0"],
+        "GET": [],
+    }
+
+
+@deferred_f_from_coro_f
+async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve(SITE)
+    path = tmp_path / "pages.warc.gz"
+    settings = {
+        "AOPIC_ENDOWMENT": 0,
+        "AOPIC_VIRTUAL_SHARE": 0,
+        "CONCURRENT_REQUESTS": 1,
+        "ROBOTSTXT_OBEY": True,
+    }
+    await crawl(Walk, {**OURS, **PAGES, **settings, "AOPIC_WARC_FILE": path})
+    known = {
+        url: (float(record.fields["WARC-AOPIC-Importance"]), int(record.fields["WARC-AOPIC-Cash"]))
+        for url, record in responses(path).items()
+        if "WARC-AOPIC-Importance" in record.fields
+    }
+    assert set(known) == {url for url in STATUSES if not url.endswith("/robots.txt")}
+    assert known.pop("http://a.test/") == (1.0, SEED)
+    each = SEED // 9
+    # The one with the forbidden page among them or not: until then no cash has left the pages.
+    assert known["http://a.test/packed?a=1&b=%20"][1] == each
+    assert all(0 < importance < 1 and 0 < cash <= SEED for importance, cash in known.values())
+    assert all(
+        "WARC-AOPIC-Cash" not in record.fields for record in read_all(path) if record.kind != "response"
+    )
+
+
+@deferred_f_from_coro_f
+async def test_beside_another_scheduler_the_archive_has_no_importance(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(SITE)
+    path = tmp_path / "pages.warc.gz"
+    crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": path, "ROBOTSTXT_OBEY": True})
+    assert {url: record.status for url, record in responses(path).items()} == STATUSES
+    assert not [name for record in read_all(path) for name in record.fields if "AOPIC" in name]
+    assert stat(crawler, "aopic/warc/errors") is None
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+@deferred_f_from_coro_f
+async def test_headers_are_kept_and_chunks_are_joined(tmp_path: Path) -> None:
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (PACKED[:7], PACKED[7:])) + b"0\r\n\r\n"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 All Right\r\nSet-Cookie: a=1\r\nX-Name: caf\xe9\r\nSet-Cookie: b=2; Path=/\r\n"
+            b"X-Empty:\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+        )
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+    class One(Starting):
+        name = "one"
+        urls = (url,)
+
+        def parse(self, response: Response) -> None:
+            assert response.body == b"unpacked " * 100
+
+    path = tmp_path / "pages.warc"
+    crawler = await crawl(One, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    server.close()
+    await server.wait_closed()
+    assert stat(crawler, "spider_exceptions/count") is None
+    _, response, request = read_all(path)
+    assert response.body == PACKED
+    assert response.values("Set-Cookie") == ["a=1", "b=2; Path=/"]
+    assert response.values("X-Empty") == [""]
+    assert response.values("Content-Length") == [str(len(PACKED))]
+    assert response.values("Transfer-Encoding") == []
+    assert b"\r\nX-Name: caf\xe9\r\n" in path.read_bytes()
+    assert request.values("Host") == [url[7:-1]]
+
+
+@deferred_f_from_coro_f
+async def test_an_answer_that_was_cut_says_so(serve: Serve, tmp_path: Path) -> None:
+    serve(
+        {
+            "http://a.test/cut": Answer(headers={"Content-Length": "1000"}, body=b"a part"),
+            "http://a.test/stopped": Answer(body=b"x" * 100_000),
+        }
+    )
+
+    class Cut(Starting):
+        name = "cut"
+        urls = ("http://a.test/cut", "http://a.test/stopped")
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Cut:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.stop, signal=signals.headers_received)
+            return spider
+
+        def stop(self, request: Request) -> None:
+            if request.url.endswith("/stopped"):
+                raise StopDownload(fail=False)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    path = tmp_path / "pages.warc.gz"
+    await crawl(Cut, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_FAIL_ON_DATALOSS": False})
+    found = responses(path)
+    assert found["http://a.test/cut"].fields["WARC-Truncated"] == "disconnect"
+    assert found["http://a.test/cut"].values("Content-Length") == ["6"]
+    assert found["http://a.test/cut"].body == b"a part"
+    assert found["http://a.test/stopped"].fields["WARC-Truncated"] == "unspecified"
+    assert found["http://a.test/stopped"].values("Content-Length") == ["0"]
+
+
+@deferred_f_from_coro_f
+async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(
+    serve: Serve, tmp_path: Path
+) -> None:
+    tries = iter([Answer(500), Answer(body=b"at last")])
+    serve({"http://a.test/flaky": lambda _: next(tries), "http://a.test/cut": Answer(abort=True)})
+
+    class Flaky(Starting):
+        name = "flaky"
+        urls = ("http://a.test/flaky", "http://a.test/cut", "data:,x")
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    path = tmp_path / "pages.warc.gz"
+    await crawl(Flaky, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "RETRY_TIMES": 1})
+    found = [
+        (record.url, record.status, record.body) for record in read_all(path) if record.kind == "response"
+    ]
+    assert found == [("http://a.test/flaky", 500, b""), ("http://a.test/flaky", 200, b"at last")]
+
+
+@deferred_f_from_coro_f
+async def test_inline_requests_are_recorded_without_the_importance_of_another_page(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve({"http://a.test/": Answer(body=b"page"), "http://a.test/picture": Answer(body=b"picture")})
+
+    class Inline(Starting):
+        name = "inline"
+
+        async def parse(self, response: Response) -> None:
+            assert self.crawler.engine is not None
+            await self.crawler.engine.download_async(Request("http://a.test/picture", meta=response.meta))
+
+    path = tmp_path / "pages.warc.gz"
+    await crawl(Inline, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    found = responses(path)
+    assert found["http://a.test/picture"].body == b"picture"
+    assert "WARC-AOPIC-Importance" not in found["http://a.test/picture"].fields
+    assert found["http://a.test/"].fields["WARC-AOPIC-Importance"] == "1.0"
+
+
+class OtherSlot:
+    """Gives every request a download slot of another name, as middlewares that rotate proxies do."""
+
+    def process_request(self, request: Request) -> None:
+        request.meta["download_slot"] = "proxy-1"
+
+
+@deferred_f_from_coro_f
+async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": []})
+    path = tmp_path / "pages.warc.gz"
+    settings = {"DOWNLOADER_MIDDLEWARES": {OtherSlot: 100}}
+    await crawl(Walk, {**OURS, **PAGES, **settings, "AOPIC_WARC_FILE": path})
+    assert responses(path)["http://a.test/"].fields["WARC-AOPIC-Importance"] == "1.0"
+
+
+@deferred_f_from_coro_f
+async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
+    path = tmp_path / "pages.warc.gz"
+    seen: list[list[str]] = []
+
+    class Look(Walk):
+        def parse(self, response: Response) -> Iterator[Any]:
+            seen.append(list(responses(path)))
+            return super().parse(response)
+
+    await crawl(Look, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    urls = ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert seen == [urls[:1], urls[:2], urls]
+
+
+@deferred_f_from_coro_f
+async def test_the_name_and_the_time_are_filled_in(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve({"http://a.test/": []})
+    monkeypatch.chdir(tmp_path)
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    await crawl(Walk, {**PAGES})
+    (path,) = (tmp_path / "crawls").iterdir()
+    match = re.fullmatch(r"walk-(\d{8}T\d{6}Z)\.warc\.gz", path.name)
+    assert match is not None
+    started = datetime.strptime(match[1], "%Y%m%dT%H%M%S%z")
+    assert before <= started <= datetime.now(timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("a.test-2.5.warc.gz", ["a.test-2.5-1.warc.gz", "a.test-2.5-2.warc.gz"]),
+        ("pages.warc", ["pages-1.warc", "pages-2.warc"]),
+        ("pages.gz", ["pages-1.gz", "pages-2.gz"]),
+        ("pages", ["pages-1", "pages-2"]),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_a_file_that_exists_is_never_touched(
+    serve: Serve, tmp_path: Path, name: str, others: list[str]
+) -> None:
+    serve({"http://a.test/": []})
+    (tmp_path / name).write_bytes(b"of another program")
+    (tmp_path / others[0]).symlink_to("nowhere")
+    await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": tmp_path / name})
+    assert (tmp_path / name).read_bytes() == b"of another program"
+    assert (tmp_path / others[0]).is_symlink()
+    assert not (tmp_path / "nowhere").exists()
+    info, *_ = read_all(tmp_path / others[1])
+    assert info.fields["WARC-Filename"] == others[1]
+    assert names(tmp_path) == sorted([name, *others])
+
+
+@deferred_f_from_coro_f
+async def test_a_resumed_crawl_gets_a_file_of_its_own(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": ["/1"], "http://a.test/1": []})
+    settings = {
+        **OURS,
+        **PAGES,
+        "AOPIC_WARC_FILE": tmp_path / "pages.warc.gz",
+        "AOPIC_STORE": "auto",
+        "JOBDIR": str(tmp_path / "job"),
+        "CONCURRENT_REQUESTS": 1,
+    }
+    await crawl(Walk, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    first = (tmp_path / "pages.warc.gz").read_bytes()
+    await crawl(Walk, settings)
+    assert (tmp_path / "pages.warc.gz").read_bytes() == first
+    assert list(responses(tmp_path / "pages.warc.gz")) == ["http://a.test/"]
+    assert list(responses(tmp_path / "pages-1.warc.gz")) == ["http://a.test/1"]
+
+
+@pytest.mark.parametrize("name", ["pages.warc.gz", "pages.warc"])
+@deferred_f_from_coro_f
+async def test_a_file_cut_anywhere_is_readable_up_to_there(serve: Serve, tmp_path: Path, name: str) -> None:
+    serve(SITE)
+    path = tmp_path / name
+    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    data, whole = path.read_bytes(), read_all(path)
+    ends = record_ends(data)
+    assert len(ends) == len(whole)
+    dice = random.Random(4)
+    for size in [*ends, *(dice.randrange(len(data)) for _ in range(300))]:
+        n_whole = sum(end <= size for end in ends)
+        found = readable(data[:size])
+        assert found[:n_whole] == whole[:n_whole], size
+        assert len(found) <= n_whole + 1
+
+
+def record_ends(data: bytes) -> list[int]:
+    archive = ArchiveIterator(BytesIO(data))
+    return [archive.get_record_offset() + archive.get_record_length() for _ in archive]
+
+
+@deferred_f_from_coro_f
+async def test_a_path_that_cannot_be_written_does_not_stop_the_crawl(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": ["/1"], "http://a.test/1": []})
+    (tmp_path / "file").write_text("no folder")
+    path = tmp_path / "file" / "pages.warc.gz"
+    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    assert stat(crawler, "finish_reason") == "finished"
+    assert len(web.asked) == 2
+    assert stat(crawler, "aopic/warc/errors") == 3  # when the spider opened, and for each page
+    assert stat(crawler, "aopic/warc/records") is None
+    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert re.fullmatch(
+        rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(\[Errno .*/file'\), so that pages are "
+        r"missing from it; further errors are only counted \(aopic/warc/errors\)\.",
+        record.getMessage(),
+    )
+
+
+@deferred_f_from_coro_f
+async def test_a_path_that_becomes_writable_is_written_from_then_on(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("in the way")
+
+    def clear(_: Exchange) -> Answer:
+        folder.unlink()
+        return Answer(headers={"Content-Type": "text/html"}, body=html(["/1"]))
+
+    serve({"http://a.test/": clear, "http://a.test/1": []})
+    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": folder / "pages.warc.gz"})
+    assert list(responses(folder / "pages.warc.gz")) == ["http://a.test/", "http://a.test/1"]
+    assert stat(crawler, "aopic/warc/errors") == 1
+
+
+class FullDisk:
+    """A file whose *n*-th write takes a part of the data and then finds the disk full."""
+
+    def __init__(self, file: Any, n: int, *, is_broken: bool) -> None:
+        self._file = file
+        self._writes = 0
+        self._n = n
+        self._is_broken = is_broken
+        self.name = file.name
+        self.close = file.close
+        self.seek = file.seek
+
+    def write(self, data: memoryview) -> int:
+        self._writes += 1
+        if self._writes == self._n:
+            return int(self._file.write(data[: len(data) // 2]))
+        if self._writes == self._n + 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return int(self._file.write(data))
+
+    def truncate(self, size: int) -> None:
+        if self._is_broken:
+            raise OSError(errno.EIO, "Input/output error")
+        self._file.truncate(size)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+@deferred_f_from_coro_f
+async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_record(
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_broken: bool,
+) -> None:
+    pages = {
+        "http://a.test/": ["/1"],
+        "http://a.test/1": ["/2"],
+        "http://a.test/2": ["/3"],
+        "http://a.test/3": [],
+    }
+    web = serve(pages)
+    create = pipelines._create
+    for n in range(1, 6):  # the first write is that of the warcinfo record, the sixth there is not
+        folder = tmp_path / str(n)
+        n_files = 0
+
+        def create_full(path: Path, n: int = n) -> Any:
+            nonlocal n_files
+            n_files += 1
+            file = create(path)
+            return FullDisk(file, n, is_broken=is_broken) if n_files == 1 else file
+
+        monkeypatch.setattr(pipelines, "_create", create_full)
+        caplog.clear()
+        crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": folder / "pages.warc"})
+        assert stat(crawler, "finish_reason") == "finished"
+        assert stat(crawler, "aopic/warc/errors") == 1
+        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+        assert stat(crawler, "aopic/errors") is None
+        expected = [url for number, url in enumerate(pages, 2) if number != n]
+        if not is_broken or n == 1:  # if nothing was written, the file has gone and is made again
+            assert names(folder) == ["pages.warc"]
+            assert list(responses(folder / "pages.warc")) == expected
+            assert stat(crawler, "aopic/warc/bytes") == (folder / "pages.warc").stat().st_size
+            continue
+        # What could not be removed stays at the end of the first file; what came later is in a second one.
+        torn = (folder / "pages.warc").read_bytes()
+        found = [record.url for record in readable(torn) if record.kind == "response"]
+        assert found in (list(pages)[: n - 2], list(pages)[: n - 1])
+        if n < 5:
+            assert list(responses(folder / "pages-1.warc")) == expected[n - 2 :]
+    assert len(web.asked) == 5 * len(pages)
+
+
+def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "warcio", None)
+    with pytest.raises(NotConfigured, match=r"^PagesPipeline needs warcio; install scrapy-aopic\[warc\]\.$"):
+        PagesPipeline.from_crawler(get_crawler())
+
+
+@deferred_f_from_coro_f
+async def test_both_pipelines_tell_the_same_of_a_page(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": []})
+    path = tmp_path / "pages.warc.gz"
+    settings = {"ITEM_PIPELINES": {**IMPORTANCE["ITEM_PIPELINES"], **PAGES["ITEM_PIPELINES"]}}
+    items, _ = await scrape(
+        {**OURS, **ALL_FIELDS, **settings, "AOPIC_WARC_FILE": path}, lambda url: [{"url": url}]
+    )
+    fields = responses(path)["http://a.test/"].fields
+    assert fields["WARC-AOPIC-Importance"] == repr(items[0]["importance"])
+    assert fields["WARC-AOPIC-Cash"] == str(items[0]["cash"])

@@ -1,0 +1,140 @@
+"""Arrows point inwards: the core decides, storage remembers, one file knows Scrapy's private names."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import scrapy_aopic
+
+PACKAGE = Path(scrapy_aopic.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+LAYERS = {"core": {"core"}, "storage": {"core", "exceptions", "storage"}}
+
+# No clock, no randomness, no files, no threads: time is an argument, and bytes go through the port.
+CORE_MAY_IMPORT = {
+    "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "hashlib", "heapq", "itertools",
+    "math", "msgpack", "typing",
+}  # fmt: skip
+OF_ONE_BACKEND = {"rocksdict": "rocksdb.py", "sqlite3": "sqlite.py"}
+
+# Attributes of Scrapy's engine, downloader, slots and middleware managers that no documentation promises.
+PRIVATE_IN_SCRAPY = {
+    "_add_middleware", "_crawl", "_downloader", "_get_slot", "_get_slot_key", "_needs_backout", "_process_queue",
+    "_schedule_request", "_slot", "_slot_gc", "_slot_gc_loop", "_spider_idle", "_start_scheduled_requests",
+    "_start_slot_gc", "inprogress", "nextcall",
+}  # fmt: skip
+
+# Underscored by Python, but documented.
+OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Absolute names of the modules that *path* imports."""
+    parents = ("scrapy_aopic", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            base = parents[: len(parents) - node.level + 1]
+            tail = (node.module,) if node.module else (alias.name for alias in node.names)
+            yield from (".".join((*base, each)) for each in tail)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_names_used(source: str) -> set[str]:
+    """Private attributes, plain or by ``getattr``, that *source* uses but does not define, and Scrapy's ones."""
+    tree = ast.parse(source)
+    used: set[str] = set()
+    defined = set(OF_NAMED_TUPLES)
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.Attribute(attr=name) if is_private(name) or name in PRIVATE_IN_SCRAPY:
+                used.add(name)
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr" | "setattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                used.update({name} if is_private(name) or name in PRIVATE_IN_SCRAPY else ())
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "scrapy":
+                used.update(alias.name for alias in names if is_private(alias.name))
+                used.update(part for part in module.split(".") if is_private(part))
+    of_itself = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+    }
+    # An object may use its own attribute whatever it is called; of others, Scrapy's names are out in any case.
+    return (used - defined) | {name for name in used & PRIVATE_IN_SCRAPY if name not in of_itself}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_layers_further_in(layer: str):
+    for path in (PACKAGE / layer).rglob("*.py"):
+        for name in imports(path):
+            top, _, rest = name.partition(".")
+            if top == "scrapy_aopic":
+                assert rest.partition(".")[0] in LAYERS[layer], f"{name_of(path)} imports {name}"
+
+
+def test_the_core_imports_nothing_that_reads_the_world():
+    for path in (PACKAGE / "core").rglob("*.py"):
+        foreign = {name.partition(".")[0] for name in imports(path)} - CORE_MAY_IMPORT - {"scrapy_aopic"}
+        assert not foreign, f"{name_of(path)} imports {foreign}"
+
+
+def test_storage_imports_nothing_but_python_and_in_its_own_file_each_backend():
+    for path in (PACKAGE / "storage").rglob("*.py"):
+        for top in {name.partition(".")[0] for name in imports(path)} - {"scrapy_aopic"}:
+            if path.name != "__init__.py":  # which may ask whether a backend can be imported
+                assert OF_ONE_BACKEND.get(top, path.name) == path.name, f"{name_of(path)} imports {top}"
+            assert top in sys.stdlib_module_names or top in OF_ONE_BACKEND, f"{name_of(path)} imports {top}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name != "_engine.py"], ids=name_of)
+def test_private_names_of_scrapy_are_touched_in_one_file_only(path: Path):
+    assert private_names_used(path.read_text(encoding="utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("engine._slot.nextcall.schedule()", {"_slot", "nextcall"}),
+        ("getattr(engine, '_slot', None)", {"_slot"}),
+        ("class Mine(Slot):\n def f(self):\n  self._hidden()", {"_hidden"}),
+        ("from scrapy.core._x import f", {"_x"}),
+        ("from scrapy.core.downloader import _get_concurrency_delay", {"_get_concurrency_delay"}),
+        ("def f(_slot):\n x._slot = 1\n x._slot", {"_slot"}),
+        ("class Mine:\n def f(self):\n  self._slot = 1\n  return self._slot", set()),
+        ("class Mine:\n def f(self, other):\n  self._mine = other._mine", set()),
+    ],
+)
+def test_private_names_are_noticed_however_they_are_reached(source: str, found: set[str]):
+    assert private_names_used(source) == found
+
+
+def test_the_core_can_be_imported_without_scrapy_and_without_a_backend():
+    modules = [f"scrapy_aopic.core.{path.stem}" for path in (PACKAGE / "core").glob("*.py") if path.stem != "__init__"]
+    assert "scrapy_aopic.core.crawl" in modules
+    program = (
+        f"import sys, {', '.join(modules)}\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}"
+        " & {'scrapy', 'twisted', 'rocksdict', 'sqlite3', 'tqdm', 'asyncio'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
