@@ -6,7 +6,8 @@ What Scrapy 2.14 to 2.19 does not offer in public:
 * waking the engine at a given time (``engine._slot.nextcall``); without it a host that becomes ready waits for
   the engine's heartbeat, up to 5 seconds;
 * adding a middleware that the user did not list (``MiddlewareManager._add_middleware``);
-* a download slot that knows when a transfer ended, and that is asked before each start.
+* a download slot that knows when a transfer ended, and that is asked before each start;
+* that Twisted's connection pool sends a request again by itself, at once, when a kept connection breaks.
 """
 
 from __future__ import annotations
@@ -203,10 +204,14 @@ class Slots:
         self._waits = waits
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._is_prepared = False
 
     def govern(self, request: Request) -> None:
         """Make sure that the slot *request* is about to enter is a polite one."""
         downloader: Any = self._crawler.engine.downloader  # type: ignore[union-attr]  # it calls us
+        if not self._is_prepared:
+            self._is_prepared = True
+            _forbid_hidden_retries(downloader)
         key = downloader.get_slot_key(request)
         slot = downloader.slots.get(key)
         if isinstance(slot, PoliteSlot) or (slot is not None and slot.active):
@@ -219,3 +224,11 @@ class Slots:
             lambda transfer, gap: self._ended(key, transfer, gap),
         )
         downloader._start_slot_gc()
+
+
+def _forbid_hidden_retries(downloader: Any) -> None:
+    """Leave retries to RetryMiddleware, which goes through the scheduler and so keeps the gap."""
+    for scheme in ("http", "https"):
+        pool = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
+        if hasattr(pool, "retryAutomatically"):
+            pool.retryAutomatically = False

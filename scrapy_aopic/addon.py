@@ -23,7 +23,6 @@ _NEIGHBOURS: dict[str, Any] = {
     "AUTOTHROTTLE_ENABLED": False,
     "ROBOTSTXT_OBEY": True,
     "COOKIES_ENABLED": False,  # a session is no page
-    "RETRY_TIMES": 1,  # a broad crawl has other pages to fetch
     "DOWNLOAD_TIMEOUT": 30,
     "REACTOR_THREADPOOL_MAXSIZE": 20,  # name look-ups run there
 }

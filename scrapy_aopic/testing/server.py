@@ -4,7 +4,7 @@ The server decides nothing about content: a function maps each :class:`Exchange`
 What it adds is a log that is worth trusting, because politeness is what the server saw, not what the
 crawler believes.
 
-Rule 1: a request starts when its header has been read and ends when the last byte of its answer was
+Rule 1: a request starts when its header has been read and ends when the last byte of its answer is
 handed to the operating system; a client that leaves earlier ends it at that moment, with status 0.
 
 Rule 2: the server answers as a proxy (``GET http://host.example/path HTTP/1.1``), so that one port holds
@@ -375,22 +375,31 @@ class _Connection(asyncio.Protocol):
     def _send_last(self, request: _Request, data: bytes) -> None:
         self._timer = None
         assert self._transport is not None
+        # Taken before: writing wakes the client, which may keep the processor for a while.
+        now = time.monotonic()
         self._transport.write(data)
         request.all_written = True
         # A broken connection closes the transport inside write(): connection_lost() then writes the entry.
         if not self._is_flushing and not self._transport.is_closing():
-            self._finish()
+            self._finish(now)
             if self._buffer:  # soon, not now: pipelined requests must not grow the stack
                 self._loop.call_soon(self._advance)
 
-    def _finish(self, *, whole: bool = True) -> None:
+    def _finish(self, end: float | None = None, *, whole: bool = True) -> None:
         request, self._request = self._request, None
         assert request is not None
         assert self._transport is not None
         status = request.answer.status if whole and request.answer is not None else 0
         exchange = request.exchange
         self._server._end(
-            Entry(request.start, time.monotonic(), exchange.host, exchange.target, status, request.in_flight)
+            Entry(
+                request.start,
+                time.monotonic() if end is None else end,
+                exchange.host,
+                exchange.target,
+                status,
+                request.in_flight,
+            )
         )
         if not request.keep_alive:
             self._transport.close()
