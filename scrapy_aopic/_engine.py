@@ -33,13 +33,18 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SLOT = "download_slot"
-"""Key of ``Request.meta`` that names the download slot."""
+"""Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
+
+OWN_SLOT = "_aopic_slot"
+"""Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""
 
 
 def slot_key(request: Request) -> str:
     """Name of the download slot of *request*: what counts as its host."""
     slot = request.meta.get(SLOT)
-    return str(slot) if slot is not None else (urlparse_cached(request).hostname or "")
+    if slot is None or slot == request.meta.get(OWN_SLOT):
+        return urlparse_cached(request).hostname or ""
+    return str(slot)
 
 
 class Engine:
@@ -179,7 +184,7 @@ class PoliteSlot(Slot):
     def _end(self) -> None:
         now = self._idle_since = monotonic()
         transfer = now - self.lastseen
-        self.not_before = max(self.not_before, now + self._politeness.gap(transfer))
+        self.not_before = max(self.not_before, now + self._politeness.gap(transfer), self.lastseen + self.delay)
         self._ended(transfer, self.not_before - now)
 
 
@@ -212,7 +217,9 @@ class Slots:
         if not self._is_prepared:
             self._is_prepared = True
             _forbid_hidden_retries(downloader)
-        key = downloader.get_slot_key(request)
+        key = slot_key(request)
+        if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
+            request.meta[SLOT] = request.meta[OWN_SLOT] = key
         slot = downloader.slots.get(key)
         if isinstance(slot, PoliteSlot) or (slot is not None and slot.active):
             return

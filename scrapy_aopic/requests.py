@@ -18,12 +18,13 @@ from scrapy import Request, Spider
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from ._engine import OWN_SLOT, SLOT
 from .exceptions import AopicError
 
 TAG = "_aopic"
 """Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
 
-_NOT_WRITTEN = (TAG, "download_latency")
+_NOT_WRITTEN = (TAG, OWN_SLOT, "download_latency")
 _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (tuple, list, tuple),
     (set, list, set),
@@ -71,6 +72,8 @@ def encode(request: Request, spider: Spider) -> bytes:
         if request.headers:
             values["headers"] = dict(request.headers)
         if meta := {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}:
+            if meta.get(SLOT) is not None and meta[SLOT] == request.meta.get(OWN_SLOT):
+                del meta[SLOT]
             values["meta"] = meta
         if request.callback is not None:
             values["callback"] = _method_name(spider, request.callback)

@@ -22,7 +22,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from ._engine import SLOT, Engine, slot_key
+from ._engine import Engine, slot_key
 from .core.crawl import Crawl, Lease
 from .core.frontier import Empty, NotBefore
 from .core.records import HOST_BYTES, Link, Page, host_key, page_key
@@ -55,7 +55,6 @@ class Visit:
 
     Attributes:
         lease: The page.
-        own_slot: Download slot that the scheduler chose, ``None`` if the user did.
         links: Requests that came back as links of the page.
         retry: The request to make instead, if the downloader wants another try.
         status: Status of the answer that reached the callback.
@@ -63,14 +62,11 @@ class Visit:
     """
 
     __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
-                 "own_slot", "reason", "retry", "status")  # fmt: skip
+                 "reason", "retry", "status")  # fmt: skip
 
-    def __init__(
-        self, lease: Lease, number: int, own_slot: str | None, fingerprint: Callable[[Request], bytes], max_links: int
-    ) -> None:
+    def __init__(self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int) -> None:
         self.lease = lease
         self.number = number
-        self.own_slot = own_slot
         self.links: list[Link] = []
         self.retry: Link | None = None
         self.status: int | None = None
@@ -93,8 +89,6 @@ class Visit:
 
     def note(self, request: Request) -> None:
         """Count *request*, which a callback yields, as a link and mark it."""
-        if self.own_slot is not None and request.meta.get(SLOT) == self.own_slot:
-            del request.meta[SLOT]  # copied from the page's request; the link may be on another host
         request.meta[TAG] = ("link", self.number)
         if not self.is_full:
             self._seen.add(self._fingerprint(request))
@@ -325,8 +319,6 @@ class Scheduler(BaseScheduler):
         crawl, now = job.crawl, self._clock()
         kind, number = request.meta.get(TAG) or ("", 0)
         visit = self._by_number.get(number)
-        if visit is not None and visit.own_slot is not None and request.meta.get(SLOT) == visit.own_slot:
-            del request.meta[SLOT]  # a redirect carries it to another host
         name = slot_key(request)
         key = page_key(host_key(name), self._fingerprint(request))
         if visit is not None and kind == "page" and key == visit.lease.key:
@@ -426,11 +418,8 @@ class Scheduler(BaseScheduler):
                 raise UnreadableError("it could not be written when it was queued, and that process has ended")
         else:
             request = decode(lease.request, self._spider)
-        own_slot = None
-        if request.meta.get(SLOT) is None:
-            own_slot = request.meta[SLOT] = lease.host
         self._numbers += 1
-        visit = Visit(lease, self._numbers, own_slot, self._fingerprint, self._max_links)
+        visit = Visit(lease, self._numbers, self._fingerprint, self._max_links)
         request.meta[TAG] = ("page", visit.number)
         self._visits[request] = self._by_number[visit.number] = visit
         return request

@@ -414,7 +414,7 @@ class Walk(Starting):
         if "/packed" in response.url:
             assert response.body == b"unpacked " * 100
         if response.headers.get("Content-Type") == b"text/html":
-            yield from (response.follow(link) for link in response.css("a"))
+            yield from map(response.follow, response.css("a::attr(href)").getall())
 
 
 PACKED = gzip.compress(b"unpacked " * 100, mtime=0)
@@ -469,9 +469,8 @@ async def test_an_archive_holds_every_transfer_as_it_was(serve: Serve, tmp_path:
     for url, record in found.items():
         page = SITE.get(url, Answer(404))
         assert record.body == (page.body if isinstance(page, Answer) else html(page)), url
-        assert (
-            record.fields["WARC-IP-Address"] == "127.0.0.1" or not record.body
-        )  # Twisted tells no IP without a body
+        if record.body:  # for an answer without a body, not every Scrapy tells the address
+            assert record.fields["WARC-IP-Address"] == "127.0.0.1"
         assert record.fields["WARC-Warcinfo-ID"] == info.fields["WARC-Record-ID"]
         date = datetime.strptime(record.fields["WARC-Date"], "%Y-%m-%dT%H:%M:%S.%f%z")
         assert before - timedelta(milliseconds=1) <= date <= after

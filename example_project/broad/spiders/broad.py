@@ -63,7 +63,8 @@ class BroadSpider(Spider):
             return
         yield {"url": response.url, "title": (response.css("title::text").get() or "").strip()}
         for link in self.link_extractor.extract_links(response):
-            yield Request(link.url)
+            if link.url.startswith(("http://", "https://")):  # a page must not make us read file:///etc/passwd
+                yield Request(link.url)
 
 
 def _read_seeds(seeds: str) -> list[str]:

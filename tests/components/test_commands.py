@@ -1,0 +1,123 @@
+"""``scrapy aopic``: answers about a job folder, also while its crawl runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from twisted.internet.threads import deferToThread
+from web import Web, crawl
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.job import store_folder
+from scrapy_aopic.storage import open_store
+
+PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1": ["/"], "http://b.test/": []}
+
+
+def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def settings(folder: Path, store: str) -> dict[str, Any]:
+    return {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": store}
+
+
+class Follow(Spider):
+    """Follows every link."""
+
+    name = "follow"
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Response) -> Any:
+        yield from response.follow_all(css="a")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+@deferred_f_from_coro_f
+async def test_a_closed_job_answers(serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str) -> None:
+    serve(PAGES)
+    await crawl(Follow, settings(tmp_path, store))
+
+    top = scrapy("top", str(tmp_path), "--json", folder=tmp_path)
+    assert top.returncode == 0, top.stderr
+    rows = json.loads(top.stdout)
+    assert sorted(row["url"] for row in rows) == sorted(PAGES)
+    assert rows == sorted(rows, key=lambda row: -row["importance"])
+    hosts = json.loads(scrapy("top", str(tmp_path), "--hosts", "--json", folder=tmp_path).stdout)
+    assert {row["host"]: row["visited"] for row in hosts} == {"a.test": 3, "b.test": 1}
+    assert "http://b.test/" in scrapy("top", str(tmp_path), folder=tmp_path).stdout
+
+    status = json.loads(scrapy("status", str(tmp_path), "--json", folder=tmp_path).stdout)
+    assert status["pages"] == {"queued": 0, "visited": 3, "failed": 1}
+    assert status["outcomes"] == {"http 404": 1}
+    assert status["closed"]
+    assert "visited: 3" in scrapy("status", str(tmp_path), folder=tmp_path).stdout
+
+    check = json.loads(scrapy("check", str(tmp_path), "--json", folder=tmp_path).stdout)
+    assert check["holds"]
+    assert check["cash"] + check["virtual"] == TOTAL
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+@deferred_f_from_coro_f
+async def test_a_running_job_answers(serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str) -> None:
+    answers: list[subprocess.CompletedProcess[str]] = []
+
+    class Asks(Follow):
+        async def parse(self, response: Response) -> Any:
+            if response.url.endswith("/1"):
+                for question in ("check", "top", "status"):
+                    ask: Any = deferToThread(scrapy, question, str(tmp_path), "--json", folder=tmp_path)
+                    answers.append(await ask.asFuture(__import__("asyncio").get_running_loop()))
+            for request in super().parse(response):
+                yield request
+
+    serve(PAGES)
+    await crawl(Asks, {**settings(tmp_path, store), "AOPIC_DURABILITY": "page", "CONCURRENT_REQUESTS": 1})
+    assert [answer.returncode for answer in answers] == [0, 0, 0], answers
+    assert json.loads(answers[0].stdout)["holds"]
+    assert json.loads(answers[1].stdout)[0]["url"].startswith("http://")
+    assert not json.loads(answers[2].stdout)["closed"]
+
+
+def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
+    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.ports import Family
+    from scrapy_aopic.core.records import Link, host_key, pack_page, page_key, unpack_page
+
+    store = open_store(store_folder(tmp_path), "sqlite")
+    job = Crawl(store, Policy(), 0.0)
+    key = page_key(host_key("a.test"), b"1")
+    job.seed(Link(key, "a.test", b"\x81\xa3url\xaehttp://a.test/"), 0.0)
+    store.write(job.take_changes(0.0, is_clean=True), sync=True)
+    page = unpack_page(store.get_many(Family.PAGES, [key])[0] or b"")
+    page.cash += 1
+    store.write({Family.PAGES: {key: pack_page(page)}}, sync=True)
+    store.close()
+    check = scrapy("check", str(tmp_path), folder=tmp_path)
+    assert check.returncode == 1
+    assert f"all cash is {TOTAL + 1} units, not {TOTAL}: 1 too many" in check.stdout
+
+
+def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    answer = scrapy("top", str(tmp_path / "nothing"), folder=tmp_path)
+    assert answer.returncode == 2
+    assert str(tmp_path / "nothing") in answer.stderr
+    assert len(answer.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])
+def test_wrong_arguments_are_refused(tmp_path: Path, arguments: list[str]) -> None:
+    answer = scrapy(*arguments, folder=tmp_path)
+    assert answer.returncode == 2
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,93 @@
+"""``DUPEFILTER_CLASS = "scrapy_aopic.DupeFilter"`` beside Scrapy's own scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.misc import build_from_crawler
+from scrapy.utils.test import get_crawler
+from web import Web, crawl
+
+from scrapy_aopic import DupeFilter
+from scrapy_aopic.exceptions import SettingError
+
+
+class Follow(Spider):
+    """Follows every link."""
+
+    name = "follow"
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for link in LinkExtractor().extract_links(response):
+            yield Request(link.url)
+
+
+def opened(folder: Path | None, **settings: Any) -> DupeFilter:
+    values = {"AOPIC_STORE": "sqlite", **settings}
+    if folder is not None:
+        values["JOBDIR"] = str(folder)
+    crawler = get_crawler(Follow, values)
+    crawler._apply_settings()
+    dupefilter = build_from_crawler(DupeFilter, crawler)
+    dupefilter.open()
+    return dupefilter
+
+
+@pytest.mark.parametrize("mode", ["exact", "bloom"])
+@deferred_f_from_coro_f
+async def test_pages_are_fetched_once(serve: Callable[[dict[str, Any]], Web], mode: str) -> None:
+    web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2", "/"], "http://a.test/2": ["/1?", "/1#x"]})
+    settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": mode}
+    crawler = await crawl(Follow, settings)
+    assert sorted(web.asked) == ["http://a.test/", "http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("dupefilter/filtered") == 5  # the seed, not filtered, is fetched twice
+
+
+@pytest.mark.parametrize("mode", ["exact", "bloom"])
+def test_fingerprints_outlive_the_process(tmp_path: Path, mode: str) -> None:
+    first = opened(tmp_path, AOPIC_DUPEFILTER=mode)
+    assert not first.request_seen(Request("http://a.test/1"))
+    first.close("finished")
+    second = opened(tmp_path, AOPIC_DUPEFILTER=mode)
+    assert second.request_seen(Request("http://a.test/1"))
+    assert not second.request_seen(Request("http://a.test/2"))
+    second.close("finished")
+
+
+def test_what_falls_out_of_memory_is_found_on_disk(tmp_path: Path) -> None:
+    dupefilter = opened(tmp_path, AOPIC_PAGE_CACHE=100)
+    urls = [f"http://a.test/{n}" for n in range(2000)]
+    assert not any(dupefilter.request_seen(Request(url)) for url in urls)
+    assert all(dupefilter.request_seen(Request(url)) for url in urls)
+    dupefilter.close("finished")
+
+
+def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dupefilter = opened(None)
+    assert not dupefilter.request_seen(Request("http://a.test/"))
+    assert list(tmp_path.iterdir())
+    dupefilter.close("finished")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_bloom_filter_loses_about_as_many_urls_as_it_says() -> None:
+    dupefilter = opened(None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_ERROR_RATE=0.01, AOPIC_BLOOM_CAPACITY=1000)
+    lost = sum(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
+    assert lost <= 150
+    assert all(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
+    dupefilter.close("finished")
+
+
+def test_a_wrong_setting_is_refused_by_name() -> None:
+    with pytest.raises(SettingError, match=r"AOPIC_DUPEFILTER \('cuckoo'\) must be \"exact\" or \"bloom\""):
+        opened(None, AOPIC_DUPEFILTER="cuckoo")

@@ -1,0 +1,126 @@
+"""Settings: every wrong value stops the start, per-spider values work, and the add-on overrides nobody."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from scrapy import Spider
+from scrapy.settings import Settings
+from scrapy.utils.test import get_crawler
+
+from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
+from scrapy_aopic.core.window import Window
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness
+
+WRONG: dict[str, list[Any]] = {
+    "AOPIC_WINDOW": [0, -1, "often", "3 moons", True, "1 2", float("inf"), [8]],
+    "AOPIC_WINDOW_KIND": ["sliding", None.__class__, 1],
+    "AOPIC_VIRTUAL_SHARE": [-0.1, 1.1, "some", True, float("nan")],
+    "AOPIC_VIRTUAL_SPENDING": ["all", 1],
+    "AOPIC_ENDOWMENT": [-1, "much", float("inf")],
+    "AOPIC_POLITENESS_FACTOR": [-1, "ten", float("nan")],
+    "AOPIC_MIN_GAP": [-1, 1e9],
+    "AOPIC_MAX_GAP": [-1, "minute"],
+    "AOPIC_DURABILITY": [0, -5, "never", 1e9],
+    "AOPIC_STORE": ["redis", ""],
+    "AOPIC_MEMORY_MB": [0, 1.5, "lots"],
+    "AOPIC_PAGE_CACHE": [0, 99],
+    "AOPIC_ACTIVE_HOSTS": [0, -1],
+    "AOPIC_MAX_LINKS": [0, 0.5],
+    "AOPIC_DUPEFILTER": ["fuzzy", 1],
+    "AOPIC_BLOOM_ERROR_RATE": [0, 1],
+    "AOPIC_BLOOM_CAPACITY": [0],
+    "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
+    "AOPIC_ITEM_URL_FIELD": [7],
+    "AOPIC_WARC_FILE": [7],
+    "AOPIC_PROGRESS": ["maybe"],
+    "AOPIC_REPORT": ["maybe", 2],
+}
+
+
+def test_there_are_wrong_values_for_every_setting() -> None:
+    assert WRONG.keys() == SETTINGS.keys()
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_wrong_value_is_refused_with_name_value_and_way_out(name: str, value: Any) -> None:
+    with pytest.raises(SettingError) as caught:
+        read(Settings({name: value}), name)
+    text = str(caught.value)
+    assert text.startswith(f"{name} ({value!r}) must be ")
+    assert text.endswith(".")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_default_passes_its_own_check(name: str) -> None:
+    read(Settings(), name)
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(SettingError, match="AOPIC_WINDOWS is no setting"):
+        read_policy(Settings({"AOPIC_WINDOWS": 8}))
+
+
+@pytest.mark.parametrize(
+    ("value", "window"),
+    [
+        (8, Window(8, clock="turns")),
+        ("2.5", Window(2.5, clock="turns")),
+        ("3 |H|", Window(3, clock="turns")),
+        ("1 turn", Window(1, clock="turns")),
+        ("36 hours", Window(36 * 3600, clock="seconds")),
+        ("1 day", Window(86400, clock="seconds")),
+        ("2 weeks", Window(14 * 86400, clock="seconds")),
+    ],
+)
+def test_a_window_is_given_in_plain_units(value: Any, window: Window) -> None:
+    assert read_policy(Settings({"AOPIC_WINDOW": value})).window == window
+
+
+def test_a_spider_has_its_own_window() -> None:
+    class Weekly(Spider):
+        name = "weekly"
+        custom_settings = {"AOPIC_WINDOW": "7 days", "AOPIC_WINDOW_KIND": "fixed"}
+
+    crawler = get_crawler(Weekly)
+    crawler._apply_settings()
+    assert read_policy(crawler.settings).window == Window(7 * 86400, "fixed", "seconds")
+
+
+def test_durability_is_a_time_or_a_word() -> None:
+    assert [read(Settings({"AOPIC_DURABILITY": value}), "AOPIC_DURABILITY") for value in ("page", 250, "close")] == [
+        0,
+        0.25,
+        math.inf,
+    ]
+
+
+def test_the_download_delay_is_a_floor_of_the_gap() -> None:
+    politeness = read_politeness(Settings({"DOWNLOAD_DELAY": 2, "AOPIC_MIN_GAP": 1}))
+    assert politeness.gap(0.001) == 2
+
+
+def test_the_addon_sets_every_component_and_overrides_nobody() -> None:
+    settings = Settings()
+    settings.set("DOWNLOAD_DELAY", 1, "project")
+    settings.set("CONCURRENT_REQUESTS", 5, "spider")
+    Addon().update_settings(settings)
+    assert settings["SCHEDULER"] is Scheduler
+    assert settings["SPIDER_MIDDLEWARES"][LinkMiddleware] == 2000
+    assert settings["DOWNLOADER_MIDDLEWARES"][PolitenessMiddleware] == 990
+    assert settings["EXTENSIONS"][Progress] == 0
+    assert settings.getfloat("DOWNLOAD_DELAY") == 1
+    assert settings.getint("CONCURRENT_REQUESTS") == 5
+    assert settings.getint("CONCURRENT_ITEMS") == 8
+
+
+def test_the_addon_leaves_components_where_the_user_put_them() -> None:
+    settings = Settings()
+    settings.set("SCHEDULER", "scrapy.core.scheduler.Scheduler", "project")
+    settings.set("DOWNLOADER_MIDDLEWARES", {"scrapy_aopic.PolitenessMiddleware": 700}, "project")
+    Addon().update_settings(settings)
+    assert settings["SCHEDULER"] == "scrapy.core.scheduler.Scheduler"
+    assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {"scrapy_aopic.PolitenessMiddleware": 700}

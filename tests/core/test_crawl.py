@@ -1,0 +1,700 @@
+from __future__ import annotations
+
+import pytest
+from crawl_job import NOW, Job, link
+
+from scrapy_aopic.core.crawl import Counts, Lease
+from scrapy_aopic.core.frontier import Empty, NotBefore, front_queue
+from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.records import HOST_BYTES, Link, State, ticket_key
+from scrapy_aopic.core.window import Window
+
+SEED = TOTAL >> SEED_SHIFT
+A, B, C, D = link("a"), link("b"), link("c"), link("d")
+
+
+def again(of: Link, request: bytes = b"") -> Link:
+    return of._replace(again=True, request=request or of.request)
+
+
+def with_request(of: Link, request: bytes) -> Link:
+    return of._replace(request=request)
+
+
+def ticket(of: Link, order: int) -> Link:
+    """The second request for *of*, if it came into being as number *order*."""
+    return of._replace(key=ticket_key(of.key, order))
+
+
+# -- seeds
+
+
+def test_a_seed_is_paid_out_of_the_virtual_page_and_waits():
+    job = Job()
+    job.seed(A)
+    assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
+    assert job.state(A) == State.QUEUED
+    assert len(job.crawl) == 1
+    job.commit()
+
+
+def test_seeds_are_asked_in_their_order():
+    job = Job()
+    job.seed(B, A, D, C)
+    assert job.drain() == [b"b/0", b"a/0", b"d/0", b"c/0"]
+
+
+def test_a_known_page_is_not_seeded_again():
+    job = Job()
+    job.seed(A)
+    assert not job.crawl.seed(A, job.now)
+    job.visit()
+    assert not job.crawl.seed(A, job.now)
+    assert job.crawl.counts == Counts(queued=0, visited=1, failed=0, hosts=1)
+    job.commit()
+
+
+def test_a_seed_without_an_endowment_holds_nothing_but_is_asked():
+    job = Job()
+    job.seed(A, is_endowed=False)
+    assert (job.cash(A), job.virtual) == (0, TOTAL)
+    assert job.drain() == [A.request]
+
+
+def test_a_seed_in_mid_crawl_takes_its_cash_from_what_the_virtual_page_has_then():
+    job = Job()
+    job.seed(A)
+    job.visit(B, C)
+    before = job.virtual
+    job.seed(D)
+    assert job.cash(D) == before >> SEED_SHIFT
+    assert job.virtual == before - job.cash(D)
+    job.commit()
+
+
+# -- a visit
+
+
+def test_a_visit_pays_its_targets_and_the_virtual_page():
+    job = Job()
+    job.seed(A)
+    rest = job.virtual
+    lease = job.visit(B, C, D)
+    each = (SEED - SEED // 4) // 3
+    assert lease.cash == SEED
+    assert [job.cash(page) for page in (A, B, C, D)] == [0, each, each, each]
+    assert job.virtual == rest + SEED - 3 * each
+    assert (job.page(A).history, job.page(A).visits, job.state(A)) == (SEED, 1, State.VISITED)
+    job.commit()
+
+
+def test_new_pages_wait_in_the_order_of_the_document():
+    job = Job()
+    job.seed(A)
+    job.visit(link("h", 3), link("h", 1), link("h", 2))
+    assert job.drain() == [b"h/3", b"h/1", b"h/2"]
+
+
+def test_links_of_a_page_to_itself_do_not_count():
+    job = Job()
+    job.seed(A)
+    job.visit(A, B, A)
+    assert (job.cash(A), job.cash(B)) == (0, SEED - SEED // 4)
+    assert job.drain() == [B.request]
+    job.commit()
+
+
+def test_of_links_to_one_page_the_first_counts():
+    job = Job()
+    job.seed(A)
+    job.visit(with_request(B, b"first"), C, with_request(B, b"second"), C)
+    assert job.cash(B) == job.cash(C) == (SEED - SEED // 4) // 2
+    assert job.drain() == [b"first", C.request]
+
+
+def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
+    job = Job()
+    job.seed(A)
+    rest = job.virtual
+    job.visit(B, n_links=3)
+    assert job.cash(B) == (SEED - SEED // 4) // 3
+    assert job.virtual == rest + SEED - job.cash(B)
+
+
+def test_a_page_without_links_gives_everything_to_the_virtual_page():
+    job = Job()
+    job.seed(A)
+    job.visit()
+    assert (job.cash(A), job.virtual) == (0, TOTAL)
+
+
+def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
+    job = Job()
+    job.seed(A)
+    job.seed(B, is_endowed=False)
+    job.visit(with_request(B, b"not this"))
+    assert job.cash(B) == SEED - SEED // 4
+    assert job.page(B).level == front_queue(SEED - SEED // 4)
+    assert job.drain() == [B.request]
+
+
+def test_a_visited_target_is_paid_and_not_asked_again():
+    job = Job()
+    job.seed(A, B)
+    job.visit()
+    job.visit(A)
+    assert job.cash(A) > 0
+    assert job.drain() == []
+    job.commit()
+
+
+def test_cash_that_arrives_during_the_fetch_stays_for_the_next_visit():
+    job = Job()
+    job.seed(A, B)
+    first, second = job.lease(), job.lease()
+    job.settle(second, A)
+    arrived = job.cash(A) - first.cash
+    assert arrived > 0
+    job.settle(first, C)
+    assert job.cash(A) == arrived
+    assert job.page(A).history == first.cash == SEED
+    assert job.cash(C) == SEED - SEED // 4
+
+
+def test_the_page_with_the_most_cash_is_asked_first():
+    job = Job()
+    job.seed(A)
+    job.visit(B, C)
+    job.visit(D)  # B pays D more than B and C had
+    job.seed(link("e"))
+    assert job.drain() == [b"e/0", C.request, D.request]
+
+
+def test_a_shift_moves_a_page_up_or_down():
+    job = Job()
+    job.seed(A)
+    job.visit(link("b", shift=-1), C, link("d", shift=1))
+    assert job.drain() == [D.request, C.request, B.request]
+
+
+def test_the_endowment_falls_with_the_visited_pages_of_the_host():
+    job = Job(endowment=6.0, share=0.0)
+    job.seed(*(link("a", number) for number in range(3)))
+    paid = []
+    for target in (B, C):
+        virtual = job.virtual
+        lease = job.visit(target)
+        paid.append((job.cash(target) - lease.cash, virtual >> SEED_SHIFT))
+    assert paid == [(6 * paid[0][1], paid[0][1]), (int(paid[1][1] * 6.0 / 1.1), paid[1][1])]
+    job.commit()
+
+
+def test_a_redirect_is_a_page_with_one_link_and_without_an_endowment():
+    job = Job(endowment=6.0, share=0.0)
+    job.seed(A)
+    job.visit(B, outcome="redirect")
+    assert job.cash(B) == SEED
+    assert (job.state(A), job.page(A).outcome) == (State.VISITED, "redirect")
+    job.commit()
+
+
+def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
+    job = Job()
+    job.seed(A)
+    job.visit(outcome="redirect")
+    job.seed(again(A))
+    job.visit()
+    assert job.page(A).outcome == ""
+
+
+def test_the_virtual_page_visits_itself_when_it_holds_more_than_the_best_page():
+    job = Job(spending="unvisited")
+    job.seed(A, B)
+    lease = job.lease()
+    each = (TOTAL - SEED - job.page(B).cash) // 2
+    assert lease.cash == SEED + each
+    assert (job.cash(B), job.virtual) == (job.page(B).cash + each, (TOTAL - SEED - job.page(B).cash) % 2)
+    job.settle(lease, C)
+    job.commit()
+
+
+# -- fetch it again
+
+
+def test_a_visited_page_that_is_asked_for_again_waits_with_the_cash_that_came_since():
+    job = Job()
+    job.seed(A, B)
+    job.visit()
+    job.visit(A)
+    cash = job.cash(A)
+    job.seed(again(A, b"newer"))
+    assert job.crawl.counts == Counts(queued=1, visited=1, failed=0, hosts=2)
+    lease = job.visit()
+    assert (lease.request, lease.cash, lease.visits) == (b"newer", cash, 1)
+    assert job.crawl.counts == Counts(queued=0, visited=2, failed=0, hosts=2)
+    job.commit()
+
+
+def test_a_link_that_asks_for_a_visited_page_again_pays_it():
+    job = Job()
+    job.seed(A, B)
+    job.visit()
+    job.visit(again(A))
+    lease = job.lease()
+    assert (lease.key, lease.cash) == (A.key, job.page(A).cash)
+    assert lease.cash > SEED // 2
+
+
+def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash():
+    job = Job()
+    job.seed(A)
+    job.seed(again(A, b"once more"))
+    beside = ticket(A, 2)
+    assert (job.cash(A), job.cash(beside)) == (SEED - SEED // 2, SEED // 2)
+    assert job.crawl.counts.queued == 2
+    assert job.drain() == [A.request, b"once more"]
+    job.commit()
+
+
+def test_a_link_that_asks_for_a_waiting_page_again_pays_the_ticket():
+    job = Job()
+    job.seed(A, B)
+    waiting = job.cash(B)
+    job.visit(again(B))
+    each = SEED - SEED // 4
+    assert (job.cash(B), job.cash(ticket(B, 3))) == (waiting - waiting // 2, waiting // 2 + each)
+    job.commit()
+
+
+def test_a_second_request_for_a_leased_page_takes_nothing_that_the_visit_will_spend():
+    job = Job()
+    job.seed(A)
+    lease = job.lease()
+    job.seed(again(A, b"once more"))
+    assert (job.cash(A), job.cash(ticket(A, 2))) == (SEED, 0)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, B)
+    assert (job.cash(A), job.cash(B)) == (0, SEED - SEED // 4)
+    assert job.drain() == [B.request, b"once more"]
+    job.commit()
+
+
+def test_a_page_that_asks_for_itself_again_waits_after_its_visit():
+    job = Job()
+    job.seed(A)
+    job.visit(again(A, b"once more"), B)
+    assert (job.state(A), job.cash(A), job.cash(B)) == (State.QUEUED, 0, SEED - SEED // 4)
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    assert job.drain() == [B.request, b"once more"]
+    job.commit()
+
+
+def test_links_to_one_page_that_ask_for_it_again_make_a_ticket_each():
+    job = Job()
+    job.seed(A)
+    job.visit(B, again(B, b"two"), again(B, b"three"))
+    each = SEED - SEED // 4
+    two, three = ticket(B, 3), ticket(B, 4)
+    assert job.cash(B) + job.cash(two) + job.cash(three) == each
+    assert (job.cash(two), job.cash(three)) == (each // 2, (each - each // 2) // 2)
+    assert sorted(job.drain()) == [B.request, b"three", b"two"]
+    job.commit()
+
+
+def test_a_failed_page_that_is_asked_for_again_waits():
+    job = Job()
+    job.seed(A, B)
+    job.visit(is_failure=True)
+    assert job.crawl.counts.failed == 1
+    job.visit(again(A))
+    assert job.crawl.counts == Counts(queued=1, visited=1, failed=0, hosts=2)
+    assert job.cash(A) > 0
+    assert job.drain() == [A.request]
+    job.commit()
+
+
+@pytest.mark.parametrize("is_endowed", [True, False])
+def test_a_page_that_is_seeded_again_is_not_paid_twice(is_endowed):
+    job = Job()
+    job.seed(A)
+    job.visit()
+    job.seed(again(A), is_endowed=is_endowed)
+    assert job.cash(A) == 0
+
+
+def test_a_ticket_can_be_put_back_and_fails_alone():
+    job = Job()
+    job.seed(A)
+    job.seed(again(A))
+    job.visit()
+    lease = job.lease()
+    job.crawl.release(lease, job.now)
+    job.crawl.put_back(lease, A, job.now)
+    job.visit(is_failure=True)
+    assert job.state(A) == State.VISITED
+    assert job.crawl.counts == Counts(queued=0, visited=1, failed=1, hosts=1)
+    job.commit()
+
+
+# -- failures
+
+
+def test_a_page_that_failed_forfeits_all_it_holds():
+    job = Job()
+    job.seed(A, B)
+    first, second = job.lease(), job.lease()
+    job.settle(second, A)  # arrives during the fetch
+    job.settle(first, outcome="http 404", is_failure=True)
+    assert (job.cash(A), job.virtual) == (0, TOTAL)
+    assert (job.state(A), job.page(A).outcome) == (State.FAILED, "http 404")
+    assert job.crawl.counts.failed == 1
+    job.commit()
+
+
+def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
+    job = Job()
+    job.seed(A, B)
+    job.visit(is_failure=True)
+    rest, cash = job.virtual, job.cash(B)
+    job.visit(A, C)
+    each = (cash - cash // 4) // 2
+    assert (job.cash(A), job.cash(C), job.virtual) == (0, each, rest + cash - each)
+    assert job.drain() == [C.request]
+    job.commit()
+
+
+@pytest.mark.parametrize("spending", ["unvisited", "visited"])
+def test_the_virtual_page_hands_nothing_to_a_page_that_failed(spending):
+    job = Job(spending=spending)
+    job.seed(A, B, C)
+    job.visit(is_failure=True)
+    for _ in "bc":
+        job.visit()
+    job.seed(D)
+    job.visit()
+    assert job.cash(A) == 0
+
+
+# -- put back
+
+
+def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_shift():
+    job = Job()
+    job.seed(A, B)
+    lease = job.lease()
+    job.release(lease)
+    job.crawl.put_back(lease, Link(A.key, "a", b"retry", shift=-2), job.now)
+    assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, State.QUEUED, 0)
+    assert job.page(A).level == front_queue(SEED) - 2
+    assert (len(job.crawl), job.crawl.n_leased) == (2, 0)
+    assert job.drain() == [B.request, b"retry"]
+    job.commit()
+
+
+def test_a_page_that_is_put_back_keeps_its_place_in_time_and_what_arrived():
+    job = Job()
+    pages = [link("a", number) for number in range(3)]
+    job.seed(*pages, B)
+    lease = job.lease()
+    job.release(lease)
+    job.crawl.put_back(lease, pages[0], job.now)
+    assert job.drain() == [pages[0].request, B.request, pages[1].request, pages[2].request]
+    job.commit()
+
+
+def test_what_is_put_back_is_in_the_store_after_the_next_commit():
+    job = Job()
+    job.seed(A)
+    lease = job.lease()
+    job.release(lease)
+    job.crawl.put_back(lease, with_request(A, b"retry"), job.now)
+    job.commit(is_clean=True)
+    job.reopen()
+    assert job.drain() == [b"retry"]
+
+
+# -- hosts
+
+
+def test_a_host_is_leased_to_one_request():
+    job = Job()
+    job.seed(A, link("a", 1))
+    lease = job.lease()
+    assert job.crawl.lease(job.now) == Empty()
+    job.crawl.release(lease, job.now)
+    assert job.lease().request == b"a/1"
+
+
+def test_a_lease_says_what_is_asked_and_of_whom():
+    job = Job()
+    job.seed(A)
+    assert job.lease() == Lease(A.key, "a", A.request, SEED, 0)
+    assert (job.crawl.n_leased, len(job.crawl), job.crawl.counts.queued) == (1, 0, 1)
+
+
+def test_a_deferred_host_is_left_alone():
+    job = Job()
+    job.seed(A, link("a", 1))
+    job.release(job.lease(), gap=5.0)
+    assert job.crawl.not_before(A.key[:HOST_BYTES]) == NOW + 5
+    assert job.crawl.lease(job.now) == job.crawl.when() == NotBefore(NOW + 5)
+    job.now += 5
+    assert job.lease().request == b"a/1"
+
+
+def test_nothing_queued_is_nothing_to_wait_for():
+    job = Job()
+    assert job.crawl.lease(job.now) == job.crawl.when() == Empty()
+    assert job.crawl.not_before(b"nobody's") == 0.0
+
+
+# -- commits
+
+
+def test_a_commit_takes_what_changed_and_only_that():
+    job = Job()
+    assert not job.crawl.has_changes
+    job.seed(A)
+    assert job.crawl.has_changes
+    job.commit()
+    assert not job.crawl.has_changes
+    batch = job.crawl.take_changes(job.now)
+    assert sum(map(len, batch.values())) == 1  # the totals
+
+
+def test_steps_go_on_while_a_batch_is_in_flight():
+    job = Job(page_cache=1)
+    job.seed(A)
+    batch = job.crawl.take_changes(job.now)
+    job.visit(B, C)
+    job.visit(B, C, D)
+    job.store.write(batch, sync=True)
+    job.check()
+    job.crawl.changes_landed()
+    job.commit()
+    assert job.crawl.counts == Counts(queued=2, visited=2, failed=0, hosts=4)
+
+
+def test_a_failed_commit_loses_nothing():
+    job = Job(page_cache=1)
+    job.seed(A)
+    job.crawl.take_changes(job.now)
+    job.visit(with_request(B, b"kept"), C)
+    job.crawl.changes_failed()
+    assert job.crawl.has_changes
+    job.crawl.take_changes(job.now)
+    job.crawl.changes_failed()
+    job.commit(is_clean=True)
+    job.reopen()
+    assert job.drain() == [b"kept", C.request]
+    job.commit()
+
+
+def test_a_commit_that_is_said_to_have_failed_may_have_landed():
+    job = Job()
+    job.seed(A)
+    job.store.write(job.crawl.take_changes(job.now), sync=True)
+    job.crawl.changes_failed()
+    job.visit(B, C)
+    job.commit()
+
+
+def test_what_was_not_committed_is_done_again():
+    job = Job()
+    job.seed(A)
+    job.commit(is_clean=True)
+    job.visit(B)
+    job.reopen()
+    assert job.crawl.page(B.key) is None
+    assert job.lease().key == A.key
+    assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
+
+
+@pytest.mark.parametrize("spending", ["unvisited", "visited"])
+def test_a_page_that_is_visited_every_minute_for_days_can_be_committed(spending):
+    """All cash goes round about once a visit, so that sums grow beyond 64 bits."""
+    job = Job(spending=spending, window=Window(30 * 86400.0, clock="seconds"))
+    job.seed(A)
+    for _ in range(3000):
+        job.visit()
+        job.seed(again(A))
+        job.now += 60
+    job.commit()
+
+
+# -- another process
+
+
+def test_a_new_crawl_is_no_resumed_one():
+    job = Job()
+    assert not job.crawl.is_resumed
+    assert job.crawl.was_clean
+    assert (job.crawl.known_before, job.crawl.created_at, job.crawl.started_at) == (0, NOW, NOW)
+    assert job.crawl.counts == Counts(0, 0, 0, 0)
+
+
+def test_a_crawl_that_was_closed_goes_on_where_it_was():
+    job = Job()
+    job.seed(A, D)
+    job.visit(B, C)
+    job.visit(is_failure=True)
+    job.commit(is_clean=True)
+    totals, counts, cash = job.crawl.ledger.totals, job.crawl.counts, [job.cash(page) for page in (A, B, C, D)]
+    job.reopen(later=86400.0)
+    assert (job.crawl.is_resumed, job.crawl.was_clean, job.crawl.known_before) == (True, True, 4)
+    assert (job.crawl.created_at, job.crawl.started_at) == (NOW, NOW + 86400)
+    assert (job.crawl.ledger.totals, job.crawl.counts) == (totals, counts)
+    assert [job.cash(page) for page in (A, B, C, D)] == cash
+    assert len(job.crawl) == 2
+    assert not job.crawl.seed(A, job.now)
+    assert job.drain() == [B.request, C.request]
+    job.commit()
+
+
+def test_pages_found_after_a_reopen_come_after_those_from_before():
+    job = Job()
+    job.seed(*(link("a", number) for number in (3, 1, 2)), is_endowed=False)
+    job.commit(is_clean=True)
+    job.reopen()
+    job.seed(link("a", 0), is_endowed=False)
+    assert job.drain() == [b"a/3", b"a/1", b"a/2", b"a/0"]
+
+
+def test_a_leased_page_waits_again_after_a_crash():
+    job = Job()
+    job.seed(A, B)
+    job.lease()
+    job.commit()
+    job.reopen(later=1000.0)
+    assert (len(job.crawl), job.crawl.n_leased, job.crawl.was_clean) == (2, 0, False)
+    job.now += 100
+    assert sorted(job.drain()) == [A.request, B.request]
+    job.commit()
+
+
+def test_the_times_of_the_hosts_outlive_a_clean_stop():
+    job = Job()
+    job.seed(A, link("a", 1))
+    job.release(job.lease(), gap=50.0)
+    job.commit(is_clean=True)
+    job.reopen(later=10.0)
+    assert job.crawl.lease(job.now) == NotBefore(NOW + 50)
+
+
+def test_a_clean_stop_with_pages_in_work_makes_no_host_wait():
+    job = Job()
+    job.seed(A)
+    job.lease()
+    job.commit(is_clean=True)
+    job.reopen(later=0.0)
+    assert job.lease().key == A.key
+
+
+def test_after_a_crash_no_host_is_asked_before_the_longest_gap_that_it_may_be_due():
+    """A host first asked after the last commit: its transfer lasted at most the time in which pages are leased."""
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.seed(A, B)
+    job.commit()
+    job.reopen(later=500.0)
+    restart = job.now
+    assert job.crawl.lease(job.now) == job.crawl.when() == NotBefore(restart + 20)
+    assert job.crawl.not_before(A.key[:HOST_BYTES]) == restart + 20
+    job.now = restart + 19.9
+    assert job.crawl.lease(job.now) == NotBefore(restart + 20)
+    job.now = restart + 20
+    assert isinstance(job.crawl.lease(job.now), Lease)
+
+
+def test_after_a_crash_a_leased_host_waits_as_if_it_had_been_asked_to_the_end():
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.seed(A, B)
+    job.lease()
+    job.now += 3.0
+    job.commit()
+    job.reopen(later=500.0)
+    restart = job.now
+    assert job.crawl.not_before(A.key[:HOST_BYTES]) == restart + 50
+    job.now = restart + 20
+    assert job.lease().key == B.key
+    assert job.crawl.lease(job.now) == NotBefore(restart + 50)
+    job.now = restart + 50
+    assert job.lease().key == A.key
+
+
+def test_after_a_crash_no_host_waits_longer_than_the_longest_gap():
+    job = Job(politeness=Politeness(10.0, 0.0, 30.0), commit_within=1000.0)
+    job.seed(A)
+    job.lease()
+    job.commit()
+    job.reopen(later=1.0)
+    assert job.crawl.lease(job.now) == NotBefore(job.now + 30)
+
+
+def test_after_a_crash_without_anything_queued_there_is_nothing_to_wait_for():
+    job = Job()
+    job.seed(A)
+    job.visit()
+    job.commit()
+    job.reopen()
+    assert job.crawl.lease(job.now) == Empty()
+
+
+def test_a_lease_that_a_clean_stop_ended_is_forgotten_after_a_later_crash():
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.seed(A)
+    job.lease()
+    job.commit(is_clean=True)
+    job.reopen(later=86400.0)
+    job.commit()  # as a process does when it starts
+    job.reopen(later=1.0)
+    assert job.crawl.lease(job.now) == NotBefore(job.now + 20)
+
+
+def test_cash_handed_to_a_class_outlives_a_crash():
+    job = Job(spending="unvisited", politeness=Politeness(0.0))
+    job.seed(A, B, C)
+    job.lease()
+    held = [job.cash(page) for page in (A, B, C)]
+    job.commit()
+    job.reopen()
+    assert [job.cash(page) for page in (A, B, C)] == held
+    job.drain()
+    job.commit()
+
+
+# -- counts
+
+
+def test_counts_follow_every_step():
+    job = Job()
+    assert job.crawl.counts == Counts(queued=0, visited=0, failed=0, hosts=0)
+    job.seed(A, B)
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    lease = job.lease()
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, C, link("c", 1))
+    assert job.crawl.counts == Counts(queued=3, visited=1, failed=0, hosts=3)
+    job.visit(is_failure=True)
+    assert job.crawl.counts == Counts(queued=2, visited=1, failed=1, hosts=3)
+    job.drain()
+    assert job.crawl.counts == Counts(queued=0, visited=3, failed=1, hosts=3)
+    job.commit()
+
+
+def test_look_ups_are_counted():
+    job = Job()
+    job.seed(A)
+    job.visit(B)
+    hits, misses = job.crawl.cache_hits
+    assert misses == 2  # A and B, when they were new
+    assert hits >= 2
+
+
+def test_the_importance_of_all_pages_is_one():
+    job = Job(endowment=6.0)
+    job.seed(A, B)
+    for _ in range(2):
+        job.visit(A, B, C, D)
+    assert sum(job.crawl.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)

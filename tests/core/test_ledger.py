@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
+from scrapy_aopic.core.records import Page, State
+from scrapy_aopic.core.window import Window
+
+FOREVER = Window(1e18)
+SPENDINGS = ("endowment", "unvisited", "visited")
+
+
+class Web:
+    """Pages by name on one ledger; *cash* is what they hold at first, *virtual* what the virtual page holds."""
+
+    def __init__(self, cash: Mapping[str, int], virtual: int = 0, **how) -> None:
+        self.ledger = Ledger(Totals(virtual=virtual), how.pop("window", FOREVER), **{"endowment": 0.0, **how})
+        self.pages: dict[str, Page] = {}
+        for name, units in cash.items():
+            self.admit(name, units)
+        self.whole = virtual + sum(cash.values())
+
+    def admit(self, name: str, units: int = 0) -> Page:
+        page = self.pages[name] = Page(State.QUEUED, len(self.pages))
+        self.ledger.admit(page, units)
+        return page
+
+    def visit(self, name: str, links: str = "", *, spent: int | None = None, n_links: int = 0, **how) -> int:
+        """Visit page *name* that links to each letter of *links*."""
+        page = self.pages[name]
+        self.ledger.settle(page)
+        spent = page.cash if spent is None else spent
+        each = self.ledger.visit(page, spent, max(n_links, len(links)), len(links), 0.0, **how)
+        for target in links:
+            self.ledger.settle(self.pages[target])
+            self.pages[target].cash += each
+        assert self.virtual + sum(self.cash.values()) == self.whole
+        return each
+
+    @property
+    def cash(self) -> dict[str, int]:
+        return {name: self.ledger.cash(page) for name, page in self.pages.items()}
+
+    @property
+    def virtual(self) -> int:
+        return self.ledger.totals.virtual
+
+    @property
+    def histories(self) -> dict[str, int]:
+        return {name: page.history for name, page in self.pages.items()}
+
+
+# -- by hand
+
+
+def test_four_pages_by_hand_with_the_virtual_page_as_one_more_link():
+    web = Web(dict.fromkeys("abcd", 240), virtual=40, share=None, spending="visited")
+    assert web.visit("a", "bcd") == 60  # 240 over three links and the virtual page
+    assert (web.cash, web.virtual) == ({"a": 0, "b": 300, "c": 300, "d": 300}, 100)
+    assert web.visit("b", "c") == 150
+    assert (web.cash, web.virtual) == ({"a": 0, "b": 0, "c": 450, "d": 300}, 250)
+    assert web.visit("c", "a") == 225
+    assert (web.cash, web.virtual) == ({"a": 225, "b": 0, "c": 0, "d": 300}, 475)
+    assert web.visit("d") == 0  # a dead end
+    assert (web.cash, web.virtual) == ({"a": 225, "b": 0, "c": 0, "d": 0}, 775)
+    assert web.ledger.spend_virtual(225)  # 193 for each of four pages; 3 are left over
+    assert (web.cash, web.virtual) == ({"a": 418, "b": 193, "c": 193, "d": 193}, 3)
+    assert web.histories == {"a": 240, "b": 300, "c": 450, "d": 300}
+    assert web.ledger.totals.distributed == 240 + 300 + 450 + 300
+    assert web.ledger.totals.virtual_distributed == 4 * 193
+
+
+def test_four_pages_by_hand_with_a_fixed_share_for_the_virtual_page():
+    web = Web(dict.fromkeys("abcd", 200), virtual=0, share=0.15)
+    assert web.visit("a", "bcd") == 56  # 30 for the virtual page, 170 // 3 for each link, 2 left over
+    assert (web.cash, web.virtual) == ({"a": 0, "b": 256, "c": 256, "d": 256}, 32)
+    assert web.visit("b", "c") == 218  # int(256 * 0.15) == 38
+    assert (web.cash, web.virtual) == ({"a": 0, "b": 0, "c": 474, "d": 256}, 70)
+    assert web.visit("c", "a") == 403  # int(474 * 0.15) == 71
+    assert web.visit("d") == 0
+    assert (web.cash, web.virtual) == ({"a": 403, "b": 0, "c": 0, "d": 0}, 397)
+    assert web.histories == {"a": 200, "b": 256, "c": 474, "d": 256}
+
+
+@pytest.mark.parametrize(("share", "each"), [(0.0, 333), (0.15, 283), (0.5, 166), (1.0, 0), (None, 250)])
+def test_the_remainder_of_a_division_goes_to_the_virtual_page(share: float | None, each: int):
+    web = Web({"a": 1000, "b": 0, "c": 0, "d": 0}, share=share)
+    assert web.visit("a", "bcd") == each
+    assert web.virtual == 1000 - 3 * each
+
+
+def test_a_link_that_a_filter_dropped_gives_its_share_to_the_virtual_page_and_not_to_its_siblings():
+    web = Web({"a": 1000, "b": 0}, share=0.0)
+    assert web.visit("a", "b", n_links=4) == 250
+    assert (web.cash["b"], web.virtual) == (250, 750)
+
+
+def test_filtered_links_count_in_the_equal_share_too():
+    web = Web({"a": 1000, "b": 0}, share=None)
+    assert web.visit("a", "b", n_links=4) == 200
+    assert web.virtual == 800
+
+
+def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
+    web = Web({"a": 1000, "b": 0}, share=0.0)
+    web.pages["a"].cash += 70
+    web.whole += 70
+    assert web.visit("a", "b", spent=1000) == 1000
+    assert web.cash == {"a": 70, "b": 1000}
+    assert web.histories["a"] == 1000
+
+
+def test_less_cash_than_links_goes_to_the_virtual_page_whole():
+    web = Web({"a": 2, "b": 0, "c": 0, "d": 0}, share=0.15)
+    assert web.visit("a", "bcd") == 0
+    assert web.virtual == 2
+
+
+# -- seeds, forfeits, splits
+
+
+def test_a_seed_is_granted_out_of_the_virtual_page():
+    web = Web({"a": 0, "b": 0}, virtual=TOTAL)
+    assert web.ledger.grant(web.pages["a"]) == TOTAL >> SEED_SHIFT
+    assert web.ledger.grant(web.pages["b"]) == (TOTAL - (TOTAL >> SEED_SHIFT)) >> SEED_SHIFT
+    assert web.virtual + sum(web.cash.values()) == TOTAL
+
+
+def test_a_virtual_page_without_cash_grants_nothing():
+    web = Web({"a": 5}, virtual=0)
+    assert web.ledger.grant(web.pages["a"]) == 0
+    assert web.cash == {"a": 5}
+
+
+def test_a_page_that_will_not_be_visited_forfeits_what_it_holds_and_what_it_was_handed():
+    web = Web({"a": 100, "b": 7}, virtual=50, spending="unvisited")
+    web.ledger.spend_virtual(0)
+    assert web.ledger.forfeit(web.pages["a"]) == 125
+    assert (web.cash, web.virtual) == ({"a": 0, "b": 32}, 125)
+
+
+def test_a_split_takes_the_smaller_half():
+    web = Web({"a": 7})
+    assert web.ledger.split(web.pages["a"]) == 3
+    assert web.cash == {"a": 4}
+
+
+def test_a_split_counts_what_the_virtual_page_handed_out():
+    web = Web({"a": 7}, virtual=5, spending="unvisited")
+    web.ledger.spend_virtual(0)
+    assert web.ledger.split(web.pages["a"]) == 6
+    assert web.cash == {"a": 6}
+
+
+# -- the endowment
+
+
+def endowed(host_visited: int | None, **how) -> int:
+    """What the virtual page adds when a page without cash is visited that has one link."""
+    web = Web({"a": 0, "b": 0}, virtual=TOTAL, **{"share": 0.0, "endowment": 6.0, **how})
+    return web.visit("a", "b", host_visited=host_visited)
+
+
+def test_the_endowment_falls_with_the_visited_pages_of_the_host():
+    seed = TOTAL >> SEED_SHIFT
+    assert [endowed(n) for n in (0, 10, 20, 50, 110)] == [6 * seed, 3 * seed, 2 * seed, seed, seed // 2]
+    amounts = [endowed(n) for n in range(100)]
+    assert all(first > second for first, second in pairwise(amounts))
+
+
+def test_the_endowment_is_taken_out_of_the_virtual_page():
+    web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, share=0.0, endowment=6.0)
+    extra = 6 * ((TOTAL - 1000) >> SEED_SHIFT)
+    assert web.visit("a", "b", host_visited=0) == 1000 + extra
+    assert web.virtual == TOTAL - 1000 - extra
+    assert web.ledger.totals.virtual_distributed == extra
+
+
+def test_the_endowment_is_distributed_but_is_no_history_of_the_page():
+    web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, endowment=6.0)
+    web.visit("a", "b", host_visited=0)
+    assert web.histories["a"] == web.ledger.totals.distributed == 1000
+
+
+def test_the_virtual_page_has_its_share_of_the_endowment_too():
+    assert endowed(0, share=0.25) == 6 * (TOTAL >> SEED_SHIFT) * 3 // 4
+
+
+@pytest.mark.parametrize("how", [{"endowment": 0.0}, {"spending": "unvisited"}, {"spending": "visited"}])
+def test_nothing_is_endowed_under_another_way_of_spending(how):
+    assert endowed(0, **how) == 0
+
+
+def test_a_page_that_is_no_ordinary_page_is_not_endowed():
+    assert endowed(None) == 0
+
+
+def test_a_page_whose_links_are_all_filtered_is_not_endowed():
+    web = Web({"a": 10}, virtual=TOTAL - 10, endowment=6.0)
+    web.visit("a", n_links=3, host_visited=0)
+    assert web.virtual == TOTAL
+    assert web.ledger.totals.virtual_distributed == 0
+
+
+# -- the virtual page visits itself
+
+
+def test_the_virtual_page_hands_the_same_to_each_unvisited_page():
+    web = Web(dict.fromkeys("abc", 10), virtual=101, share=0.0, spending="unvisited")
+    web.visit("a", "b")  # leaves the class
+    assert web.ledger.spend_virtual(100)
+    assert web.cash == {"a": 0, "b": 20 + 50, "c": 10 + 50}
+    assert web.virtual == 1
+
+
+def test_the_virtual_page_hands_the_same_to_each_visited_page():
+    web = Web(dict.fromkeys("abc", 10), virtual=101, share=0.0, spending="visited")
+    assert not web.ledger.spend_virtual(0)  # nobody to hand it to
+    web.visit("a", "b")
+    assert web.ledger.spend_virtual(100)
+    assert web.cash == {"a": 101, "b": 20, "c": 10}
+    assert web.virtual == 0
+
+
+def test_handing_out_touches_no_page():
+    web = Web(dict.fromkeys("abc", 10), virtual=300, spending="unvisited")
+    before = {name: (page.cash, page.settled) for name, page in web.pages.items()}
+    web.ledger.spend_virtual(0)
+    assert {name: (page.cash, page.settled) for name, page in web.pages.items()} == before
+    assert web.cash == dict.fromkeys("abc", 110)
+
+
+def test_a_page_that_is_settled_later_has_exactly_what_it_was_handed():
+    web = Web({"a": 1}, virtual=100, spending="unvisited")
+    web.ledger.spend_virtual(0)
+    late = web.admit("late", 5)
+    assert web.ledger.cash(late) == 5  # nothing of what was handed out before it came
+    web.ledger.totals.virtual += 21
+    web.ledger.spend_virtual(0)
+    for _ in range(2):
+        web.ledger.settle(web.pages["a"])
+        web.ledger.settle(late)
+        assert (web.pages["a"].cash, late.cash) == (1 + 100 + 10, 5 + 10)
+
+
+def test_a_page_that_changes_its_class_is_handed_by_the_new_one_only():
+    web = Web(dict.fromkeys("ab", 10), virtual=100, share=0.0, spending="visited")
+    web.visit("a")
+    web.ledger.spend_virtual(0)
+    assert web.cash == {"a": 110, "b": 10}
+    web.visit("b")
+    assert web.cash == {"a": 110, "b": 0}  # nothing of what was handed out before its visit
+    web.ledger.spend_virtual(0)
+    assert web.cash == {"a": 115, "b": 5}
+
+
+def test_a_visit_spends_what_was_handed_out_before_it():
+    web = Web({"a": 10, "b": 0}, virtual=90, share=0.0, spending="unvisited")
+    web.ledger.spend_virtual(0)
+    assert web.visit("a", "b") == 55
+    assert web.cash == {"a": 0, "b": 45 + 55}
+
+
+@pytest.mark.parametrize(("rival", "is_spent"), [(99, True), (100, False), (101, False)])
+def test_the_virtual_page_waits_until_it_holds_more_than_the_best_page(rival: int, is_spent: bool):
+    web = Web({"a": 0}, virtual=100, spending="unvisited")
+    assert web.ledger.spend_virtual(rival) is is_spent
+    assert web.virtual == (0 if is_spent else 100)
+
+
+def test_less_than_a_unit_for_each_is_not_spent():
+    web = Web(dict.fromkeys("abc", 0), virtual=2, spending="unvisited")
+    assert not web.ledger.spend_virtual(0)
+    assert web.virtual == 2
+
+
+def test_with_endowments_the_virtual_page_never_visits_itself():
+    web = Web({"a": 0}, virtual=TOTAL)
+    assert not web.ledger.spend_virtual(0)
+
+
+# -- what all pages have together
+
+
+def test_the_importance_of_all_pages_is_one():
+    web = Web({"a": 1000, "b": 17, "c": 0}, virtual=TOTAL - 1017, share=0.25)
+    web.visit("a", "bc")
+    web.visit("b", "a")
+    importance = [web.ledger.importance(page) for page in web.pages.values()]
+    assert sum(importance) == pytest.approx(1)
+    assert all(0 <= each <= 1 for each in importance)
+
+
+def test_before_any_cash_is_out_nothing_is_important():
+    web = Web({"a": 0}, virtual=TOTAL)
+    assert web.ledger.importance(web.pages["a"]) == 0.0
+
+
+def test_totals_outlive_a_round_trip_even_when_they_outgrow_64_bits():
+    totals = Totals(5, 1 << 90, 1 << 91, 1 << 92, (3, 4), (5, 6))
+    assert Totals.from_dict(totals.to_dict()) == totals
+
+
+def test_a_turn_is_all_cash_distributed_once():
+    assert Totals().turn == 0
+    assert Totals(distributed=TOTAL, virtual_distributed=TOTAL // 2).turn == 1.5
+
+
+# -- against accounts in plain dictionaries
+
+
+class Accounts:
+    """What each page received and spent; the virtual page really visits every page that it hands cash to."""
+
+    def __init__(self, share: float | None, endowment: float, spending: str) -> None:
+        self.share, self.endowment, self.spending = share, endowment, spending
+        self.virtual = TOTAL
+        self.received: Counter[int] = Counter()
+        self.spent: Counter[int] = Counter()
+        self.visited: set[int] = set()
+        self.known: set[int] = set()
+
+    def cash(self, page: int) -> int:
+        return self.received[page] - self.spent[page]
+
+    def pay(self, page: int, units: int) -> None:
+        self.virtual -= units
+        self.received[page] += units
+        self.known.add(page)
+
+    def hand_out(self, rival: int) -> None:
+        members = {"unvisited": self.known - self.visited, "visited": self.visited, "endowment": set()}[self.spending]
+        if self.virtual > rival and members:
+            each = self.virtual // len(members)
+            for page in members:
+                self.pay(page, each)
+
+    def visit(self, page: int, links: Sequence[int], n_links: int, host_visited: int) -> None:
+        units = self.cash(page)
+        self.spent[page] += units
+        self.visited.add(page)
+        if links and self.spending == "endowment":
+            units_endowed = int((self.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / 10))
+        else:
+            units_endowed = 0
+        self.virtual += units
+        whole = units + units_endowed
+        for target in links:
+            self.pay(target, (whole - int(whole * (1 / (n_links + 1) if self.share is None else self.share))) // n_links)
+
+
+@pytest.mark.parametrize("spending", SPENDINGS)
+@pytest.mark.parametrize("share", [0.15, 0.0, None])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, share, seed):
+    dice = random.Random(seed)
+    graph = {page: dice.sample(range(50), 12 if page < 3 else dice.choice((0, 1, 2, 5, 12))) for page in range(50)}
+    accounts = Accounts(share, 6.0, spending)
+    ledger = Ledger(Totals(), FOREVER, share=share, endowment=6.0, spending=spending)
+    pages: dict[int, Page] = {}
+
+    def admit(number: int, units: int) -> None:
+        pages[number] = Page(State.QUEUED, number)
+        ledger.admit(pages[number], units)
+
+    for number in range(3):
+        admit(number, 0)
+        accounts.pay(number, ledger.grant(pages[number]))
+    for step in range(600):
+        number = dice.choice(sorted(pages)) if dice.random() < 0.3 else max(sorted(pages), key=accounts.cash)
+        page = pages[number]
+        accounts.hand_out(accounts.cash(number))
+        ledger.spend_virtual(ledger.cash(page))
+        links = [target for target in graph[number] if target != number]
+        kept = [target for target in links if dice.random() < 0.9]
+        host_visited = dice.randrange(30)
+        accounts.visit(number, kept, len(links), host_visited)
+        each = ledger.visit(page, ledger.cash(page), len(links), len(kept), float(step), host_visited=host_visited)
+        for target in kept:
+            if target in pages:
+                ledger.settle(pages[target])
+                pages[target].cash += each
+            else:
+                admit(target, each)
+        totals = ledger.totals
+        cash = {number: ledger.cash(page) for number, page in pages.items()}
+        assert totals.virtual + sum(cash.values()) == TOTAL
+        assert (totals.virtual, cash) == (accounts.virtual, {page: accounts.cash(page) for page in pages})
+        assert totals.distributed == sum(accounts.spent.values())
+        assert totals.members == (len(pages) - len(accounts.visited), len(accounts.visited))
+        assert totals.history == sum(page.history for page in pages.values())
+    assert len(pages) > 40
+    assert {number: cash[number] + accounts.spent[number] for number in pages} == dict(accounts.received)
+
+
+@given(
+    cash=st.lists(st.integers(0, TOTAL // 8), min_size=2, max_size=5),
+    share=st.none() | st.floats(0, 1),
+    endowment=st.floats(0, 1e6),
+    data=st.data(),
+)
+def test_no_share_and_no_endowment_makes_or_destroys_a_unit(cash, share, endowment, data):
+    names = "abcde"[: len(cash)]
+    web = Web(
+        dict(zip(names, cash, strict=True)), TOTAL - sum(cash), share=share, endowment=endowment, window=Window(1.0)
+    )
+    for _ in range(5):
+        page = data.draw(st.sampled_from(names))
+        links = "".join(data.draw(st.sets(st.sampled_from(names))) - {page})
+        each = web.visit(page, links, n_links=data.draw(st.integers(0, 9)), host_visited=data.draw(st.integers(0, 99)))
+        assert each >= 0
+        assert web.virtual >= 0  # and web.visit compares the sum
+    assert web.ledger.totals.history == sum(web.histories.values())
+
+
+# -- what the estimate tends to
+
+STRONG = {0: [1, 2, 3], 1: [2], 2: [0], 3: [0, 4], 4: [5, 0, 1], 5: [3, 6], 6: [5, 2, 7], 7: [0]}
+
+
+def fixpoint(share: float | None) -> dict[int, float]:
+    """Importance of the pages of STRONG, by power iteration, when the virtual page links to all of them.
+
+    Each page gives *share* to the virtual page (``None``: as much as to a link), which gives it to all alike. With
+    a constant share that is PageRank with the damping 1 - share.
+    """
+    rank = dict.fromkeys(STRONG, 1 / len(STRONG))
+    for _ in range(500):
+        following = dict.fromkeys(STRONG, 0.0)
+        for page, links in STRONG.items():
+            part = 1 / (len(links) + 1) if share is None else share
+            for target in links:
+                following[target] += rank[page] * (1 - part) / len(links)
+            for target in STRONG:
+                following[target] += rank[page] * part / len(STRONG)
+        rank = following
+    return rank
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5, None])
+def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
+    """With 0.15 that is PageRank(0.85).
+
+    The virtual page must give the same to *all* pages. It does when it spends on the visited ones and all are
+    visited; endowments, or handing out to the unvisited only, tend to another fixpoint or none.
+    """
+    ledger = Ledger(Totals(), FOREVER, share=share, endowment=0.0, spending="visited")
+    pages = {number: Page(State.QUEUED, number) for number in STRONG}
+    for page in pages.values():
+        ledger.admit(page)
+        ledger.grant(page)
+    for visits in range(2500):
+        best = max(pages, key=lambda number: ledger.cash(pages[number])) if visits >= len(pages) else visits
+        ledger.spend_virtual(ledger.cash(pages[best]))
+        links = STRONG[best]
+        each = ledger.visit(pages[best], ledger.cash(pages[best]), len(links), len(links), float(visits))
+        for target in links:
+            ledger.settle(pages[target])
+            pages[target].cash += each
+    expected = fixpoint(share)
+    assert sum(abs(ledger.importance(pages[number]) - expected[number]) for number in STRONG) < 0.02
+
+
+def test_the_fixpoints_of_the_shares_differ_by_more_than_the_estimate_may_err():
+    mine, other, equal = fixpoint(0.15), fixpoint(0.5), fixpoint(None)
+    assert sum(abs(mine[page] - other[page]) for page in STRONG) > 0.1
+    assert sum(abs(mine[page] - equal[page]) for page in STRONG) > 0.1

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    N_FRONT_QUEUES,
+    Host,
+    Page,
+    State,
+    host_key,
+    pack_host,
+    pack_page,
+    page_key,
+    queue_row,
+    row_level,
+    ticket_key,
+    unpack_host,
+    unpack_page,
+)
+
+UNITS = st.integers(0, TOTAL)
+INSTANTS = st.floats(allow_nan=False)
+LEVELS = st.integers(0, N_FRONT_QUEUES - 1)
+ORDERS = st.integers(0, (1 << 48) - 1)
+PAGES = st.builds(
+    Page,
+    state=st.sampled_from(State).map(int),
+    order=ORDERS,
+    cash=UNITS,
+    level=LEVELS,
+    settled=UNITS,
+    shift=st.integers(-64, 64),
+    history=UNITS,
+    visits=st.integers(0, 1 << 40),
+    visited_turn=INSTANTS,
+    visited_at=INSTANTS,
+    outcome=st.text(),
+    marks=st.lists(st.tuples(INSTANTS, UNITS)).map(tuple),
+)
+HOSTS = st.builds(
+    Host,
+    name=st.text(st.characters(exclude_categories=["Cs"])),
+    queued=UNITS,
+    visited=UNITS,
+    best=st.integers(-1, N_FRONT_QUEUES - 1),
+    not_before=INSTANTS,
+    transfer=INSTANTS,
+    leased_at=INSTANTS,
+    row=st.binary(max_size=9),
+)
+
+
+@given(PAGES)
+def test_a_page_is_read_as_it_was_written(page: Page):
+    assert unpack_page(pack_page(page)) == page
+
+
+@given(HOSTS)
+def test_a_host_is_read_as_it_was_written(host: Host):
+    assert unpack_host(pack_host(host)) == host
+
+
+@pytest.mark.parametrize("name", ["settled", "history"])
+def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_they_were_written(name):
+    page = Page(State.VISITED, 1)
+    setattr(page, name, 1 << 70)
+    assert unpack_page(pack_page(page)) == page
+
+
+def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they_were_written():
+    marks = tuple((float(turn), TOTAL) for turn in range(5000))
+    page = Page(State.VISITED, 1, history=5000 * TOTAL, visits=5000, marks=marks)
+    assert unpack_page(pack_page(page)) == page
+
+
+def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
+    page = Page(State.QUEUED, 1_000_000, cash=TOTAL >> 24, level=30)
+    assert len(pack_page(page)) <= 15
+
+
+def test_trailing_defaults_are_left_out_and_others_are_not():
+    plain = len(pack_page(Page(State.QUEUED, 1)))
+    assert plain == 3
+    assert len(pack_page(Page(State.QUEUED, 1, shift=1))) == plain + 4
+    assert len(pack_page(Page(State.QUEUED, 1, cash=1))) == plain + 1
+    assert len(pack_host(Host("a"))) == 3
+    assert len(pack_host(Host("a", queued=1))) == 4
+    assert len(pack_host(Host("a", best=0))) == 6
+
+
+def test_what_a_host_has_in_memory_only_is_not_written():
+    host = Host("a", head=[(b"row", b"page")], complete=True, phase=3, ready_in=7)
+    assert unpack_host(pack_host(host)) == Host("a")
+
+
+def test_leased_pages_can_be_taken_again_from_a_host_that_was_written():
+    host = Host("a", best=3, held={b"one": 9, b"two": 5})
+    assert unpack_host(pack_host(host)).best == 9
+    assert unpack_host(pack_host(Host("a", best=30, held={b"one": 9}))).best == 30
+    assert host.best == 3
+
+
+def test_a_page_lies_at_its_host():
+    host = host_key("example.org")
+    assert len(host) == HOST_BYTES
+    page = page_key(host, b"fingerprint")
+    assert page.startswith(host)
+    assert len(page) == HOST_BYTES + 8
+    assert page != page_key(host, b"another") != page_key(host_key("example.com"), b"another")
+
+
+def test_a_ticket_is_a_page_of_its_own_at_the_same_host():
+    page = page_key(host_key("a"), b"1")
+    tickets = {page, ticket_key(page, 1), ticket_key(page, 2), ticket_key(ticket_key(page, 1), 2)}
+    assert len(tickets) == 4
+    assert {ticket[:HOST_BYTES] for ticket in tickets} == {host_key("a")}
+    assert {len(ticket) for ticket in tickets} == {len(page)}
+
+
+def test_a_host_name_that_is_no_text_still_has_a_key():
+    assert len(host_key("\udcff")) == HOST_BYTES
+
+
+def test_keys_stay_as_they_are_because_stores_are_full_of_them():
+    assert host_key("example.org").hex() == "24dab28d73e82db5"
+    assert page_key(b"h" * 8, b"fingerprint").hex() == "6868686868686868" + "899c2000b4172447"
+    assert queue_row(40, 258).hex() == "17" + "000000000102"
+
+
+@given(st.lists(st.tuples(LEVELS, ORDERS), max_size=30))
+def test_queue_rows_sort_best_front_queue_first_and_first_in_first_out_inside_it(places):
+    in_order = sorted(places, key=lambda place: (-place[0], place[1]))
+    assert sorted(queue_row(*place) for place in places) == [queue_row(*place) for place in in_order]
+
+
+@given(LEVELS, ORDERS)
+def test_a_queue_row_says_its_front_queue(level, order):
+    assert row_level(queue_row(level, order)) == level

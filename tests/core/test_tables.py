@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.tables import BlobTable, RecordTable, RowTable
+from scrapy_aopic.storage.memory import MemoryStore
+
+
+class Box:
+    """A record that can be changed in place."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class CountedStore(MemoryStore):
+    """Counts the reads by key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[list[bytes]] = []
+
+    def get_many(self, family, keys):
+        self.reads.append(list(keys))
+        return super().get_many(family, keys)
+
+
+def boxes(store, capacity: int = 100) -> RecordTable[Box]:
+    return RecordTable(store, Family.PAGES, lambda box: b"%d" % box.value, lambda data: Box(int(data)), capacity)
+
+
+def write(store, table, family: Family = Family.PAGES) -> None:
+    store.write({family: table.take()}, sync=True)
+    table.landed()
+
+
+def values(table: RecordTable[Box], *keys: bytes) -> list[int | None]:
+    return [box and box.value for box in table.get_many(keys)]
+
+
+# -- records
+
+
+def test_a_record_is_read_in_the_order_asked_for_with_one_read_of_the_store():
+    store = CountedStore()
+    store.write({Family.PAGES: {b"a": b"1", b"b": b"2", b"c": b"3"}}, sync=True)
+    table = boxes(store)
+    table.get(b"b")
+    assert values(table, b"c", b"b", b"x", b"a") == [3, 2, None, 1]
+    assert store.reads == [[b"b"], [b"c", b"x", b"a"]]
+    assert (table.hits, table.misses) == (1, 4)
+
+
+def test_a_record_in_memory_is_the_same_object_until_it_is_evicted():
+    store = MemoryStore()
+    store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
+    table = boxes(store)
+    assert table.get(b"a") is table.get(b"a")
+
+
+def test_the_least_recently_used_record_goes_first():
+    store = CountedStore()
+    store.write({Family.PAGES: {key: b"1" for key in (b"a", b"b", b"c")}}, sync=True)
+    table = boxes(store, capacity=2)
+    for key in (b"a", b"b", b"a", b"c", b"a", b"b"):
+        table.get(key)
+    assert store.reads == [[b"a"], [b"b"], [b"c"], [b"b"]]
+
+
+def test_no_record_is_evicted_before_its_change_is_in_the_store():
+    store = MemoryStore()
+    store.write({Family.PAGES: {b"%d" % number: b"0" for number in range(100)}}, sync=True)
+    table = boxes(store, capacity=3)
+    for number in range(0, 60, 2):
+        box = table.get(b"%d" % number)
+        box.value = number + 1000
+        table.put(b"%d" % number, box)
+    batch = table.take()
+    for number in range(1, 60, 2):
+        box = table.get(b"%d" % number)
+        box.value = number + 1000
+        table.put(b"%d" % number, box)
+    for number in range(60, 100):
+        table.get(b"%d" % number)
+    assert values(table, *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
+    store.write({Family.PAGES: batch}, sync=True)
+    table.landed()
+    for number in range(60, 100):
+        table.get(b"%d" % number)
+    assert values(table, *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
+    write(store, table)
+    assert values(boxes(store), *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
+
+
+def test_memory_shrinks_to_its_capacity_after_the_commit():
+    store = CountedStore()
+    table = boxes(store, capacity=3)
+    for number in range(50):
+        table.put(b"%02d" % number, Box(number))
+    write(store, table)
+    values(table, *(b"%02d" % number for number in range(50)))
+    assert len(store.reads[0]) == 47
+
+
+def test_a_batch_keeps_the_value_of_its_time():
+    table = boxes(MemoryStore())
+    box = Box(1)
+    table.put(b"a", box)
+    batch = table.take()
+    box.value = 2
+    table.put(b"a", box)
+    assert batch == {b"a": b"1"}
+    table.landed()
+    assert table.take() == {b"a": b"2"}
+
+
+def test_only_changes_are_in_a_batch():
+    store = MemoryStore()
+    store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
+    table = boxes(store)
+    table.get(b"a")
+    assert table.take() == {}
+    table.put(b"b", Box(2))
+    assert table.take() == {b"b": b"2"}
+
+
+def test_after_a_failed_commit_the_next_batch_holds_the_newest_of_both():
+    table = boxes(MemoryStore())
+    table.put(b"a", Box(1))
+    table.put(b"b", Box(2))
+    table.take()
+    table.put(b"b", Box(3))
+    table.put(b"c", Box(4))
+    table.failed()
+    assert table.take() == {b"a": b"1", b"b": b"3", b"c": b"4"}
+
+
+# -- values that are not cached
+
+
+def test_a_value_is_seen_before_during_and_after_its_commit():
+    store = MemoryStore()
+    table = BlobTable(store, Family.REQUESTS)
+    assert table.get(b"a") is None
+    table.put(b"a", b"1")
+    assert table.get(b"a") == b"1"
+    batch = table.take()
+    assert table.get(b"a") == b"1"
+    store.write({Family.REQUESTS: batch}, sync=True)
+    table.landed()
+    assert table.get(b"a") == b"1"
+    assert table.take() == {}
+
+
+def test_a_newer_value_hides_the_one_in_flight_and_outlives_its_failure():
+    table = BlobTable(MemoryStore(), Family.REQUESTS)
+    table.put(b"a", b"1")
+    table.put(b"b", b"1")
+    assert table.take() == {b"a": b"1", b"b": b"1"}
+    table.put(b"a", b"2")
+    assert (table.get(b"a"), table.get(b"b")) == (b"2", b"1")
+    table.failed()
+    assert (table.get(b"a"), table.get(b"b")) == (b"2", b"1")
+    assert table.take() == {b"a": b"2", b"b": b"1"}
+
+
+# -- rows
+
+
+def rows_of(table: RowTable, bucket: bytes, n: int = 1000) -> list[bytes]:
+    return [key for key, _ in table.first(bucket, n)[0]]
+
+
+def test_rows_of_another_bucket_are_not_given():
+    store = MemoryStore()
+    store.write({Family.QUEUE: {b"a1": b"", b"b1": b"", b"b2": b"", b"c1": b""}}, sync=True)
+    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table.put(b"c0", b"")
+    table.put(b"b3", b"")
+    assert rows_of(table, b"b") == [b"b1", b"b2", b"b3"]
+
+
+@pytest.mark.parametrize("bucket", [b"\xff", b"\xff\xff", b"a\xff", b"\x00"])
+def test_a_bucket_may_end_with_the_largest_byte(bucket):
+    store = MemoryStore()
+    keys = [bucket + b"\x00", bucket + b"\xff", bucket + b"\xff\xff"]
+    store.write({Family.QUEUE: dict.fromkeys([*keys, b"a", b"b", b"\x01"], b"")}, sync=True)
+    table = RowTable(store, Family.QUEUE, lambda _: len(bucket))
+    assert rows_of(table, bucket) == keys
+
+
+def test_a_row_that_was_asked_for_is_given_even_when_rows_before_it_were_deleted():
+    store = MemoryStore()
+    store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(10)}}, sync=True)
+    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    for number in range(5):
+        table.delete(b"a%d" % number)
+    table.take()
+    for number in range(5, 8):
+        table.delete(b"a%d" % number)
+    assert rows_of(table, b"a", 1)[0] == b"a8"
+
+
+def test_it_is_said_whether_these_are_all_rows():
+    store = MemoryStore()
+    store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(4)}}, sync=True)
+    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    assert [table.first(b"a", n)[1] for n in (1, 2, 3, 4, 5)] == [False, False, False, True, True]
+    assert table.first(b"b", 1) == ([], True)
+
+
+KEYS = st.sampled_from([b"a%d" % number for number in range(9)] + [b"b1", b"\xff1", b"\xff\xff"])
+
+
+class Rows(RuleBasedStateMachine):
+    """A row table is a sorted dictionary, whatever is pending, in flight, landed or failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+        self.table = RowTable(self.store, Family.QUEUE, lambda _: 1)
+        self.rows: dict[bytes, bytes] = {}
+        self.batch: dict[bytes, bytes | None] | None = None
+
+    @rule(key=KEYS, value=st.binary(max_size=1))
+    def put(self, key, value):
+        self.table.put(key, value)
+        self.rows[key] = value
+
+    @rule(key=KEYS)
+    def delete(self, key):
+        self.table.delete(key)
+        self.rows.pop(key, None)
+
+    @precondition(lambda self: self.batch is None)
+    @rule()
+    def take(self):
+        self.batch = self.table.take()
+
+    @precondition(lambda self: self.batch is not None)
+    @rule()
+    def land(self):
+        self.store.write({Family.QUEUE: self.batch}, sync=True)
+        self.table.landed()
+        self.batch = None
+
+    @precondition(lambda self: self.batch is not None)
+    @rule(was_written=st.booleans())
+    def fail(self, was_written):
+        """A commit of which it is not known whether it reached the disk counts as failed, too."""
+        if was_written:
+            self.store.write({Family.QUEUE: self.batch}, sync=True)
+        self.table.failed()
+        self.batch = None
+
+    @invariant()
+    def the_first_rows_are_those_of_a_dictionary(self):
+        for bucket in (b"a", b"b", b"\xff"):
+            expected = sorted(pair for pair in self.rows.items() if pair[0].startswith(bucket))
+            for n in (1, 3, 100):
+                given_rows, whole = self.table.first(bucket, n)
+                assert given_rows == expected[: len(given_rows)]
+                assert len(given_rows) >= min(n, len(expected))
+                assert not whole or given_rows == expected
+            assert whole
+
+
+TestRows = Rows.TestCase
+
+
+@given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(min_size=1, max_size=2))
+def test_the_rows_of_a_bucket_are_those_whose_keys_start_with_it(keys, bucket):
+    store = MemoryStore()
+    store.write({Family.QUEUE: dict.fromkeys(keys, b"")}, sync=True)
+    expected = sorted(key for key in keys if key.startswith(bucket))
+    assert rows_of(RowTable(store, Family.QUEUE, lambda _: len(bucket)), bucket) == expected
+    assert sorted(keys)[bisect_left(sorted(keys), bucket) :][: len(expected)] == expected
