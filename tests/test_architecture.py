@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import scrapy_aopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(scrapy_aopic.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -69,7 +72,10 @@ def private_names_used(source: str) -> set[str]:
                 defined.add(name)
             case ast.Attribute(attr=name) if is_private(name) or name in PRIVATE_IN_SCRAPY:
                 used.add(name)
-            case ast.Call(func=ast.Name(id="getattr" | "hasattr" | "setattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr" | "setattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+            ):
                 used.update({name} if is_private(name) or name in PRIVATE_IN_SCRAPY else ())
             case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "scrapy":
                 used.update(alias.name for alias in names if is_private(alias.name))
@@ -77,7 +83,9 @@ def private_names_used(source: str) -> set[str]:
     of_itself = {
         node.attr
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"self", "cls"}
     }
     # An object may use its own attribute whatever it is called; of others, Scrapy's names are out in any case.
     return (used - defined) | {name for name in used & PRIVATE_IN_SCRAPY if name not in of_itself}
@@ -129,7 +137,11 @@ def test_private_names_are_noticed_however_they_are_reached(source: str, found: 
 
 
 def test_the_core_can_be_imported_without_scrapy_and_without_a_backend():
-    modules = [f"scrapy_aopic.core.{path.stem}" for path in (PACKAGE / "core").glob("*.py") if path.stem != "__init__"]
+    modules = [
+        f"scrapy_aopic.core.{path.stem}"
+        for path in (PACKAGE / "core").glob("*.py")
+        if path.stem != "__init__"
+    ]
     assert "scrapy_aopic.core.crawl" in modules
     program = (
         f"import sys, {', '.join(modules)}\n"

@@ -546,7 +546,7 @@ def _names(random: Random, n_hosts: int) -> list[tuple[str, str]]:
 def _sizes(random: Random, n_hosts: int, n_pages: int) -> list[int]:
     """Draw heavy-tailed sizes between 1 and a twentieth of the web that sum to *n_pages*."""
     shares = [random.lognormvariate(0.0, 1.6) for _ in range(n_hosts)]
-    largest = max(8, n_pages // 20)
+    largest = max(8, n_pages // min(20, n_hosts // 2))
 
     def scaled(factor: float) -> list[int]:
         return [min(largest, max(1, int(share * factor))) for share in shares]
@@ -560,11 +560,15 @@ def _sizes(random: Random, n_hosts: int, n_pages: int) -> list[int]:
             high = middle
     sizes = scaled(low)
     n_left = n_pages - sum(sizes)
+    smallest = 2  # hosts of one page stay that small as long as others can grow
     while n_left:
+        n_before = n_left
         for index in random.sample(range(n_hosts), n_hosts):
-            if n_left and 1 < sizes[index] < largest:
+            if n_left and smallest <= sizes[index] < largest:
                 sizes[index] += 1
                 n_left -= 1
+        if n_left == n_before:
+            smallest = 1
     return sizes
 
 

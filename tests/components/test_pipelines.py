@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import pytest
 from scrapy import Field, Item, Request, Spider, signals
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import NotConfigured, StopDownload
+from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from warcio.archiveiterator import ArchiveIterator
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -316,8 +317,8 @@ async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
     assert stat(crawler, "aopic/items/without_page") == 2
     (record,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert record.getMessage() == (
-        "The page of <GET http://a.test/> cannot be looked up, so that its importance is left out; no more such "
-        "errors will be logged"
+        "The page of <GET http://a.test/> cannot be looked up, so that its importance is left out; no more "
+        "such errors will be logged"
     )
 
 
@@ -502,7 +503,7 @@ async def test_a_request_record_says_what_was_asked(serve: Serve, tmp_path: Path
         name = "post"
 
         async def start(self) -> AsyncIterator[Any]:
-            headers = {"X-Two": ["1", "2"], "Proxy-Authorization": "Basic c2VjcmV0"}
+            headers = {"X-Two": ["1", "2"], "Proxy-Authorization": "Basic dXNlcjpzZWNyZXQ="}
             yield Request("http://a.test/form?x=1#part", method="POST", body=b"a=\xff", headers=headers)
             yield Request("http://a.test/form?x=1", method="PUT")
             yield Request("http://a.test/form?x=1")
@@ -611,6 +612,26 @@ async def test_headers_are_kept_and_chunks_are_joined(tmp_path: Path) -> None:
     assert response.values("Transfer-Encoding") == []
     assert b"\r\nX-Name: caf\xe9\r\n" in path.read_bytes()
     assert request.values("Host") == [url[7:-1]]
+
+
+class OddHandler(BaseDownloadHandler):
+    """Tells of a transfer what other download handlers than Scrapy's default one may tell."""
+
+    async def download_request(self, request: Request) -> Response:
+        headers = {"Transfer-Encoding": "chunked", "Content-Length": "999", "X-Folded": "one\r\n two"}
+        return Response(f"{request.url}#part", headers=headers, body=b"body", protocol="h2")
+
+
+@deferred_f_from_coro_f
+async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path: Path) -> None:
+    path = tmp_path / "pages.warc.gz"
+    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_HANDLERS": {"http": OddHandler}})
+    _, response, request = read_all(path)
+    assert response.url == request.url == "http://a.test/"
+    assert response.start == "HTTP/1.1 200 OK"
+    assert response.headers == [("X-Folded", "one  two"), ("Content-Length", "4")]
+    assert response.body == b"body"
+    assert "WARC-IP-Address" not in response.fields
 
 
 @deferred_f_from_coro_f
@@ -819,8 +840,8 @@ async def test_a_path_that_cannot_be_written_does_not_stop_the_crawl(
     assert stat(crawler, "aopic/warc/records") is None
     (record,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert re.fullmatch(
-        rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(\[Errno .*/file'\), so that pages are "
-        r"missing from it; further errors are only counted \(aopic/warc/errors\)\.",
+        rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(\[Errno .*/file'\), so that pages "
+        r"are missing from it; further errors are only counted \(aopic/warc/errors\)\.",
         record.getMessage(),
     )
 

@@ -137,7 +137,17 @@ def test_the_front_queue_is_the_number_of_binary_digits_of_the_cash(cash, shift,
 
 
 def test_a_host_loses_a_front_queue_each_time_its_visited_pages_grow_fourfold():
-    assert [host_class(20, visited) for visited in (0, 1, 2, 3, 6, 7, 15, 63, 255)] == [40, 39, 39, 38, 38, 37, 36, 34, 32]
+    assert [host_class(20, visited) for visited in (0, 1, 2, 3, 6, 7, 15, 63, 255)] == [
+        40,
+        39,
+        39,
+        38,
+        38,
+        37,
+        36,
+        34,
+        32,
+    ]
     assert host_class(19, 0) == host_class(20, 3)
     assert (host_class(0, 1 << 30), host_class(-1, 5), host_class(63, 0)) == (0, 0, 126)
 
@@ -573,7 +583,9 @@ def test_a_back_queue_is_filled_again_and_again_in_the_order_of_all_rows(n, comm
         desk.reopen()
     elif commit == "in flight":
         desk.frontier.take_changes()
-    assert [page[1] for page in desk.drain()] == [number for number, _ in sorted(pages, key=lambda page: (-page[1], page[0]))]
+    assert [page[1] for page in desk.drain()] == [
+        number for number, _ in sorted(pages, key=lambda page: (-page[1], page[0]))
+    ]
 
 
 def test_a_back_queue_holds_a_bounded_number_of_rows():

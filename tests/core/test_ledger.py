@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
 from scrapy_aopic.core.records import Page, State
 from scrapy_aopic.core.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 FOREVER = Window(1e18)
 SPENDINGS = ("endowment", "unvisited", "visited")
@@ -336,7 +339,9 @@ class Accounts:
         self.known.add(page)
 
     def hand_out(self, rival: int) -> None:
-        members = {"unvisited": self.known - self.visited, "visited": self.visited, "endowment": set()}[self.spending]
+        members = {"unvisited": self.known - self.visited, "visited": self.visited, "endowment": set()}[
+            self.spending
+        ]
         if self.virtual > rival and members:
             each = self.virtual // len(members)
             for page in members:
@@ -353,7 +358,10 @@ class Accounts:
         self.virtual += units
         whole = units + units_endowed
         for target in links:
-            self.pay(target, (whole - int(whole * (1 / (n_links + 1) if self.share is None else self.share))) // n_links)
+            self.pay(
+                target,
+                (whole - int(whole * (1 / (n_links + 1) if self.share is None else self.share))) // n_links,
+            )
 
 
 @pytest.mark.parametrize("spending", SPENDINGS)
@@ -361,7 +369,9 @@ class Accounts:
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, share, seed):
     dice = random.Random(seed)
-    graph = {page: dice.sample(range(50), 12 if page < 3 else dice.choice((0, 1, 2, 5, 12))) for page in range(50)}
+    graph = {
+        page: dice.sample(range(50), 12 if page < 3 else dice.choice((0, 1, 2, 5, 12))) for page in range(50)
+    }
     accounts = Accounts(share, 6.0, spending)
     ledger = Ledger(Totals(), FOREVER, share=share, endowment=6.0, spending=spending)
     pages: dict[int, Page] = {}
@@ -382,7 +392,9 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
         kept = [target for target in links if dice.random() < 0.9]
         host_visited = dice.randrange(30)
         accounts.visit(number, kept, len(links), host_visited)
-        each = ledger.visit(page, ledger.cash(page), len(links), len(kept), float(step), host_visited=host_visited)
+        each = ledger.visit(
+            page, ledger.cash(page), len(links), len(kept), float(step), host_visited=host_visited
+        )
         for target in kept:
             if target in pages:
                 ledger.settle(pages[target])
@@ -409,12 +421,18 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
 def test_no_share_and_no_endowment_makes_or_destroys_a_unit(cash, share, endowment, data):
     names = "abcde"[: len(cash)]
     web = Web(
-        dict(zip(names, cash, strict=True)), TOTAL - sum(cash), share=share, endowment=endowment, window=Window(1.0)
+        dict(zip(names, cash, strict=True)),
+        TOTAL - sum(cash),
+        share=share,
+        endowment=endowment,
+        window=Window(1.0),
     )
     for _ in range(5):
         page = data.draw(st.sampled_from(names))
         links = "".join(data.draw(st.sets(st.sampled_from(names))) - {page})
-        each = web.visit(page, links, n_links=data.draw(st.integers(0, 9)), host_visited=data.draw(st.integers(0, 99)))
+        each = web.visit(
+            page, links, n_links=data.draw(st.integers(0, 9)), host_visited=data.draw(st.integers(0, 99))
+        )
         assert each >= 0
         assert web.virtual >= 0  # and web.visit compares the sum
     assert web.ledger.totals.history == sum(web.histories.values())

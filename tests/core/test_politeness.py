@@ -10,7 +10,8 @@ SECONDS = st.floats(0, 86400)
 
 
 @pytest.mark.parametrize(
-    ("transfer", "gap"), [(0.0, 0.5), (0.01, 0.5), (0.05, 0.5), (0.2, 2.0), (5.9, 59.0), (6.0, 60.0), (600.0, 60.0)]
+    ("transfer", "gap"),
+    [(0.0, 0.5), (0.01, 0.5), (0.05, 0.5), (0.2, 2.0), (5.9, 59.0), (6.0, 60.0), (600.0, 60.0)],
 )
 def test_a_host_is_left_alone_ten_times_as_long_as_a_transfer_took_within_bounds(transfer, gap):
     assert Politeness(10.0, 0.5, 60.0).gap(transfer) == pytest.approx(gap)
@@ -43,7 +44,9 @@ def test_a_longer_transfer_never_makes_a_shorter_gap(factor, low, high, one, oth
 
 
 @given(SECONDS, SECONDS, SECONDS)
-def test_no_transfer_that_the_dead_process_may_have_ended_asks_for_a_longer_pause(leased_at, ended, last_seen):
+def test_no_transfer_that_the_dead_process_may_have_ended_asks_for_a_longer_pause(
+    leased_at, ended, last_seen
+):
     politeness = Politeness()
     leased_at, ended, last_seen = sorted((leased_at, ended, last_seen))
     now = last_seen + 1

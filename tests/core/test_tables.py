@@ -32,7 +32,9 @@ class CountedStore(MemoryStore):
 
 
 def boxes(store, capacity: int = 100) -> RecordTable[Box]:
-    return RecordTable(store, Family.PAGES, lambda box: b"%d" % box.value, lambda data: Box(int(data)), capacity)
+    return RecordTable(
+        store, Family.PAGES, lambda box: b"%d" % box.value, lambda data: Box(int(data)), capacity
+    )
 
 
 def write(store, table, family: Family = Family.PAGES) -> None:
@@ -66,7 +68,7 @@ def test_a_record_in_memory_is_the_same_object_until_it_is_evicted():
 
 def test_the_least_recently_used_record_goes_first():
     store = CountedStore()
-    store.write({Family.PAGES: {key: b"1" for key in (b"a", b"b", b"c")}}, sync=True)
+    store.write({Family.PAGES: dict.fromkeys((b"a", b"b", b"c"), b"1")}, sync=True)
     table = boxes(store, capacity=2)
     for key in (b"a", b"b", b"a", b"c", b"a", b"b"):
         table.get(key)
@@ -95,7 +97,9 @@ def test_no_record_is_evicted_before_its_change_is_in_the_store():
         table.get(b"%d" % number)
     assert values(table, *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
     write(store, table)
-    assert values(boxes(store), *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
+    assert values(boxes(store), *(b"%d" % number for number in range(60))) == [
+        number + 1000 for number in range(60)
+    ]
 
 
 def test_memory_shrinks_to_its_capacity_after_the_commit():

@@ -101,7 +101,12 @@ INSTANTS = st.floats(0, 1e10)
 
 
 @given(
-    st.builds(Window, st.floats(1e-3, 1e9), st.sampled_from(["interpolation", "fixed"]), st.sampled_from(["turns", "seconds"])),
+    st.builds(
+        Window,
+        st.floats(1e-3, 1e9),
+        st.sampled_from(["interpolation", "fixed"]),
+        st.sampled_from(["turns", "seconds"]),
+    ),
     st.lists(st.tuples(INSTANTS, INSTANTS, st.integers(0, TOTAL)), min_size=1, max_size=20),
 )
 def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(window, visits):

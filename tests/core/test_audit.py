@@ -1,0 +1,337 @@
+"""Each single thing that can be wrong with a store is found and named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+from crawl_job import Job, link
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import TOTALS_KEY
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    Host,
+    Link,
+    Page,
+    State,
+    host_key,
+    pack_host,
+    pack_page,
+    queue_row,
+    unpack_host,
+    unpack_page,
+)
+from scrapy_aopic.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUEUED, VISITED, FAILED = link("busy", 1), link("busy", 0), link("dead", 0)
+SHELVED, PARKED = link("shelved", 0), link("parked", 1)
+BUSY = QUEUED.key[:HOST_BYTES]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """A crawl with pages in each state and hosts in each place, which holds."""
+    job = Job(max_active=1)
+    job.seed(link("parked", 0))
+    lease = job.lease()
+    job.release(lease, gap=100.0)
+    job.settle(lease)
+    job.seed(FAILED)
+    job.visit(is_failure=True)
+    job.seed(VISITED)
+    job.visit(QUEUED)
+    job.seed(PARKED, SHELVED)
+    job.commit()
+    assert [page_of(job.store, key).state for key in (QUEUED, VISITED, FAILED)] == list(State)
+    rows = [host_of(job.store, key.key[:HOST_BYTES]).row[:1] for key in (QUEUED, SHELVED, PARKED)]
+    assert rows == [b"A", b"F", b"P"]
+    return job.store
+
+
+def page_of(store: MemoryStore, of: Link) -> Page:
+    return unpack_page(store.get_many(Family.PAGES, [of.key])[0] or b"")
+
+
+def host_of(store: MemoryStore, key: bytes) -> Host:
+    return unpack_host(store.get_many(Family.HOSTS, [key])[0] or b"")
+
+
+def row_of(store: MemoryStore, of: Link) -> bytes:
+    page = page_of(store, of)
+    return of.key[:HOST_BYTES] + queue_row(page.level, page.order)
+
+
+def index_row(store: MemoryStore, of: Link) -> bytes:
+    key = of.key[:HOST_BYTES]
+    return host_of(store, key).row + key
+
+
+def change_row(store: MemoryStore, family: Family, key: bytes, value: bytes | None) -> None:
+    store.write({family: {key: value}}, sync=True)
+
+
+def change_page(store: MemoryStore, of: Link, **values: Any) -> None:
+    change_row(store, Family.PAGES, of.key, pack_page(replace(page_of(store, of), **values)))
+
+
+def change_host(store: MemoryStore, of: Link, **values: Any) -> None:
+    key = of.key[:HOST_BYTES]
+    change_row(store, Family.HOSTS, key, pack_host(replace(host_of(store, key), **values)))
+
+
+def totals_of(store: MemoryStore) -> dict[str, Any]:
+    return msgpack.unpackb(store.get_many(Family.META, [TOTALS_KEY])[0])
+
+
+def change_totals(store: MemoryStore, **values: Any) -> None:
+    change_row(store, Family.META, TOTALS_KEY, msgpack.packb({**totals_of(store), **values}))
+
+
+def change_ledger(store: MemoryStore, **values: Any) -> None:
+    change_totals(store, ledger={**totals_of(store)["ledger"], **values})
+
+
+def add_cash(store: MemoryStore, of: Link, units: int) -> None:
+    change_page(store, of, cash=page_of(store, of).cash + units)
+
+
+def move_row(store: MemoryStore, of: Link, level: int) -> None:
+    """Put the page into a wrong front queue, consistently but for its cash."""
+    page, old = page_of(store, of), row_of(store, of)
+    change_row(store, Family.QUEUE, old, None)
+    change_page(store, of, level=level)
+    change_row(store, Family.QUEUE, of.key[:HOST_BYTES] + queue_row(level, page.order), of.key[HOST_BYTES:])
+
+
+def test_a_sound_store_holds_and_is_counted(store: MemoryStore):
+    result = audit(store)
+    assert result.holds
+    assert result.violations == []
+    assert (result.pages, result.queued, result.visited, result.failed, result.hosts) == (6, 3, 2, 1, 4)
+    assert result.cash + result.virtual == TOTAL
+
+
+def test_an_empty_store_holds():
+    result = audit(MemoryStore())
+    assert result.holds
+    assert (result.pages, result.virtual) == (0, TOTAL)
+
+
+CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
+    "a unit too many": (lambda store: add_cash(store, VISITED, 1), "1 too many"),
+    "a unit too few": (lambda store: add_cash(store, QUEUED, -1), "-1 too many"),
+    "a unit of the virtual page": (
+        lambda store: change_ledger(store, virtual=str(int(totals_of(store)["ledger"]["virtual"]) + 1)),
+        "1 too many",
+    ),
+    "a debt": (lambda store: (add_cash(store, VISITED, -5), add_cash(store, FAILED, 5)), "holds -5 units"),
+    "handed out to nobody": (lambda store: change_ledger(store, handed=[1, 0]), "3 too many"),
+    "a history": (
+        lambda store: change_page(store, VISITED, history=page_of(store, VISITED).history + 1),
+        "histories add up",
+    ),
+    "a sum of histories": (lambda store: change_ledger(store, history="0"), "histories add up"),
+    "members of a class": (
+        lambda store: change_ledger(store, members=[4, 2]),
+        "classes have [3, 3] pages, not (4, 2)",
+    ),
+    "a page from the future": (lambda store: change_totals(store, order=5), "newer than the last commit"),
+    "a page without a request": (
+        lambda store: change_row(store, Family.REQUESTS, QUEUED.key, None),
+        f"page {QUEUED.key.hex()} has no request",
+    ),
+    "a missing page": (
+        lambda store: change_row(store, Family.PAGES, QUEUED.key, None),
+        "belongs to no queued page",
+    ),
+    "a missing queue row": (
+        lambda store: change_row(store, Family.QUEUE, row_of(store, QUEUED), None),
+        f"queued page {QUEUED.key.hex()} has no queue row",
+    ),
+    "an extra queue row": (
+        lambda store: change_row(store, Family.QUEUE, BUSY + queue_row(5, 1), QUEUED.key[HOST_BYTES:]),
+        "belongs to no queued page",
+    ),
+    "a queue row of a visited page": (
+        lambda store: change_row(store, Family.QUEUE, row_of(store, VISITED), VISITED.key[HOST_BYTES:]),
+        "belongs to no queued page",
+    ),
+    "a queue row of a page that nobody knows": (
+        lambda store: change_row(store, Family.QUEUE, BUSY + queue_row(5, 1), b"nobody's"),
+        "belongs to no queued page",
+    ),
+    "a queue row of another page": (
+        lambda store: change_row(store, Family.QUEUE, row_of(store, QUEUED), VISITED.key[HOST_BYTES:]),
+        "has no queue row",
+    ),
+    "a level that is not that of the row": (
+        lambda store: change_page(store, QUEUED, level=page_of(store, QUEUED).level - 1),
+        "has no queue row",
+    ),
+    "a level that is not that of the cash": (
+        lambda store: move_row(store, QUEUED, page_of(store, QUEUED).level - 1),
+        f"page {QUEUED.key.hex()} waits in front queue 28, not 29",
+    ),
+    "a shift": (lambda store: change_page(store, QUEUED, shift=1), "waits in front queue 29, not 30"),
+    "a queued page that is said to be visited": (
+        lambda store: change_page(store, QUEUED, state=State.VISITED),
+        "belongs to no queued page",
+    ),
+    "a visited page that is said to be queued": (
+        lambda store: change_page(store, VISITED, state=State.QUEUED),
+        "has no queue row",
+    ),
+    "a visited page that is said to have failed": (
+        lambda store: change_page(store, VISITED, state=State.FAILED),
+        "2 visited are recorded, but 1 are stored",
+    ),
+    "a visit that is forgotten": (lambda store: change_page(store, VISITED, visits=0), "classes have"),
+    "a state that is none": (lambda store: change_page(store, VISITED, state=9), "has state 9"),
+    "the count of queued pages": (
+        lambda store: change_totals(store, queued=4),
+        "4 queued are recorded, but 3",
+    ),
+    "the count of visited pages": (
+        lambda store: change_totals(store, visited=1),
+        "1 visited are recorded, but 2",
+    ),
+    "the count of failed pages": (
+        lambda store: change_totals(store, failed=0),
+        "0 failed are recorded, but 1",
+    ),
+    "the count of hosts": (lambda store: change_totals(store, hosts=5), "5 hosts are recorded, but 4"),
+    "the count of shelved hosts": (
+        lambda store: change_totals(store, shelved=[0] * 128),
+        "said to be shelved in class",
+    ),
+    "the count of parked hosts": (
+        lambda store: change_totals(store, parked=0),
+        "0 hosts are said to be parked",
+    ),
+    "a host's queued pages": (
+        lambda store: change_host(store, QUEUED, queued=2),
+        f"host busy ({BUSY.hex()}) says 2 queued pages, but has 1",
+    ),
+    "a host's visited pages": (
+        lambda store: change_host(store, QUEUED, visited=0),
+        "says 0 visited pages, but has 1",
+    ),
+    "a missing host": (
+        lambda store: change_row(store, Family.HOSTS, BUSY, None),
+        "says 0 queued pages, but has 1",
+    ),
+    "a host that is shelved too low": (
+        lambda store: change_host(store, SHELVED, best=28),
+        "host shelved is shelved below its best page",
+    ),
+    "a host that is parked too low": (
+        lambda store: change_host(store, PARKED, best=3),
+        "below its best page",
+    ),
+    "a host that waits nowhere": (
+        lambda store: change_host(store, QUEUED, row=b""),
+        "host busy has pages queued",
+    ),
+    "a host that says it waits in another place": (
+        lambda store: change_host(store, SHELVED, row=b"F\x01"),
+        "host shelved has pages queued, but no place",
+    ),
+    "a place of a host without queued pages": (
+        lambda store: change_host(store, FAILED, row=b"A"),
+        "host dead has nothing queued, but an index row",
+    ),
+    "a missing place of an active host": (
+        lambda store: change_row(store, Family.META, index_row(store, QUEUED), None),
+        "host busy has pages queued, but no place",
+    ),
+    "a missing place of a shelved host": (
+        lambda store: change_row(store, Family.META, index_row(store, SHELVED), None),
+        "host shelved has pages queued, but no place",
+    ),
+    "a missing place of a parked host": (
+        lambda store: change_row(store, Family.META, index_row(store, PARKED), None),
+        "host parked has pages queued, but no place",
+    ),
+    "a place too many": (
+        lambda store: change_row(store, Family.META, b"A" + SHELVED.key[:HOST_BYTES], b""),
+        "4 places for 3 hosts",
+    ),
+    "a place of nobody": (
+        lambda store: change_row(store, Family.META, b"Anobody's", b""),
+        "4 places for 3 hosts",
+    ),
+    "pages without totals": (
+        lambda store: change_row(store, Family.META, TOTALS_KEY, None),
+        "there are pages but no totals",
+    ),
+}
+
+
+@pytest.mark.parametrize(("corrupt", "named"), CORRUPTIONS.values(), ids=CORRUPTIONS)
+def test_what_is_wrong_is_found_and_named(
+    store: MemoryStore, corrupt: Callable[[MemoryStore], None], named: str
+):
+    corrupt(store)
+    result = audit(store)
+    assert not result.holds
+    assert result.n_violations == len(result.violations) >= 1
+    assert any(named in violation for violation in result.violations), result.violations
+
+
+def test_each_kind_of_page_and_host_is_looked_at(store: MemoryStore):
+    """A request that is missing is found whatever its page's state is, a wrong count wherever its host waits."""
+    for of in (QUEUED, VISITED, FAILED):
+        request = store.get_many(Family.REQUESTS, [of.key])[0]
+        change_row(store, Family.REQUESTS, of.key, None)
+        assert not audit(store).holds
+        change_row(store, Family.REQUESTS, of.key, request)
+    for of in (QUEUED, FAILED, SHELVED, PARKED):
+        visited = host_of(store, of.key[:HOST_BYTES]).visited
+        change_host(store, of, visited=visited + 1)
+        assert not audit(store).holds
+        change_host(store, of, visited=visited)
+    assert audit(store).holds
+
+
+def test_only_the_first_of_many_violations_are_kept_but_all_are_counted():
+    job = Job()
+    job.seed(*(link("a", number) for number in range(2500)))
+    job.commit()
+    for number in range(2500):
+        change_row(job.store, Family.REQUESTS, link("a", number).key, None)
+    result = audit(job.store)
+    assert result.n_violations == 2500
+    assert len(result.violations) == 20
+
+
+def test_names_of_hosts_may_contain_what_looks_like_a_place_to_fill_in():
+    job = Job()
+    job.seed(link("{0}{name}"))
+    job.commit()
+    change_host(job.store, link("{0}{name}"), queued=2)
+    assert any("host {0}{name} (" in violation for violation in audit(job.store).violations)
+
+
+def test_cash_handed_to_a_class_is_counted_for_pages_that_have_not_heard_of_it():
+    job = Job(spending="unvisited")
+    job.seed(*(link("a", number) for number in range(5)))
+    lease = job.lease()
+    job.commit()
+    result = audit(job.store)
+    assert result.cash + result.virtual == TOTAL
+    assert result.virtual < 5
+    assert lease.host == "a"
+
+
+def test_a_key_that_is_no_place_is_no_concern_of_the_audit(store: MemoryStore):
+    change_row(store, Family.META, b"note", b"anything")
+    assert audit(store).holds
+    assert host_key("busy") == BUSY

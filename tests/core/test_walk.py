@@ -1,0 +1,418 @@
+"""A crawl does what a small model in plain dictionaries does, in whatever order things happen to it."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import pytest
+from crawl_job import NOW, link
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.frontier import Empty, NotBefore, front_queue, host_class
+from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.ports import Batch, Family
+from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, ticket_key
+from scrapy_aopic.storage.memory import MemoryStore
+
+HOSTS, PAGES_PER_HOST = "abcde", 5
+COMMIT_WITHIN = 1.25
+# With whole seconds for the steps, no time that a host waits for ends at a step.
+POLITENESS = Politeness(10.0, 0.5, 30.5)
+
+
+@dataclass
+class Account:
+    """A page: what it holds, its state, and its queue row (level, order)."""
+
+    order: int
+    request: bytes
+    shift: int
+    cash: int = 0
+    level: int = 0
+    settled_cash: int = 0
+    state: State = State.QUEUED
+    visits: int = 0
+
+
+@dataclass
+class Model:
+    """Every page has its cash in full; the virtual page pays each page of a class one by one."""
+
+    spending: str
+    virtual: int = TOTAL
+    order: int = 0
+    pages: dict[bytes, Account] = field(default_factory=dict)
+    leased: dict[bytes, int] = field(
+        default_factory=dict
+    )  # pages in work, with the cash that they will spend
+    asked: dict[bytes, float] = field(default_factory=dict)  # leased hosts, and since when
+    not_before: dict[bytes, float] = field(default_factory=dict)
+    visited: dict[bytes, int] = field(default_factory=dict)  # per host
+
+    def touch(self, key: bytes, cash: int = 0) -> Account:
+        """Add *cash* to that of a page, which becomes known to its queue."""
+        page = self.pages[key]
+        page.cash = page.settled_cash = page.cash + cash
+        page.level = front_queue(page.cash, page.shift)
+        return page
+
+    def admit(self, of: Link, cash: int) -> None:
+        self.order += 1
+        self.pages[of.key] = Account(self.order, of.request, of.shift)
+        self.touch(of.key, cash)
+
+    def again(self, of: Link, cash: int = 0) -> None:
+        page = self.pages[of.key]
+        if page.state != State.QUEUED:
+            page.state, page.request, page.shift = State.QUEUED, of.request, of.shift
+            self.touch(of.key, cash)
+            return
+        half = 0 if of.key in self.leased else page.cash // 2
+        self.touch(of.key, -half)
+        self.admit(of._replace(key=ticket_key(of.key, self.order + 1)), cash + half)
+
+    def seed(self, of: Link, *, is_endowed: bool) -> None:
+        if of.key not in self.pages:
+            units = self.virtual >> SEED_SHIFT if is_endowed else 0
+            self.virtual -= units
+            self.admit(of, units)
+        elif of.again:
+            self.again(of)
+
+    def due(self, now: float) -> dict[bytes, list[bytes]]:
+        """Pages that may be asked, best first, by the hosts that may be asked."""
+        hosts: dict[bytes, list[bytes]] = {}
+        for key in sorted(self.waiting(), key=lambda key: (-self.pages[key].level, self.pages[key].order)):
+            if key[:HOST_BYTES] not in self.asked and self.not_before.get(key[:HOST_BYTES], 0.0) <= now:
+                hosts.setdefault(key[:HOST_BYTES], []).append(key)
+        return hosts
+
+    def waiting(self) -> list[bytes]:
+        return [
+            key for key, page in self.pages.items() if page.state == State.QUEUED and key not in self.leased
+        ]
+
+    def class_of(self, key: bytes) -> int:
+        return host_class(self.pages[key].level, self.visited.get(key[:HOST_BYTES], 0))
+
+    def lease(self, key: bytes, now: float) -> None:
+        members = [page for page in self.pages.values() if (page.visits > 0) == (self.spending == "visited")]
+        if self.spending != "endowment" and self.virtual > self.pages[key].cash and members:
+            for page in members:
+                page.cash += self.virtual // len(members)
+            self.virtual %= len(members)
+        self.leased[key] = self.touch(key).cash
+        self.asked[key[:HOST_BYTES]] = now
+
+    def settle(self, key: bytes, links: list[Link], *, n_links: int, outcome: str, is_failure: bool) -> None:
+        page, spent, host = self.pages[key], self.leased.pop(key), key[:HOST_BYTES]
+        first = {each.key: each for each in reversed(links) if each.key != key}
+        live = [each for each in first.values() if each.again or self.state(each.key) != State.FAILED]
+        endowed = 0
+        if self.spending == "endowment" and live and not outcome:
+            endowed = int((self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10))
+        whole = spent + endowed
+        paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
+        page.cash -= spent
+        self.virtual += spent - paid * len(live)
+        page.state = State.FAILED if is_failure else State.VISITED
+        if is_failure:
+            self.virtual += page.cash
+            page.cash = 0
+        self.visited[host] = self.visited.get(host, 0) + (page.visits == 0)
+        page.visits += 1
+        once_more = []
+        for each in links:
+            if first.pop(each.key, None) is None:
+                once_more += [each] if each.again else []
+            elif each.key not in self.pages:
+                self.admit(each, paid)
+            elif each.again:
+                self.again(each, paid)
+            elif self.state(each.key) != State.FAILED:
+                self.touch(each.key, paid)
+        for each in once_more:
+            self.again(each)
+
+    def put_back(self, of: Link) -> None:
+        page = self.pages[of.key]
+        page.request, page.shift = of.request, of.shift
+        page.level = front_queue(page.settled_cash, of.shift)
+        del self.leased[of.key]
+
+    def state(self, key: bytes) -> State | None:
+        return self.pages[key].state if key in self.pages else None
+
+
+LINKS = st.builds(
+    link,
+    st.sampled_from(HOSTS),
+    st.integers(0, PAGES_PER_HOST - 1),
+    st.sampled_from([b"", b"", b"other"]),
+    shift=st.sampled_from([0, 0, 0, 1, -1]),
+    again=st.sampled_from([False] * 7 + [True]),
+)
+PICK = st.integers(0, 1000)
+
+
+class Walk(RuleBasedStateMachine):
+    """Steps of a crawl, of its commits and of its end, with the model beside it."""
+
+    @initialize(
+        spending=st.sampled_from(["endowment", "unvisited", "visited"]),
+        max_active=st.sampled_from([1, 2, 100]),
+        page_cache=st.sampled_from([1, 4, 1000]),
+        seeds=st.lists(LINKS, min_size=3, max_size=6),
+    )
+    def begin(self, spending, max_active, page_cache, seeds):
+        self.policy = Policy(
+            politeness=POLITENESS,
+            share=0.25,
+            endowment=4.0,
+            spending=spending,
+            max_active=max_active,
+            page_cache=page_cache,
+            commit_within=COMMIT_WITHIN,
+        )
+        self.store = MemoryStore()
+        self.now = NOW
+        self.landed: tuple[Model, float, bool] | None = None
+        self.open(Model(spending), None, was_clean=True)
+        for of in seeds:
+            self.seed(of, is_endowed=True)
+
+    def open(self, model: Model, saved_at: float | None, *, was_clean: bool) -> None:
+        """Start a process on what the store holds, which is *model*."""
+        self.crawl = Crawl(self.store, self.policy, self.now)
+        self.model = model
+        self.to_release: list[Lease] = []
+        self.to_settle: list[Lease] = []
+        self.flying: tuple[Model, float, Batch] | None = None
+        self.pause = 0.0
+        self.steps = 0
+        if not was_clean and saved_at is not None:
+            seen = saved_at + COMMIT_WITHIN
+            self.pause = self.now + POLITENESS.gap(COMMIT_WITHIN)
+            for host, leased_at in model.asked.items():
+                self.postpone(host, self.now + POLITENESS.gap(seen - leased_at))
+        model.leased, model.asked = {}, {}
+
+    def postpone(self, host: bytes, instant: float) -> None:
+        self.model.not_before[host] = max(instant, self.model.not_before.get(host, 0.0))
+
+    @rule(seconds=st.sampled_from([1, 3, 9, 40]))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule(of=LINKS, is_endowed=st.booleans())
+    def seed(self, of, is_endowed):
+        is_new = of.key not in self.model.pages
+        assert self.crawl.seed(of, self.now, is_endowed=is_endowed) is (is_new or of.again)
+        self.model.seed(of, is_endowed=is_endowed)
+
+    @rule(n=st.integers(1, 4))
+    def lease(self, n):
+        for _ in range(n):
+            self.lease_one()
+            self.everything_is_as_in_the_model()
+
+    def lease_one(self) -> None:
+        lease = self.crawl.lease(self.now)
+        due = self.model.due(self.now) if self.now >= self.pause else {}
+        if not due:
+            waits = [
+                max(self.model.not_before.get(key[:HOST_BYTES], 0.0), self.pause)
+                for key in self.model.waiting()
+                if key[:HOST_BYTES] not in self.model.asked or self.now < self.pause
+            ]
+            if isinstance(lease, Empty):
+                assert not waits
+            else:
+                assert isinstance(lease, NotBefore)
+                # Hosts on the disk wait in milliseconds; a host that was deferred twice may be looked at too early.
+                assert self.now < lease.instant <= min(waits) + 0.001
+            return
+        assert isinstance(lease, Lease)
+        pages = due[lease.key[:HOST_BYTES]]
+        assert lease.key == pages[0]
+        assert self.model.class_of(lease.key) == max(self.model.class_of(pages[0]) for pages in due.values())
+        self.model.lease(lease.key, self.now)
+        page = self.model.pages[lease.key]
+        assert (lease.cash, lease.request, lease.visits) == (page.cash, page.request, page.visits)
+        self.to_release.append(lease)
+        self.to_settle.append(lease)
+
+    @precondition(lambda self: self.to_release)
+    @rule(pick=PICK, gap=st.sampled_from([None, 0.5, 2.5, 7.5]))
+    def release(self, pick, gap):
+        lease = self.to_release.pop(pick % len(self.to_release))
+        host = lease.key[:HOST_BYTES]
+        if gap is not None:
+            self.crawl.defer(host, self.now + gap, gap / 10)
+            self.postpone(host, self.now + gap)
+        self.crawl.release(lease, self.now)
+        del self.model.asked[host]
+
+    @rule(of=LINKS, gap=st.sampled_from([0.5, 4.5]))
+    def defer_any(self, of, gap):
+        host = of.key[:HOST_BYTES]
+        self.crawl.defer(host, self.now + gap, 0.0)
+        if any(key[:HOST_BYTES] == host for key in self.model.pages):
+            self.postpone(host, self.now + gap)
+
+    @precondition(lambda self: self.to_settle)
+    @rule(
+        pick=PICK,
+        links=st.lists(LINKS, max_size=8),
+        itself=st.sampled_from([None, None, False, True]),
+        n_filtered=st.integers(0, 2),
+        outcome=st.sampled_from(["", "", "", "redirect", "http 404"]),
+    )
+    def settle(self, pick, links, itself, n_filtered, outcome):
+        lease = self.take_lease(pick)
+        if itself is not None:
+            links = [*links[:2], link(lease.host)._replace(key=lease.key, again=itself), *links[2:]]
+        n_links = n_filtered and len(links) + n_filtered
+        how = {"n_links": n_links, "outcome": outcome, "is_failure": outcome == "http 404"}
+        self.crawl.settle(lease, links, self.now, **how)
+        self.model.settle(lease.key, links, **how)
+
+    @precondition(lambda self: self.to_settle)
+    @rule(pick=PICK, shift=st.integers(-1, 1), request=st.sampled_from([None, b"retry"]))
+    def put_back(self, pick, shift, request):
+        lease = self.take_lease(pick)
+        of = link(lease.host, 0, request or lease.request, shift=shift)._replace(key=lease.key)
+        self.crawl.put_back(lease, of, self.now)
+        self.model.put_back(of)
+
+    def take_lease(self, pick: int) -> Lease:
+        """A lease that is to end; its transfer ends before it."""
+        lease = self.to_settle.pop(pick % len(self.to_settle))
+        if lease in self.to_release:
+            self.release(self.to_release.index(lease), 0.5)
+        return lease
+
+    @rule(links=st.lists(LINKS, max_size=8), pick=PICK)
+    def visit(self, links, pick):
+        self.lease_one()
+        if self.to_settle:
+            self.settle(-1 if pick % 2 else pick, links, None, 0, "")
+
+    @rule(is_landing=st.booleans(), is_written=st.booleans())
+    def commit(self, is_landing, is_written):
+        """Take a batch; the next time, let it land or fail; what failed may yet be on the disk."""
+        if self.flying is None:
+            self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now))
+            return
+        if is_landing or is_written:
+            self.write()
+        if is_landing:
+            self.crawl.changes_landed()
+        else:
+            self.crawl.changes_failed()
+        self.flying = None
+
+    def write(self, *, is_clean: bool = False) -> None:
+        model, saved_at, batch = self.flying
+        self.store.write(batch, sync=True)
+        self.landed = (model, saved_at, is_clean)
+        assert audit(self.store).violations == []
+        assert set(self.store.scan(Family.QUEUE)) == {
+            (key[:HOST_BYTES] + queue_row(page.level, page.order), key[HOST_BYTES:])
+            for key, page in model.pages.items()
+            if page.state == State.QUEUED
+        }
+
+    @precondition(lambda self: self.steps > 12)
+    @rule(later=st.integers(0, 40), is_written=st.booleans())
+    def crash(self, later, is_written):
+        if self.flying is not None and is_written:
+            self.write()
+        self.now += later
+        model, saved_at, was_clean = self.landed or (Model(self.policy.spending), None, True)
+        self.open(deepcopy(model), saved_at, was_clean=was_clean)
+
+    @precondition(lambda self: self.steps > 12 and self.flying is None)
+    @rule(later=st.integers(0, 40))
+    def stop_and_start(self, later):
+        while self.to_release:
+            self.release(0, None)
+        self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now, is_clean=True))
+        self.write(is_clean=True)
+        self.now += later
+        self.open(self.model, self.now, was_clean=True)
+
+    @invariant()
+    def everything_is_as_in_the_model(self):
+        self.steps += 1
+        crawl, model = self.crawl, self.model
+        assert crawl.ledger.totals.virtual == model.virtual
+        pages = {key: crawl.page(key) for key in model.pages}
+        assert {key: crawl.ledger.cash(page) for key, page in pages.items()} == {
+            key: page.cash for key, page in model.pages.items()
+        }
+        assert model.virtual + sum(page.cash for page in model.pages.values()) == TOTAL
+        states = [page.state for page in model.pages.values()]
+        assert [page.state for page in pages.values()] == states
+        assert crawl.counts[:3] == tuple(map(states.count, State))
+        assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
+        assert crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in model.pages})
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+@pytest.mark.parametrize("spending", ["endowment", "unvisited", "visited"])
+def test_a_long_walk_by_dice(spending, max_active):
+    """Longer than what Hypothesis tries, which begins with short walks and can shorten those that fail."""
+    dice = random.Random(f"{spending} {max_active}")
+
+    def some_link() -> Link:
+        shift, again = dice.choice((0, 0, 0, 1, -1)), dice.random() < 0.1
+        return link(
+            dice.choice("abcdefghij"), dice.randrange(20), b"%d" % dice.randrange(3), shift=shift, again=again
+        )
+
+    def links() -> list[Link]:
+        return [some_link() for _ in range(dice.randrange(9))]
+
+    walk = Walk()
+    walk.begin(spending, max_active, dice.choice((1, 4, 1000)), links())
+    for _ in range(700):
+        step = dice.randrange(100)
+        if step < 16:
+            walk.time_passes(dice.choice((1, 3, 20)))
+        elif step < 20:
+            walk.seed(some_link(), dice.random() < 0.5)
+        elif step < 40:
+            walk.lease(dice.randrange(1, 4))
+        elif step < 55 and walk.to_release:
+            walk.release(dice.randrange(9), dice.choice((None, 0.5, 2.5, 7.5)))
+        elif step < 58:
+            walk.defer_any(some_link(), dice.choice((0.5, 4.5)))
+        elif step < 75 and walk.to_settle:
+            itself, outcome = (
+                dice.choice((None, None, False, True)),
+                dice.choice(("", "", "redirect", "http 404")),
+            )
+            walk.settle(dice.randrange(9), links(), itself, dice.randrange(3), outcome)
+        elif step < 81 and walk.to_settle:
+            walk.put_back(dice.randrange(9), dice.randrange(-1, 2), dice.choice((None, b"retry")))
+        elif step < 84:
+            walk.visit(links(), dice.randrange(9))
+        elif step < 97:
+            walk.commit(dice.random() < 0.7, dice.random() < 0.5)
+        elif step == 97 and dice.random() < 0.4:
+            walk.crash(dice.randrange(40), dice.random() < 0.5)
+        elif step == 98 and walk.flying is None:
+            walk.stop_and_start(dice.randrange(40))
+        walk.everything_is_as_in_the_model()
