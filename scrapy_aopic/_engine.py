@@ -1,6 +1,6 @@
 """The only file that touches Scrapy's private names; each is looked for once, when the crawl starts.
 
-What Scrapy 2.14 to 2.19 does not offer in public:
+What Scrapy 2.16 to 2.19 does not offer in public:
 
 * which popped requests are still in work (``engine._slot.inprogress``), which ends a lease;
 * waking the engine at a given time (``engine._slot.nextcall``); without it a host that becomes ready waits for

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
-from scrapy.dupefilters import RFPDupeFilter
-from scrapy.exceptions import CloseSpider
+from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
@@ -35,7 +34,6 @@ from .settings import read, read_policy
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
-    from scrapy.dupefilters import BaseDupeFilter
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
     from twisted.internet.defer import Deferred
@@ -151,8 +149,8 @@ class Scheduler(BaseScheduler):
         return self._open_filter()
 
     def _refuse(self) -> None:
-        """Close the spider as soon as the engine can: everything that is closed must have been opened."""
-        raise CloseSpider(self._refusal)
+        """Close the spider when all is open: what is closed must have been opened."""
+        self._engine.close(self._refusal)
 
     def _open_job(self) -> None:
         settings = self._crawler.settings
@@ -226,9 +224,12 @@ class Scheduler(BaseScheduler):
         from .dupefilter import DupeFilter  # noqa: PLC0415
 
         cls = load_object(self._crawler.settings["DUPEFILTER_CLASS"])
-        if cls is RFPDupeFilter or issubclass(cls, DupeFilter):
+        self._log_duplicate = DupeFilter(self._crawler).log  # counts, and obeys DUPEFILTER_DEBUG
+        if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
             return None
         self._filter = build_from_crawler(cls, self._crawler)
+        if cls.log is not BaseDupeFilter.log:  # which only warns
+            self._log_duplicate = self._filter.log
         logger.info(
             "%(name)s decides what is a duplicate",
             {"name": self._crawler.settings["DUPEFILTER_CLASS"]},
@@ -330,7 +331,7 @@ class Scheduler(BaseScheduler):
         page = crawl.page(key)
         again, is_new = self._judge(request, visit, key, page)
         if not is_new and not again:
-            self._count("dupefilter/filtered")
+            self._log_duplicate(request, self._spider)
             if visit is not None and (page is not None or key in self._staged):
                 self._add_link(visit, Link(key, name, b"") if page is not None else self._link(request, key, name))
             return False
@@ -375,8 +376,8 @@ class Scheduler(BaseScheduler):
             if self._crawler.settings.getbool("SCHEDULER_DEBUG") and "unserializable" not in self._complained:
                 self._complained.add("unserializable")
                 logger.warning(
-                    "%(error)s; it is kept in memory and lost if the process ends. No more such requests will be "
-                    "logged (scheduler/unserializable counts them)",
+                    "Unable to serialize request: %(error)s; it is kept in memory and lost if the process ends. No "
+                    "more such requests will be logged (scheduler/unserializable counts them)",
                     {"error": error},
                     extra={"spider": self._spider},
                 )

@@ -12,6 +12,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.misc import load_object
 from web import Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -48,7 +49,7 @@ async def test_pages_that_many_important_pages_link_to_are_fetched_first(serve: 
             "http://a.test/rich": [],
         }
     )
-    await crawl(Follow, {**ALONE, "CONCURRENT_REQUESTS": 1, "AOPIC_ENDOWMENT": 0})
+    await crawl(Follow, {**ALONE, "AOPIC_MIN_GAP": 0.02, "AOPIC_ENDOWMENT": 0})  # time to settle each page
     assert web.asked[0] == "http://a.test/"
     assert web.asked.index("http://a.test/rich") < web.asked.index("http://a.test/poor")
     assert len(web.asked) == 8
@@ -315,7 +316,9 @@ async def test_items_are_not_held_back(serve: Serve) -> None:
 
 
 @deferred_f_from_coro_f
-async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve: Serve, tmp_path: Path) -> None:
+async def test_a_request_that_cannot_be_written_is_kept_in_memory(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Lambda(Spider):
         name = "lambda"
         start_urls = ["http://a.test/"]
@@ -330,11 +333,12 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve: Serve, 
     got: list[Any] = []
     marker = object()
     serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
-    crawler = await crawl(Lambda, on_disk(tmp_path))
+    crawler = await crawl(Lambda, {**on_disk(tmp_path), "SCHEDULER_DEBUG": True})
     assert "http://a.test/1" in got
     assert marker in got
     assert crawler.stats is not None
     assert crawler.stats.get_value("scheduler/unserializable") == 2
+    assert caplog.text.count("Unable to serialize request: <GET http://a.test/1>") == 1
     assert check(tmp_path).violations == []
 
 
@@ -439,6 +443,40 @@ async def test_a_duplicate_filter_of_the_user_decides(serve: Serve) -> None:
 
     asked: list[str] = []
     web = serve({"http://a.test/": ["/1", "/never"], "http://a.test/1": ["/2"], "http://a.test/2": []})
-    await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Everything})
+    crawler = await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Everything})
     assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
     assert "http://a.test/never" in asked
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("dupefilter/filtered") == 1
+    assert crawler.stats.get_value("aopic/errors") is None
+
+
+@pytest.mark.parametrize("base", ["scrapy.dupefilters.RFPDupeFilter", "scrapy_aopic.DupeFilter"])
+@deferred_f_from_coro_f
+async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve: Serve, base: str) -> None:
+    class Mine(load_object(base)):  # type: ignore[misc]
+        def request_seen(self, request: Request) -> bool:
+            return request.url.endswith("/never") or bool(super().request_seen(request))
+
+        def log(self, request: Request, spider: Spider) -> None:
+            logged.append(request.url)
+            super().log(request, spider)
+
+    logged: list[str] = []
+    web = serve({"http://a.test/": ["/1", "/never"], "http://a.test/1": ["/1"]})
+    crawler = await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Mine})
+    assert web.asked == ["http://a.test/", "http://a.test/1"]
+    assert sorted(logged) == ["http://a.test/1", "http://a.test/never"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("dupefilter/filtered") == 2
+
+
+@pytest.mark.parametrize(("debug", "lines"), [(False, 1), (True, 3)])
+@deferred_f_from_coro_f
+async def test_duplicates_are_logged_as_dupefilter_debug_says(
+    serve: Serve, caplog: pytest.LogCaptureFixture, debug: bool, lines: int
+) -> None:
+    serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})
+    with caplog.at_level("DEBUG"):
+        await crawl(Follow, {**ALONE, "DUPEFILTER_DEBUG": debug})
+    assert caplog.text.count("Filtered duplicate request") == lines
