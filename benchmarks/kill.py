@@ -27,20 +27,29 @@ PROJECT = Path(__file__).parents[1] / "example_project"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--proxy", required=True)
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--seeds", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--after", type=float, default=15, help="seconds of each run before it is killed")
-    parser.add_argument("--pages", type=int, default=5000, help="visited pages after which the last run stops")
+    parser.add_argument(
+        "--pages", type=int, default=5000, help="visited pages after which the last run stops"
+    )
     parser.add_argument("--job", type=Path, required=True, help="job folder, new")
     parser.add_argument("--factor", type=float, default=10)
     parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     args = parser.parse_args()
 
     scrapy = [sys.executable, "-m", "scrapy"]
-    settings = {"SCHEDULER": "witness.Witness", "JOBDIR": args.job.resolve(), "LOG_LEVEL": "WARNING", "AOPIC_POLITENESS_FACTOR": args.factor}
+    settings = {
+        "SCHEDULER": "witness.Witness",
+        "JOBDIR": args.job.resolve(),
+        "LOG_LEVEL": "WARNING",
+        "AOPIC_POLITENESS_FACTOR": args.factor,
+    }
     command = [*scrapy, "crawl", "broad", "-a", f"seeds={args.seeds.resolve()}"]
     for name, value in [*settings.items(), *(pair.split("=", 1) for pair in args.set)]:
         command += ["-s", f"{name}={value}"]
@@ -59,7 +68,10 @@ def main() -> int:
 
     def ask(question: str) -> dict[str, object]:
         answer = subprocess.run(
-            [*scrapy, "aopic", question, str(args.job.resolve()), "--json"], capture_output=True, check=False, cwd=PROJECT
+            [*scrapy, "aopic", question, str(args.job.resolve()), "--json"],
+            capture_output=True,
+            check=False,
+            cwd=PROJECT,
         )
         print(f"  {question}: exit code {answer.returncode}", flush=True)
         result: dict[str, object] = json.loads(answer.stdout)
@@ -73,12 +85,16 @@ def main() -> int:
         kills.append(time.time())
         process.wait()
         result = ask("check")
-        print(f"kill {number + 1}: {result['visited']} visited, {result['queued']} queued, holds: {result['holds']}")
+        print(
+            f"kill {number + 1}: {result['visited']} visited, {result['queued']} queued, holds: {result['holds']}"
+        )
     done = int(str(result["visited"]))
     process = crawl("-s", f"CLOSESPIDER_PAGECOUNT={max(args.pages - done, 1)}")
     process.wait()
     result = ask("check")
-    print(f"end: {result['visited']} visited, {result['failed']} failed, {result['queued']} queued, holds: {result['holds']}")
+    print(
+        f"end: {result['visited']} visited, {result['failed']} failed, {result['queued']} queued, holds: {result['holds']}"
+    )
 
     entries = read_log(args.log)
     polite = audit(entries, args.factor, 0.0, 60.0)

@@ -37,7 +37,11 @@ FIFO = {
     "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
     "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
 }
-CRAWLS = {"scrapy-aopic": {}, "Scrapy FIFO (breadth first)": {**STOCK, **FIFO}, "Scrapy LIFO (its default)": STOCK}
+CRAWLS = {
+    "scrapy-aopic": {},
+    "Scrapy FIFO (breadth first)": {**STOCK, **FIFO},
+    "Scrapy LIFO (its default)": STOCK,
+}
 
 
 def pagerank(indptr: np.ndarray, indices: np.ndarray, damping: float = 0.85) -> np.ndarray:
@@ -56,7 +60,9 @@ def pagerank(indptr: np.ndarray, indices: np.ndarray, damping: float = 0.85) -> 
     return new
 
 
-def first_come(out_links: Callable[[int], Sequence[int]], seeds: Sequence[int], *, last_first: bool) -> list[int]:
+def first_come(
+    out_links: Callable[[int], Sequence[int]], seeds: Sequence[int], *, last_first: bool
+) -> list[int]:
     """Order of a queue or a stack of pages, each entered once, as a Scrapy scheduler with its duplicate filter."""
     known, waiting, order = set(seeds), deque(seeds), []
     while waiting:
@@ -133,8 +139,17 @@ def demo(args: argparse.Namespace) -> None:
     for name, settings in CRAWLS.items():
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder, "log.tsv")
-            options = {"JOBDIR": f"{folder}/job", "CLOSESPIDER_PAGECOUNT": args.pages, "LOG_LEVEL": "CRITICAL"}
-            options |= {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_REPORT": False, "CONCURRENT_REQUESTS": 16, **settings}
+            options = {
+                "JOBDIR": f"{folder}/job",
+                "CLOSESPIDER_PAGECOUNT": args.pages,
+                "LOG_LEVEL": "CRITICAL",
+            }
+            options |= {
+                "AOPIC_POLITENESS_FACTOR": 0,
+                "AOPIC_REPORT": False,
+                "CONCURRENT_REQUESTS": 16,
+                **settings,
+            }
             command = [sys.executable, "-m", "scrapy", "crawl", "broad", "-a", f"seeds={','.join(web.seeds)}"]
             for pair in options.items():
                 command += ["-s", "{}={}".format(*pair)]
@@ -158,7 +173,9 @@ def demo(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     kinds = parser.add_subparsers(required=True)
     kind = kinds.add_parser("demo")
     kind.add_argument("--pages", type=int, default=5000)

@@ -13,7 +13,6 @@ What Scrapy 2.16 to 2.19 does not offer in public:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,6 +21,9 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
@@ -72,14 +74,18 @@ class Engine:
     def _downloader(self) -> Any:
         return getattr(self._crawler.engine, "downloader", None)
 
-    def downloading(self) -> Set[Request]:
-        """Popped requests that the downloader, its middlewares included, is not done with."""
-        return cast("Set[Request]", getattr(self._downloader, "active", frozenset()))
+    @property
+    def _scraper(self) -> Any:
+        return getattr(self._crawler.engine, "scraper", None)
 
-    def in_progress(self) -> Set[Request]:
+    def downloading(self) -> AbstractSet[Request]:
+        """Popped requests that the downloader, its middlewares included, is not done with."""
+        return cast("AbstractSet[Request]", getattr(self._downloader, "active", frozenset()))
+
+    def in_progress(self) -> AbstractSet[Request]:
         """Popped requests whose callbacks, pipelines and links are not all done."""
         slot = getattr(self._crawler.engine, "_slot", None)
-        return cast("Set[Request]", getattr(slot, "inprogress", frozenset()))
+        return cast("AbstractSet[Request]", getattr(slot, "inprogress", frozenset()))
 
     def wake(self) -> None:
         """Make the engine ask for requests as soon as it can."""
@@ -113,13 +119,13 @@ class Engine:
 
     def find(self, kind: type[T]) -> T | None:
         """The middleware of class *kind* that the user listed."""
-        managers = (self._crawler.engine.scraper.spidermw, self._downloader.middleware)  # type: ignore[union-attr]
+        managers = (self._scraper.spidermw, self._downloader.middleware)
         found = (middleware for manager in managers for middleware in manager.middlewares)
         return next((middleware for middleware in found if isinstance(middleware, kind)), None)
 
     def add_spider_middleware(self, middleware: object) -> None:
         """Put *middleware* next to the spider: it sees all that a callback yields before any other."""
-        self._crawler.engine.scraper.spidermw._add_middleware(middleware)  # type: ignore[union-attr]
+        self._scraper.spidermw._add_middleware(middleware)
 
     def add_downloader_middleware(self, middleware: object) -> None:
         """Put *middleware* next to the downloader: the last to see a request, the first to see an answer."""
@@ -184,7 +190,9 @@ class PoliteSlot(Slot):
     def _end(self) -> None:
         now = self._idle_since = monotonic()
         transfer = now - self.lastseen
-        self.not_before = max(self.not_before, now + self._politeness.gap(transfer), self.lastseen + self.delay)
+        self.not_before = max(
+            self.not_before, now + self._politeness.gap(transfer), self.lastseen + self.delay
+        )
         self._ended(transfer, self.not_before - now)
 
 
@@ -213,7 +221,7 @@ class Slots:
 
     def govern(self, request: Request) -> None:
         """Make sure that the slot *request* is about to enter is a polite one."""
-        downloader: Any = self._crawler.engine.downloader  # type: ignore[union-attr]  # it calls us
+        downloader: Any = getattr(self._crawler.engine, "downloader", None)
         if not self._is_prepared:
             self._is_prepared = True
             _forbid_hidden_retries(downloader)
@@ -236,6 +244,6 @@ class Slots:
 def _forbid_hidden_retries(downloader: Any) -> None:
     """Leave retries to RetryMiddleware, which goes through the scheduler and so keeps the gap."""
     for scheme in ("http", "https"):
-        pool = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
+        pool: Any = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
         if hasattr(pool, "retryAutomatically"):
             pool.retryAutomatically = False

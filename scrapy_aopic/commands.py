@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
@@ -20,7 +20,7 @@ class AopicCommand(ScrapyCommand):
     """Ask the job folder of an AOPIC crawl."""
 
     requires_project = False
-    default_settings = {"LOG_ENABLED": False}
+    default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:
         """Arguments, as shown in the usage."""
@@ -45,7 +45,9 @@ class AopicCommand(ScrapyCommand):
         parser.add_argument("--json", action="store_true", help="write JSON instead of text")
         parser.add_argument("-n", "--number", type=int, default=20, help="rows of top (default: 20)")
         parser.add_argument("--hosts", action="store_true", help="top: hosts instead of pages")
-        parser.add_argument("--all", action="store_true", help="top: also redirects, errors and pages not fetched")
+        parser.add_argument(
+            "--all", action="store_true", help="top: also redirects, errors and pages not fetched"
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Answer the question in *args*."""
@@ -99,7 +101,11 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
             lines.append(f"{label}:")
             lines.append(_lines(value, indent + "  ") if value else f"{indent}  none")
         else:
-            lines.append(f"{label}: {value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else f"{label}: {value}")
+            lines.append(
+                f"{label}: {value:,}"
+                if isinstance(value, (int, float)) and not isinstance(value, bool)
+                else f"{label}: {value}"
+            )
     return "\n".join(lines)
 
 

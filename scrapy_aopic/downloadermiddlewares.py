@@ -41,7 +41,7 @@ class PolitenessMiddleware:
 
     def __init__(self, crawler: Crawler, politeness: Politeness) -> None:
         self._crawler = crawler
-        self._slots = Slots(crawler, politeness, self._ended, lambda key: self.waits(key))
+        self._slots = Slots(crawler, politeness, self._ended, self._wait)
         self._clocks: OrderedDict[str, float] = OrderedDict()
         self.on_transfer: Callable[[str, float, float], None] | None = None
         self.on_failure: Callable[[Request, Exception], None] | None = None
@@ -70,6 +70,9 @@ class PolitenessMiddleware:
             self._clocks.popitem(last=False)
         if self.on_transfer is not None:
             self.on_transfer(key, transfer, gap)
+
+    def _wait(self, key: str) -> float:
+        return self.waits(key)
 
     def _remembered(self, key: str) -> float:
         return self._clocks.get(key, 0.0) - monotonic()

@@ -50,7 +50,9 @@ class DiskSeen:
     """Exact: every fingerprint is in a store on disk, the most recently used ones also in memory (LRU)."""
 
     def __init__(self, folder: Path | None, kind: str, capacity: int, memory_mb: int) -> None:
-        self._temporary = Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if folder is None and kind != "memory" else None
+        self._temporary = (
+            Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if folder is None and kind != "memory" else None
+        )
         where = self._temporary or folder
         self._store: Store = open_store(where / "aopic-seen" if where else None, kind, memory_mb=memory_mb)
         self._capacity = capacity
@@ -63,7 +65,9 @@ class DiskSeen:
         if fingerprint in recent:
             recent.move_to_end(fingerprint)
             return True
-        is_known = fingerprint in self._fresh or self._store.get_many(Family.PAGES, (fingerprint,))[0] is not None
+        is_known = (
+            fingerprint in self._fresh or self._store.get_many(Family.PAGES, (fingerprint,))[0] is not None
+        )
         if not is_known:
             self._fresh[fingerprint] = b""
             if len(self._fresh) >= _WRITE_EVERY:
@@ -155,7 +159,10 @@ class DupeFilter(BaseDupeFilter):
             )
         else:
             self._seen = DiskSeen(
-                folder, read(settings, "AOPIC_STORE"), read(settings, "AOPIC_PAGE_CACHE"), read(settings, "AOPIC_MEMORY_MB")
+                folder,
+                read(settings, "AOPIC_STORE"),
+                read(settings, "AOPIC_PAGE_CACHE"),
+                read(settings, "AOPIC_MEMORY_MB"),
             )
         return None
 
@@ -182,7 +189,9 @@ class DupeFilter(BaseDupeFilter):
                 {
                     "request": request,
                     "referer": referer_str(request),
-                    "more": "" if self._debug else " - no more duplicates will be shown (see DUPEFILTER_DEBUG)",
+                    "more": ""
+                    if self._debug
+                    else " - no more duplicates will be shown (see DUPEFILTER_DEBUG)",
                 },
                 extra={"spider": spider},
             )

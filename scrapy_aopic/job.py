@@ -13,14 +13,18 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .core.crawl import Crawl, Policy
-from .core.ports import Store
 from .exceptions import StorageError
 from .storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .core.ports import Store
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +62,13 @@ class Job:
     """
 
     def __init__(
-        self, folder: Path | None, policy: Policy, *, kind: str = "auto", interval: float = 0.5, memory_mb: int = 64
+        self,
+        folder: Path | None,
+        policy: Policy,
+        *,
+        kind: str = "auto",
+        interval: float = 0.5,
+        memory_mb: int = 64,
     ) -> None:
         self.clock = Clock()
         self._interval = interval
@@ -69,7 +79,9 @@ class Job:
             self._temporary = folder
         self.folder = folder
         try:
-            self._store: Store = open_store(store_folder(folder) if folder else None, kind, memory_mb=memory_mb)
+            self._store: Store = open_store(
+                store_folder(folder) if folder else None, kind, memory_mb=memory_mb
+            )
             self.crawl = Crawl(self._store, policy, self.clock())
         except BaseException:
             self._remove_temporary()
@@ -105,9 +117,10 @@ class Job:
             self._land()
         self._steps += 1
         now = self.clock()
-        if (self.crawl.has_changes and (now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED)) or (
-            now - self._saved_at > self._commit_within
-        ):
+        if (
+            self.crawl.has_changes
+            and (now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED)
+        ) or (now - self._saved_at > self._commit_within):
             self._commit()
 
     def _commit(self, *, is_clean: bool = False) -> None:

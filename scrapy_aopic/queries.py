@@ -75,19 +75,19 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     ledger: Totals = saved["ledger"]
     whole = (ledger.history + TOTAL - ledger.virtual) or 1
     sums = []
-    for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
+    for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
         cash = history = pages = 0
         for _, data in rows:
             page = unpack_page(data)
             cash += _weight(page, ledger) - page.history
             history += page.history
             pages += 1
-        sums.append((cash + history, host, cash, history, pages))
+        sums.append((cash + history, key, cash, history, pages))
     best = heapq.nlargest(n, sums)
-    hosts = store.get_many(Family.HOSTS, [host for _, host, *_ in best])
+    hosts = store.get_many(Family.HOSTS, [key for _, key, *_ in best])
     result = []
-    for (weight, _, cash, history, pages), data in zip(best, hosts, strict=True):
-        record = unpack_host(data) if data is not None else None
+    for (weight, _, cash, history, pages), found in zip(best, hosts, strict=True):
+        record = unpack_host(found) if found is not None else None
         result.append(
             {
                 "host": record.name if record else "",
@@ -172,14 +172,20 @@ def print_report(store: Store) -> None:
         "The most important pages, from the cash that flowed to them:",
         format_pages(top_pages(store, 20)),
         "",
-        f"{pages['visited']:,} pages visited and {pages['failed']:,} failed on {state['hosts']:,} hosts, "
-        f"{pages['queued']:,} queued; {done / seconds:.1f} pages/s since the job began",
+        (
+            f"{pages['visited']:,} pages visited and {pages['failed']:,} failed on {state['hosts']:,} hosts, "
+            f"{pages['queued']:,} queued; {done / seconds:.1f} pages/s since the job began"
+        ),
     ]
     if sum(pages.values()) <= _AUDITED:
         result = audit(store)
         lines.append(
             f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "
-            + ("every invariant holds" if result.holds else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}")
+            + (
+                "every invariant holds"
+                if result.holds
+                else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}"
+            )
         )
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import inspect
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 from scrapy import Request, Spider
@@ -20,6 +19,9 @@ from scrapy.utils.python import global_object_name
 
 from ._engine import OWN_SLOT, SLOT
 from .exceptions import AopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TAG = "_aopic"
 """Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
@@ -31,7 +33,11 @@ _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (frozenset, list, frozenset),
     (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
     (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
-    (datetime.timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda v: datetime.timedelta(*v)),
+    (
+        datetime.timedelta,
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda v: datetime.timedelta(*v),
+    ),
     (decimal.Decimal, str, decimal.Decimal),
     (complex, lambda value: [value.real, value.imag], lambda value: complex(*value)),
 ]
@@ -125,7 +131,9 @@ def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
 
 
 def _pack_other(value: Any) -> Any:
-    if isinstance(value, str):  # msgpack is strict about subclasses; those of plain types are written as these
+    if isinstance(
+        value, str
+    ):  # msgpack is strict about subclasses; those of plain types are written as these
         return str(value)
     for code, (kind, pack, _) in enumerate(_EXTENSIONS):
         if type(value) is kind:

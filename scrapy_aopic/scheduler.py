@@ -10,7 +10,6 @@ The three methods that the engine calls never raise and never wait for the disk 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -22,9 +21,8 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from ._engine import Engine, slot_key
-from .core.crawl import Crawl, Lease
 from .core.frontier import Empty, NotBefore
-from .core.records import HOST_BYTES, Link, Page, host_key, page_key
+from .core.records import Link, Page, host_key, page_key
 from .exceptions import SettingError, StorageError
 from .job import Job
 from .queries import print_report
@@ -32,12 +30,16 @@ from .requests import TAG, UnreadableError, UnserialisableError, decode, encode
 from .settings import read, read_policy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
     from twisted.internet.defer import Deferred
     from typing_extensions import Self
+
+    from .core.crawl import Crawl, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +64,9 @@ class Visit:
     __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
                  "reason", "retry", "status")  # fmt: skip
 
-    def __init__(self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int) -> None:
+    def __init__(
+        self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
+    ) -> None:
         self.lease = lease
         self.number = number
         self.links: list[Link] = []
@@ -174,7 +178,9 @@ class Scheduler(BaseScheduler):
                 "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
                 {
                     "folder": folder,
-                    "how": "" if crawl.was_clean else ", which was not closed; what was in flight is queued again",
+                    "how": ""
+                    if crawl.was_clean
+                    else ", which was not closed; what was in flight is queued again",
                     "queued": counts.queued,
                     "visited": counts.visited,
                     "hosts": counts.hosts,
@@ -212,7 +218,9 @@ class Scheduler(BaseScheduler):
             added.append("Progress")
         if added:
             logger.info(
-                "Put in place by the scheduler: %(names)s", {"names": ", ".join(added)}, extra={"spider": self._spider}
+                "Put in place by the scheduler: %(names)s",
+                {"names": ", ".join(added)},
+                extra={"spider": self._spider},
             )
 
     def _extensions(self) -> tuple[Any, ...]:
@@ -333,7 +341,9 @@ class Scheduler(BaseScheduler):
         if not is_new and not again:
             self._log_duplicate(request, self._spider)
             if visit is not None and (page is not None or key in self._staged):
-                self._add_link(visit, Link(key, name, b"") if page is not None else self._link(request, key, name))
+                self._add_link(
+                    visit, Link(key, name, b"") if page is not None else self._link(request, key, name)
+                )
             return False
         link = self._link(request, key, name, again=again)
         if visit is None or len(visit.links) >= self._max_links:
@@ -344,7 +354,9 @@ class Scheduler(BaseScheduler):
         self._count("scheduler/enqueued")
         return True
 
-    def _judge(self, request: Request, visit: Visit | None, key: bytes, page: Page | None) -> tuple[bool, bool]:
+    def _judge(
+        self, request: Request, visit: Visit | None, key: bytes, page: Page | None
+    ) -> tuple[bool, bool]:
         """Whether to fetch *request* even if its page is known, and whether the page is new."""
         is_new = page is None and key not in self._staged
         again = request.dont_filter
@@ -416,7 +428,9 @@ class Scheduler(BaseScheduler):
         if lease.request[:1] == _IN_MEMORY:
             request = self._unwritten.pop(lease.request[1:9], None)
             if request is None:
-                raise UnreadableError("it could not be written when it was queued, and that process has ended")
+                raise UnreadableError(
+                    "it could not be written when it was queued, and that process has ended"
+                )
         else:
             request = decode(lease.request, self._spider)
         self._numbers += 1
@@ -466,7 +480,7 @@ class Scheduler(BaseScheduler):
             return
         crawl, now = self._job.crawl, self._clock()
         downloading, in_progress = self._engine.downloading(), self._engine.in_progress()
-        for request, visit in [pair for pair in self._visits.items()]:
+        for request, visit in list(self._visits.items()):
             if visit.is_downloading and request not in downloading:
                 visit.is_downloading = False
                 crawl.release(visit.lease, now)
@@ -493,7 +507,9 @@ class Scheduler(BaseScheduler):
             is_failure = not visit.is_redirect
         elif visit.status >= 400 and not visit.n_links:
             outcome, is_failure = f"http {visit.status}", True
-        crawl.settle(visit.lease, visit.links, now, n_links=visit.n_links, outcome=outcome, is_failure=is_failure)
+        crawl.settle(
+            visit.lease, visit.links, now, n_links=visit.n_links, outcome=outcome, is_failure=is_failure
+        )
         self._count(f"aopic/pages/{'failed' if is_failure else 'visited'}")
         if outcome:
             self._count(f"aopic/outcomes/{outcome}")

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from .core.crawl import Policy
-from .core.ledger import Spending
 from .core.politeness import Politeness
 from .core.window import Window, WindowKind
 from .exceptions import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.settings import BaseSettings
+
+    from .core.ledger import Spending
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
@@ -117,7 +119,9 @@ def _durability(value: Any) -> float:
 
 def _names(*allowed: str) -> Callable[[Any], tuple[str, ...]]:
     def check(value: Any) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name)
+        names = tuple(
+            name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name
+        )
         if not set(names) <= set(allowed):
             raise ValueError
         return names
@@ -127,7 +131,7 @@ def _names(*allowed: str) -> Callable[[Any], tuple[str, ...]]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) and not hasattr(value, "__fspath__"):
-        raise ValueError  # noqa: TRY004
+        raise ValueError
     return str(value)
 
 

@@ -6,7 +6,6 @@ result is the order in which pages were visited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .core.crawl import Crawl, Lease, Policy
@@ -15,6 +14,8 @@ from .core.records import HOST_BYTES, Link, host_key, page_key
 from .storage.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from .core.ports import Store
 
 

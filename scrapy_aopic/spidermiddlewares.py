@@ -36,7 +36,9 @@ class LinkMiddleware:
             raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
         return cls(crawler)
 
-    async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def process_spider_output(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
         scheduler = Scheduler.of(self._crawler)
         visit = scheduler.visit_of(response.request) if scheduler is not None and response.request else None
         async for item in result:

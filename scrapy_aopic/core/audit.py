@@ -5,10 +5,9 @@ Reads each family once, in bounded memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
@@ -17,6 +16,9 @@ from .frontier import front_queue
 from .ledger import TOTAL, Totals
 from .ports import Family, Store
 from .records import HOST_BYTES, Host, State, queue_row, row_level, unpack_host, unpack_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -72,7 +74,9 @@ def audit(store: Store) -> Audit:
     _audit_hosts(store, saved, result)
     for name in ("queued", "visited", "failed", "hosts"):
         counted = getattr(result, name)
-        result.expect(saved[name] == counted, "{} {} are recorded, but {} are stored", saved[name], name, counted)
+        result.expect(
+            saved[name] == counted, "{} {} are recorded, but {} are stored", saved[name], name, counted
+        )
     return result
 
 
@@ -84,9 +88,7 @@ def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -
         for chunk in _chunks(rows):
             requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
             pages = [unpack_page(data) for _, data in chunk]
-            queue = store.get_many(
-                Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages]
-            )
+            queue = store.get_many(Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages])
             for (key, _), page, request, row in zip(chunk, pages, requests, queue, strict=True):
                 result.pages += 1
                 is_visited = page.visits > 0
@@ -104,7 +106,11 @@ def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -
                     result.expect(row == key[HOST_BYTES:], "queued page {} has no queue row", key.hex())
                     level = front_queue(page.cash, page.shift)
                     result.expect(
-                        page.level == level, "page {} waits in front queue {}, not {}", key.hex(), page.level, level
+                        page.level == level,
+                        "page {} waits in front queue {}, not {}",
+                        key.hex(),
+                        page.level,
+                        level,
                     )
                 elif page.state == State.VISITED:
                     result.visited += 1
@@ -116,7 +122,13 @@ def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -
         for name, counted in per_host.items():
             said = getattr(record, name)
             result.expect(
-                said == counted, "host {} ({}) says {} {} pages, but has {}", record.name, host.hex(), said, name, counted
+                said == counted,
+                "host {} ({}) says {} {} pages, but has {}",
+                record.name,
+                host.hex(),
+                said,
+                name,
+                counted,
             )
     whole = result.cash + totals.virtual
     result.expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
@@ -144,7 +156,9 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
     queued_hosts = 0
     for chunk in _chunks(store.scan(Family.HOSTS)):
         hosts = [unpack_host(data) for _, data in chunk]
-        index = store.get_many(Family.META, [host.row + key for (key, _), host in zip(chunk, hosts, strict=True)])
+        index = store.get_many(
+            Family.META, [host.row + key for (key, _), host in zip(chunk, hosts, strict=True)]
+        )
         for (key, _), host, row in zip(chunk, hosts, index, strict=True):
             result.hosts += 1
             if not host.queued:
@@ -158,8 +172,12 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
     rows: dict[bytes, int] = {}
     for key, _ in store.scan(Family.META):
         if key[:1] in (b"A", b"F", b"P"):
-            rows[key[:2] if key[:1] == b"F" else key[:1]] = rows.get(key[:2] if key[:1] == b"F" else key[:1], 0) + 1
-    result.expect(sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts)
+            rows[key[:2] if key[:1] == b"F" else key[:1]] = (
+                rows.get(key[:2] if key[:1] == b"F" else key[:1], 0) + 1
+            )
+    result.expect(
+        sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts
+    )
     for number, n in enumerate(saved["shelved"]):
         stored = rows.get(b"F" + bytes((number,)), 0)
         result.expect(n == stored, "{} hosts are said to be shelved in class {}, not {}", n, number, stored)

@@ -12,9 +12,8 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
@@ -25,6 +24,9 @@ from .ports import Family, Store
 from .records import FORMAT, HOST_BYTES, Link, Page, State, pack_page, ticket_key, unpack_page
 from .tables import BlobTable, RecordTable
 from .window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOTALS_KEY = b"totals"
 
@@ -40,8 +42,8 @@ class Policy:
             crash leaves no request older than that unknown.
     """
 
-    window: Window = Window()
-    politeness: Politeness = Politeness()
+    window: Window = field(default_factory=Window)
+    politeness: Politeness = field(default_factory=Politeness)
     share: float | None = 0.15
     endowment: float = 6.0
     spending: Spending = "endowment"
@@ -117,7 +119,9 @@ class Crawl:
         self._order = self.known_before = saved["order"]
         self.created_at = saved["created_at"]
         self.was_clean = saved["is_clean"]
-        leased = self.frontier.load(saved["queued"], saved["hosts"], list(saved["shelved"]), saved["parked"], now)
+        leased = self.frontier.load(
+            saved["queued"], saved["hosts"], list(saved["shelved"]), saved["parked"], now
+        )
         if self.was_clean:
             return
         politeness, seen = self._policy.politeness, saved["saved_at"] + saved["commit_within"]
@@ -249,8 +253,10 @@ class Crawl:
                 extra.append(link)
         known = self._pages.get_many(list(targets))
         self.frontier.preload([key[:HOST_BYTES] for key in targets])
-        n_live = sum(target is None or target.state != State.FAILED or link.again
-                     for target, link in zip(known, targets.values(), strict=True))
+        n_live = sum(
+            target is None or target.state != State.FAILED or link.again
+            for target, link in zip(known, targets.values(), strict=True)
+        )
         host = self.frontier.finish(lease.key, page.level, page.order)
         each = self.ledger.visit(
             page,

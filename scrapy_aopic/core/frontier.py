@@ -298,10 +298,10 @@ class Frontier:
                 if _instant(row) > now:
                     break
                 key = row[-HOST_BYTES:]
-                host = self.hosts.get(key)
-                assert host is not None, "an index row without its host"
-                self._drop_row(key, host)
-                self._shelve(key, host)
+                parked = self.hosts.get(key)
+                assert parked is not None, "an index row without its host"
+                self._drop_row(key, parked)
+                self._shelve(key, parked)
             self._unpark_at = self._first_parked()
 
     def _improve(self, key: bytes, host: Host, level: int, now: float) -> None:
@@ -426,7 +426,11 @@ class Frontier:
 
     def take_changes(self) -> dict[Family, dict[bytes, bytes | None]]:
         """Move all changes in flight and return them as rows."""
-        return {Family.HOSTS: self.hosts.take(), Family.QUEUE: self.rows.take(), Family.META: self.index.take()}
+        return {
+            Family.HOSTS: self.hosts.take(),
+            Family.QUEUE: self.rows.take(),
+            Family.META: self.index.take(),
+        }
 
     def changes_landed(self) -> None:
         """The changes in flight are in the store."""
@@ -441,4 +445,3 @@ class Frontier:
 
 def _instant(parked_row: bytes) -> float:
     return int.from_bytes(parked_row[1:9], "big") / 1000
-

@@ -14,10 +14,11 @@ with host decay is ours (docs/how-it-works.md).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .records import Page
-from .window import Window
+if TYPE_CHECKING:
+    from .records import Page
+    from .window import Window
 
 TOTAL = 1 << 53
 """All cash there is; no larger than the whole numbers that a double holds exactly."""
@@ -58,7 +59,10 @@ class Totals:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Totals:
         """Inverse of :meth:`to_dict`."""
-        return cls(**{name: int(value) if isinstance(value, str) else tuple(value) for name, value in values.items()})
+        read: dict[str, Any] = {
+            name: int(value) if isinstance(value, str) else tuple(value) for name, value in values.items()
+        }
+        return cls(**read)
 
     @property
     def turn(self) -> float:
@@ -127,7 +131,14 @@ class Ledger:
     # -- a visit
 
     def visit(
-        self, page: Page, spent: int, n_links: int, n_paid: int, now: float, *, host_visited: int | None = None
+        self,
+        page: Page,
+        spent: int,
+        n_links: int,
+        n_paid: int,
+        now: float,
+        *,
+        host_visited: int | None = None,
     ) -> int:
         """Let *page* distribute *spent* of its cash over *n_links* distinct links, of which *n_paid* are paid.
 
@@ -149,7 +160,9 @@ class Ledger:
         totals.distributed += spent
         amount = spent
         if n_paid and self.endowment and host_visited is not None:
-            endowed = int((totals.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / ENDOWMENT_HALF_LIFE))
+            endowed = int(
+                (totals.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / ENDOWMENT_HALF_LIFE)
+            )
             totals.virtual -= endowed
             totals.virtual_distributed += endowed
             amount += endowed
@@ -204,4 +217,3 @@ class Ledger:
         """Estimated importance of *page*: its part of all history and of all cash that pages hold, 0 to 1."""
         whole = self.totals.history + TOTAL - self.totals.virtual
         return (page.history + self.cash(page)) / whole if whole else 0.0
-

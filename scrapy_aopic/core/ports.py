@@ -35,7 +35,9 @@ class Store(Protocol):
         """Read the values of *keys*, in their order; ``None`` where a key is absent."""
         ...
 
-    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the pairs with ``start <= key < stop`` in ascending order of keys.
 
         The iterator shows the family as it was when the iterator was made, whatever is written meanwhile. ``stop=None`` means the end of the family.

@@ -183,7 +183,16 @@ def pack_host(host: Host) -> bytes:
     """Bytes of *host*, without what is only kept in memory; its leased pages can be taken again."""
     best = max(host.best, *host.held.values()) if host.held else host.best
     return _trimmed(
-        [host.name, host.queued, host.visited, best, host.not_before, host.transfer, host.leased_at, host.row],
+        [
+            host.name,
+            host.queued,
+            host.visited,
+            best,
+            host.not_before,
+            host.transfer,
+            host.leased_at,
+            host.row,
+        ],
         _HOST_DEFAULTS,
     )
 

@@ -8,11 +8,13 @@ is a state the core was in between two steps. While a batch is being written (in
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .ports import Family, Store
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .ports import Family, Store
 
 T = TypeVar("T")
 
@@ -28,7 +30,12 @@ class RecordTable(Generic[T]):
     """
 
     def __init__(
-        self, store: Store, family: Family, pack: Callable[[T], bytes], unpack: Callable[[bytes], T], capacity: int
+        self,
+        store: Store,
+        family: Family,
+        pack: Callable[[T], bytes],
+        unpack: Callable[[bytes], T],
+        capacity: int,
     ) -> None:
         self._store = store
         self._family = family
@@ -188,9 +195,7 @@ class RowTable:
         rows: dict[bytes, bytes | None] = dict(stored)
         end = None if whole else stored[-1][0]
         for layer in layers:
-            for key, value in layer.items():
-                if end is None or key <= end:
-                    rows[key] = value
+            rows |= {key: value for key, value in layer.items() if end is None or key <= end}
         found = sorted((key, value) for key, value in rows.items() if value is not None)
         if found:
             self._begins[bucket] = found[0][0]
@@ -207,8 +212,9 @@ class RowTable:
 
     def failed(self) -> None:
         """The rows in flight did not reach the store: they are changes again."""
-        for bucket, rows in self._in_flight.items():
-            self._fresh[bucket] = {**rows, **self._fresh.get(bucket, {})}
+        self._fresh |= {
+            bucket: {**rows, **self._fresh.get(bucket, {})} for bucket, rows in self._in_flight.items()
+        }
         self._in_flight = {}
 
 

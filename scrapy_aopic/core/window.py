@@ -6,9 +6,10 @@ Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computati
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from .records import Page
+if TYPE_CHECKING:
+    from .records import Page
 
 WindowKind: TypeAlias = Literal["interpolation", "fixed"]
 WindowClock: TypeAlias = Literal["turns", "seconds"]

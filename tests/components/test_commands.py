@@ -44,7 +44,9 @@ class Follow(Spider):
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 @deferred_f_from_coro_f
-async def test_a_closed_job_answers(serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str) -> None:
+async def test_a_closed_job_answers(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str
+) -> None:
     serve(PAGES)
     await crawl(Follow, settings(tmp_path, store))
 
@@ -70,7 +72,9 @@ async def test_a_closed_job_answers(serve: Callable[[dict[str, Any]], Web], tmp_
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 @deferred_f_from_coro_f
-async def test_a_running_job_answers(serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str) -> None:
+async def test_a_running_job_answers(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str
+) -> None:
     answers: list[subprocess.CompletedProcess[str]] = []
 
     class Asks(Follow):

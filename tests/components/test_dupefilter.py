@@ -44,7 +44,9 @@ def opened(folder: Path | None, **settings: Any) -> DupeFilter:
 @pytest.mark.parametrize("mode", ["exact", "bloom"])
 @deferred_f_from_coro_f
 async def test_pages_are_fetched_once(serve: Callable[[dict[str, Any]], Web], mode: str) -> None:
-    web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2", "/"], "http://a.test/2": ["/1?", "/1#x"]})
+    web = serve(
+        {"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2", "/"], "http://a.test/2": ["/1?", "/1#x"]}
+    )
     settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": mode}
     crawler = await crawl(Follow, settings)
     assert sorted(web.asked) == ["http://a.test/", "http://a.test/", "http://a.test/1", "http://a.test/2"]
@@ -81,7 +83,9 @@ def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_bloom_filter_loses_about_as_many_urls_as_it_says() -> None:
-    dupefilter = opened(None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_ERROR_RATE=0.01, AOPIC_BLOOM_CAPACITY=1000)
+    dupefilter = opened(
+        None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_ERROR_RATE=0.01, AOPIC_BLOOM_CAPACITY=1000
+    )
     lost = sum(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
     assert lost <= 150
     assert all(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))

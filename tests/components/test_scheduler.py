@@ -19,7 +19,6 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer
 
-
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -43,7 +42,8 @@ def on_disk(folder: Path) -> dict[str, Any]:
 async def test_pages_that_many_important_pages_link_to_are_fetched_first(serve: Serve) -> None:
     web = serve(
         {
-            "http://a.test/": [f"http://a.test/{n}" for n in range(5)] + ["http://a.test/poor", "http://a.test/rich"],
+            "http://a.test/": [f"http://a.test/{n}" for n in range(5)]
+            + ["http://a.test/poor", "http://a.test/rich"],
             **{f"http://a.test/{n}": ["http://a.test/rich"] for n in range(5)},
             "http://a.test/poor": [],
             "http://a.test/rich": [],
@@ -67,7 +67,9 @@ async def test_missing_middlewares_are_put_in_place_and_said_once(
 
 
 @deferred_f_from_coro_f
-async def test_listed_middlewares_are_not_put_in_place_again(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_listed_middlewares_are_not_put_in_place_again(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     web = serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
     listed = {
         "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000},
@@ -82,7 +84,18 @@ async def test_listed_middlewares_are_not_put_in_place_again(serve: Serve, caplo
 
 @deferred_f_from_coro_f
 async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: Path) -> None:
-    links = ["/ok", "/gone", "/moved", "/loop", "/error", "/cut", "/ok", "/", "http://b.test/x#here", "mailto:x@a.test"]
+    links = [
+        "/ok",
+        "/gone",
+        "/moved",
+        "/loop",
+        "/error",
+        "/cut",
+        "/ok",
+        "/",
+        "http://b.test/x#here",
+        "mailto:x@a.test",
+    ]
     serve(
         {
             "http://a.test/": links,
@@ -124,11 +137,16 @@ async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> No
 
 
 @deferred_f_from_coro_f
-async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(serve: Serve, tmp_path: Path) -> None:
+async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(
+    serve: Serve, tmp_path: Path
+) -> None:
     class Bounded(Follow):
         allowed_domains = ["a.test"]
 
-    pages = {"http://a.test/": ["/1", "http://far.test/1", "http://far.test/2", "/" + "x" * 3000], "http://a.test/1": []}
+    pages = {
+        "http://a.test/": ["/1", "http://far.test/1", "http://far.test/2", "/" + "x" * 3000],
+        "http://a.test/1": [],
+    }
     serve(pages)
     settings = {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
     await crawl(Bounded, settings)
@@ -138,7 +156,9 @@ async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(serve: 
 
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
 @deferred_f_from_coro_f
-async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve: Serve, tmp_path: Path, kind: str) -> None:
+async def test_links_are_paid_whatever_kind_of_callback_yields_them(
+    serve: Serve, tmp_path: Path, kind: str
+) -> None:
     class Callback(Follow):
         def parse(self, response: Response) -> Any:
             if kind == "generator":
@@ -273,7 +293,9 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tm
 
         async def parse(self, response: Response) -> AsyncIterator[Any]:
             n = 0
-            while response.url.endswith("/") and len(web.asked) < 30:  # its links must be fetched while it runs
+            while (
+                response.url.endswith("/") and len(web.asked) < 30
+            ):  # its links must be fetched while it runs
                 n += 1
                 yield Request(f"http://h{n % 7}.test/{n}")
                 if n % 50 == 0:

@@ -45,7 +45,9 @@ def test_there_are_wrong_values_for_every_setting() -> None:
     assert WRONG.keys() == SETTINGS.keys()
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
+)
 def test_a_wrong_value_is_refused_with_name_value_and_way_out(name: str, value: Any) -> None:
     with pytest.raises(SettingError) as caught:
         read(Settings({name: value}), name)
@@ -91,7 +93,9 @@ def test_a_spider_has_its_own_window() -> None:
 
 
 def test_durability_is_a_time_or_a_word() -> None:
-    assert [read(Settings({"AOPIC_DURABILITY": value}), "AOPIC_DURABILITY") for value in ("page", 250, "close")] == [
+    assert [
+        read(Settings({"AOPIC_DURABILITY": value}), "AOPIC_DURABILITY") for value in ("page", 250, "close")
+    ] == [
         0,
         0.25,
         math.inf,

@@ -14,11 +14,11 @@ from scrapy import Request
 from scrapy.settings import default_settings
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
-from tests import test_dupefilters
 from tests.spiders import SimpleSpider
 from tests.test_dupefilters import TestRFPDupeFilter as Stock
 
 from scrapy_aopic import DupeFilter
+from tests import test_dupefilters
 
 if TYPE_CHECKING:
     from typing_extensions import Self

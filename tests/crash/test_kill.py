@@ -30,7 +30,10 @@ def answer(exchange: Exchange) -> Answer:
         return Answer(404)
     rng = random.Random(f"{host}/{page}")
     links = [f"http://h{rng.randrange(N_HOSTS)}.test/{rng.randrange(N_PAGES)}" for _ in range(8)]
-    links += [f"http://h{(host + 1) % N_HOSTS}.test/{page}", f"http://h{host}.test/{(int(page) + 1) % N_PAGES}"]
+    links += [
+        f"http://h{(host + 1) % N_HOSTS}.test/{page}",
+        f"http://h{host}.test/{(int(page) + 1) % N_PAGES}",
+    ]
     return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
 
 
@@ -82,7 +85,10 @@ def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) ->
     # Only what was in flight at a kill, or not yet committed, was fetched again.
     for entries in fetched.values():
         for first, second in pairwise(entries):
-            assert any(first.start <= kill <= second.start and kill - first.end < 3 for kill in kills), (first, kills)
+            assert any(first.start <= kill <= second.start and kill - first.end < 3 for kill in kills), (
+                first,
+                kills,
+            )
     polite = audit(log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 

@@ -45,7 +45,9 @@ def busy_pages() -> dict[str, Any]:
         links = [*(f"{host}/{page}" for page in range(4)), f"{host}/moved", f"{host}/error", f"{host}/cut"]
         pages[f"{host}/robots.txt"] = Answer(body=b"User-agent: *\nDisallow: /3\n", delay=0.01)
         pages[f"{host}/"] = slow(links)
-        pages[f"{host}/moved"] = Answer(302, {"Location": f"http://h{(n + 1) % 4}.test/elsewhere"}, delay=0.01)
+        pages[f"{host}/moved"] = Answer(
+            302, {"Location": f"http://h{(n + 1) % 4}.test/elsewhere"}, delay=0.01
+        )
         pages[f"{host}/error"] = Answer(500, delay=0.01)
         pages[f"{host}/cut"] = Answer(abort=True, delay=0.02)
         for page in ("0", "1", "2", "3", "elsewhere", "inline0", "inline1"):
@@ -61,12 +63,16 @@ def slow(links: list[str]) -> Answer:
 @deferred_f_from_coro_f
 async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: dict[str, Any]) -> None:
     web = serve(busy_pages())
-    await crawl(Busy, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "ROBOTSTXT_OBEY": True, "RETRY_TIMES": 1})
+    await crawl(
+        Busy, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "ROBOTSTXT_OBEY": True, "RETRY_TIMES": 1}
+    )
     result = audit(web.running.log, FACTOR)
     assert result.n_overlaps == 0, result
     assert result.n_short_gaps == 0, result
     asked = set(web.asked)
-    assert {f"http://h{n}.test/{page}" for n in range(4) for page in ("0", "inline0", "inline1", "elsewhere")} <= asked
+    assert {
+        f"http://h{n}.test/{page}" for n in range(4) for page in ("0", "inline0", "inline1", "elsewhere")
+    } <= asked
     assert not any(url.endswith("/3") for url in asked)
 
 
@@ -83,7 +89,9 @@ class Follow(Spider):
 
 @deferred_f_from_coro_f
 async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) -> None:
-    web = serve({"http://a.test/": [f"/{n}" for n in range(20)], **{f"http://a.test/{n}": [] for n in range(20)}})
+    web = serve(
+        {"http://a.test/": [f"/{n}" for n in range(20)], **{f"http://a.test/{n}": [] for n in range(20)}}
+    )
     # By the engine's heartbeat alone, every 5 seconds, it would take 100.
     await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "AOPIC_MIN_GAP": 0.05}), 50)
     assert len(web.asked) == 21
@@ -104,7 +112,11 @@ async def test_waiting_hosts_take_no_room_from_others(serve: Serve) -> None:
     slow_hosts = {f"http://slow{n}.test/{page}": [] for n in range(5) for page in range(3)}
     fast = {f"http://fast.test/{page}": [] for page in range(10)}
     web = serve({"http://a.test/": [*slow_hosts, *fast], **slow_hosts, **fast})
-    settings = {**SCHEDULER, "CONCURRENT_REQUESTS": 2, "DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1} for n in range(5)}}
+    settings = {
+        **SCHEDULER,
+        "CONCURRENT_REQUESTS": 2,
+        "DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1} for n in range(5)},
+    }
     await crawl(Follow, settings)
     assert len(web.asked) == 26
     last_fast = max(web.asked.index(url) for url in fast)
@@ -116,7 +128,10 @@ async def test_a_redirect_to_another_host_is_paced_there(serve: Serve) -> None:
     web = serve(
         {
             "http://a.test/": [*(f"http://b.test/{n}" for n in range(3)), *(f"/to/{n}" for n in range(3))],
-            **{f"http://a.test/to/{n}": Answer(301, {"Location": f"http://b.test/from/{n}"}) for n in range(3)},
+            **{
+                f"http://a.test/to/{n}": Answer(301, {"Location": f"http://b.test/from/{n}"})
+                for n in range(3)
+            },
             **{f"http://b.test/{n}": Answer(delay=0.03) for n in range(3)},
             **{f"http://b.test/from/{n}": Answer(delay=0.03) for n in range(3)},
         }
