@@ -1,24 +1,39 @@
+# Two commands do all the set-up: `make crawl` and `make test`.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MIN := .venv-min
 
-.PHONY: crawl test lint clean
+.PHONY: crawl test test-min order clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
 	cd example_project && ../$(BIN)/scrapy crawl broad
 
-test: $(STAMP)  ## lint, type-check and run all tests
+test: $(STAMP)  ## lint, check the types and run all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
+test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows
+	$(MIN)/bin/python -m pytest
+
+order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
+	$(BIN)/python benchmarks/order.py demo
+
 clean:
-	rm -rf $(VENV) example_project/crawls
+	rm -rf $(VENV) $(MIN) example_project/crawls
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+# The lowest release of each dependency; a wheel must exist for the Python that runs it.
+$(MIN)/.installed: pyproject.toml
+	test -x $(MIN)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(MIN)
+	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
+	  scrapy==2.16.0 msgpack==1.0.8 rocksdict==0.3.27 tqdm==4.66.1 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0
 	touch $@

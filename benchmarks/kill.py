@@ -109,7 +109,7 @@ def main() -> int:
         instant, url = line.split("\t")
         settled[url].append(float(instant))
     late = [
-        max(kill - instant for kill in kills if kill >= instant)
+        min(kill - instant for kill in kills if kill >= instant)
         for instants in settled.values()
         if len(instants) > 1
         for instant in instants[:-1]

@@ -34,7 +34,7 @@ def totals(store: Store) -> dict[str, Any]:
 
 
 def _weight(page: Page, ledger: Totals) -> int:
-    return page.history + page.cash + ledger.handed[page.visits > 0] - page.settled
+    return page.history + page.cash + ledger.owed(page)
 
 
 def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:

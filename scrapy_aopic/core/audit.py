@@ -92,10 +92,10 @@ def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -
             for (key, _), page, request, row in zip(chunk, pages, requests, queue, strict=True):
                 result.pages += 1
                 is_visited = page.visits > 0
-                cash = page.cash + totals.handed[is_visited] - page.settled
+                cash = page.cash + totals.owed(page)
                 result.cash += cash
                 history += page.history
-                members[is_visited] += 1
+                members[is_visited] += page.state != State.FAILED
                 per_host["visited"] += is_visited
                 result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
                 result.expect(page.order <= last_order, "page {} is newer than the last commit", key.hex())

@@ -160,7 +160,7 @@ class Crawl:
         return max(known.not_before if known else 0.0, self._not_before)
 
     def when(self) -> NotBefore | Empty:
-        """The earliest instant at which a host that waits may be asked."""
+        """The earliest instant at which a page may be leased; it may be past."""
         when = self.frontier.when()
         return NotBefore(max(when.instant, self._not_before)) if isinstance(when, NotBefore) else when
 
@@ -267,9 +267,9 @@ class Crawl:
             host_visited=None if outcome else host.visited,
         )
         page.outcome = outcome
-        page.state = State.FAILED if is_failure else State.VISITED
+        page.state = State.VISITED
         if is_failure:
-            self.ledger.forfeit(page)
+            self.ledger.fail(page)
             self._failed += 1
         else:
             self._visited += 1
@@ -325,6 +325,7 @@ class Crawl:
         self.ledger.settle(page)
         if page.state != State.QUEUED:
             if page.state == State.FAILED:
+                self.ledger.revive(page)
                 self._failed -= 1
             else:
                 self._visited -= 1

@@ -128,6 +128,7 @@ class Frontier:
             if host.leased_at:
                 leased.append((key, host.leased_at))
                 host.leased_at = 0.0
+                self.hosts.put(key, host)
             self._place(key, host, now)
         return leased
 
@@ -192,6 +193,11 @@ class Frontier:
         self.rows.delete(key + queue_row(level, order))
         if not host.queued and host.phase == Phase.DRY:
             self._passivate(key, host)
+        elif not host.queued:
+            self._drop_row(key, host)  # its lease goes on, but there is nothing to come back to
+        elif host.phase == Phase.WAITING:
+            host.phase = Phase.DRY
+            self._place(key, host, float("-inf"))  # now that no page is in work, it may leave the memory
         self.hosts.put(key, host)
         return host
 
@@ -255,7 +261,9 @@ class Frontier:
         self._place(key, host, now)
 
     def when(self) -> NotBefore | Empty:
-        """The earliest time of a host that waits; meaningful when none is ready."""
+        """The earliest instant at which a host may be asked; long past if one may be now."""
+        if self._ready_mask or self._shelved_mask:
+            return NotBefore(0.0)
         instant = min(self._waiting[0][0] if self._waiting else float("inf"), self._unpark_at)
         return NotBefore(instant) if instant != float("inf") else Empty()
 
@@ -272,7 +280,9 @@ class Frontier:
                 self._park(key, host)
             else:
                 host.phase = Phase.WAITING
-                heapq.heappush(self._waiting, (host.not_before, key))
+                if host.wakes_at != host.not_before:
+                    host.wakes_at = host.not_before
+                    heapq.heappush(self._waiting, (host.wakes_at, key))
         else:
             host.phase = Phase.READY
             host.ready_in = host_class(host.best, host.visited)
@@ -288,10 +298,14 @@ class Frontier:
     def _wake(self, now: float) -> None:
         """Make the hosts ready whose time has come."""
         while self._waiting and self._waiting[0][0] <= now:
-            _, key = heapq.heappop(self._waiting)
-            host = self.active[key]
-            host.phase = Phase.DRY
-            self._place(key, host, now)
+            instant, key = heapq.heappop(self._waiting)
+            host = self.active.get(key)
+            if host is None or host.wakes_at != instant:
+                continue  # it was parked or has another entry
+            host.wakes_at = 0.0
+            if host.phase == Phase.WAITING:
+                host.phase = Phase.DRY
+                self._place(key, host, now)
         while self._unpark_at <= now:
             rows, _ = self.index.first(_PARKED, BACK_QUEUE_ROWS)
             for row, _ in rows:
@@ -312,6 +326,8 @@ class Frontier:
         if better:
             host.best = level
         if key in self.active:
+            if not host.row:
+                self._set_row(key, host, _ACTIVE + key)
             if host.phase == Phase.DRY:
                 self._place(key, host, now)
         elif not host.row:
@@ -355,6 +371,7 @@ class Frontier:
         self._drop_row(key, host)
         self.active.pop(key, None)
         host.phase = Phase.DRY
+        host.wakes_at = 0.0
         host.head, host.complete = None, False
         self.rows.forget(key)
         self.hosts.put(key, host)

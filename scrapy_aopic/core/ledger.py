@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .records import Page, State
+
 if TYPE_CHECKING:
-    from .records import Page
     from .window import Window
 
 TOTAL = 1 << 53
@@ -42,7 +43,7 @@ class Totals:
         virtual_distributed: All cash that the virtual page ever spent.
         history: Sum of the pages' histories.
         handed: Units that each page of a class was handed so far: unvisited pages, visited pages.
-        members: Pages in each of the two classes.
+        members: Pages in each of the two classes; pages that failed are in none.
     """
 
     virtual: int = TOTAL
@@ -63,6 +64,10 @@ class Totals:
             name: int(value) if isinstance(value, str) else tuple(value) for name, value in values.items()
         }
         return cls(**read)
+
+    def owed(self, page: Page) -> int:
+        """Units that the virtual page handed to *page* since its cash was last brought up to date."""
+        return 0 if page.state == State.FAILED else self.handed[page.visits > 0] - page.settled
 
     @property
     def turn(self) -> float:
@@ -115,14 +120,13 @@ class Ledger:
 
     def settle(self, page: Page) -> None:
         """Bring ``page.cash`` up to date with what the virtual page handed to its class."""
-        handed = self.totals.handed[page.visits > 0]
-        if handed != page.settled:
-            page.cash += handed - page.settled
-            page.settled = handed
+        if owed := self.totals.owed(page):
+            page.cash += owed
+            page.settled += owed
 
     def cash(self, page: Page) -> int:
         """Cash of *page* as of now, without changing it."""
-        return page.cash + self.totals.handed[page.visits > 0] - page.settled
+        return page.cash + self.totals.owed(page)
 
     def _count(self, which: int, change: int) -> None:
         unvisited, visited = self.totals.members
@@ -180,12 +184,19 @@ class Ledger:
         totals.history += page.history
         return each
 
-    def forfeit(self, page: Page) -> int:
-        """Take all cash of a page that will not be visited for the virtual page; returns the units."""
+    def fail(self, page: Page) -> int:
+        """Let a visited page end for good: its cash goes to the virtual page; returns the units."""
         self.settle(page)
         units, page.cash = page.cash, 0
         self.totals.virtual += units
+        page.state = State.FAILED
+        self._count(1, -1)
         return units
+
+    def revive(self, page: Page) -> None:
+        """Let a page that failed be visited again; the caller sets its state."""
+        self._count(1, 1)
+        page.settled = self.totals.handed[1]
 
     def split(self, page: Page) -> int:
         """Take half of the cash of *page* for a second request for it; returns the units."""

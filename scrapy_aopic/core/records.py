@@ -80,6 +80,7 @@ class Host:
         held: Front queues of the pages that are leased, in memory only.
         phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.Phase`), in memory only.
         ready_in: Class it is ready in, in memory only.
+        wakes_at: Time of its entry in the heap of earliest times, in memory only.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Host:
     held: dict[bytes, int] = field(default_factory=dict)
     phase: int = 0
     ready_in: int = 0
+    wakes_at: float = 0.0
 
 
 class Link(NamedTuple):
@@ -140,7 +142,21 @@ def row_level(row: bytes) -> int:
     return N_FRONT_QUEUES - 1 - row[0]
 
 
-_pack = msgpack.Packer(autoreset=True).pack
+_BIG = 1
+
+
+def _pack_big(value: object) -> msgpack.ExtType:
+    """A whole number beyond 64 bits, as sums of cash become in a long crawl of few pages."""
+    if isinstance(value, int):
+        return msgpack.ExtType(_BIG, value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True))
+    raise TypeError(f"{value!r} is no part of a record")
+
+
+def _unpack_big(code: int, data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+_pack = msgpack.Packer(autoreset=True, default=_pack_big).pack
 _PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", ())
 _HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"")
 
@@ -176,7 +192,7 @@ def pack_page(page: Page) -> bytes:
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
-    return Page(*msgpack.unpackb(data, use_list=False))
+    return Page(*msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big))
 
 
 def pack_host(host: Host) -> bytes:

@@ -99,15 +99,15 @@ class TestOnDisk(OursOnDisk, OnDisk):
             Request("http://foo.com/priority", priority=7, dont_filter=True, flags=["a"]),
             Request("http://foo.com/form", method="POST", body=b"\x00\xff", encoding="latin-1"),
             Request("http://foo.com/names", headers={"X-Many": ["1", "2"]}, cookies={"a": "b"}),
-            Request("http://bar.com/", AnySpider.other, meta={"a": [1, (2, {3})]}, cb_kwargs={"b": None}),
+            Request("http://bar.com/", meta={"a": [1, (2, {3})]}, cb_kwargs={"b": None}),
             *(Request(url, meta={"download_slot": slot}) for url, slot in _URLS_WITH_SLOTS),
         ]
         put, got = [], []
         async with self.create_scheduler(tmp_path) as scheduler:
             spider = scheduler._spider
             for request in requests:
-                if request.callback is not None:
-                    request = request.replace(callback=spider.other)
+                if request.url == "http://bar.com/":
+                    request.callback = spider.other
                 put.append(request.to_dict(spider=spider))
                 assert scheduler.enqueue_request(request)
             assert len(scheduler) == len(requests)
