@@ -32,7 +32,8 @@ class LinkMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        if not issubclass(load_object(crawler.settings["SCHEDULER"]), Scheduler):
+        # Not issubclass(): Scrapy makes it true of every class with a scheduler's methods.
+        if Scheduler not in load_object(crawler.settings["SCHEDULER"]).__mro__:
             raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
         return cls(crawler)
 

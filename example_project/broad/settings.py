@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
+from scrapy.logformatter import LogFormatter
+
 BOT_NAME = "broad"
 SPIDER_MODULES = ["broad.spiders"]
 USER_AGENT = "broad-example (+https://example.org/crawler)"
@@ -10,6 +15,18 @@ ADDONS = {"scrapy_aopic.Addon": 500}
 ITEM_PIPELINES = {"scrapy_aopic.ImportancePipeline": 300}
 
 AOPIC_REPORT = True  # print the most important pages at the end
-LOG_LEVEL = "INFO"
 TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
+
+
+class QuietLogFormatter(LogFormatter):
+    """Dead hosts are no news in a broad crawl; `scrapy aopic status` counts them."""
+
+    def download_error(self, *args: Any, **kwargs: Any) -> Any:
+        return {**super().download_error(*args, **kwargs), "level": logging.DEBUG}
+
+
+LOG_LEVEL = "WARNING"  # -s LOG_LEVEL=INFO shows more
+LOG_FORMATTER = QuietLogFormatter
+RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
+logging.getLogger("scrapy.downloadermiddlewares.robotstxt").setLevel(logging.CRITICAL)

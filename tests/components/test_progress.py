@@ -1,0 +1,84 @@
+"""The progress line: there on a terminal, silent elsewhere; and the temporary store of a crawl without JOBDIR."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Web, crawl
+
+from scrapy_aopic import extensions
+
+SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+
+
+class Terminal(io.StringIO):
+    """Says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Slow(Spider):
+    """Waits until the line was shown a few times."""
+
+    name = "slow"
+    start_urls = ["http://a.test/"]
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        yield Request("http://b.test/", self.done)
+        await asyncio.sleep(0.1)
+
+    async def done(self, response: Response) -> None:
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("wanted", [True, False])
+@deferred_f_from_coro_f
+async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, is_terminal: bool, wanted: bool
+) -> None:
+    monkeypatch.setattr(extensions, "_EVERY", 0.01)
+    shown = Terminal() if is_terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    serve({"http://a.test/": [], "http://b.test/": []})
+    await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": wanted, "LOG_ENABLED": False})
+    assert ("1 pages · 2 hosts" in shown.getvalue()) == (is_terminal and wanted)
+    assert ("queued" in shown.getvalue()) == (is_terminal and wanted)
+
+
+@pytest.mark.parametrize("store", ["auto", "rocksdb", "sqlite"])
+@deferred_f_from_coro_f
+async def test_without_a_job_folder_nothing_is_left_behind(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen: list[Path] = []
+
+    class Looks(Slow):
+        async def done(self, response: Response) -> None:
+            seen.extend(tmp_path.iterdir())
+
+    serve({"http://a.test/": [], "http://b.test/": []})
+    await crawl(Looks, {**SCHEDULER, "AOPIC_STORE": store})
+    assert seen
+    assert not list(tmp_path.iterdir())
+
+
+@deferred_f_from_coro_f
+async def test_the_link_middleware_says_that_it_needs_the_scheduler(
+    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": [], "http://b.test/": []})
+    await crawl(Slow, {"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
+    assert 'LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"' in caplog.text
+    assert len(web.asked) == 2
