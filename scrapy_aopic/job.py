@@ -82,7 +82,11 @@ class Job:
             self._store: Store = open_store(
                 store_folder(folder) if folder else None, kind, memory_mb=memory_mb
             )
-            self.crawl = Crawl(self._store, policy, self.clock())
+            try:
+                self.crawl = Crawl(self._store, policy, self.clock())
+            except BaseException:
+                self._store.close()
+                raise
         except BaseException:
             self._remove_temporary()
             raise

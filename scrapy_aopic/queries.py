@@ -11,10 +11,8 @@ import sys
 from itertools import groupby
 from typing import Any
 
-import msgpack
-
 from .core.audit import audit
-from .core.crawl import TOTALS_KEY
+from .core.crawl import read_totals
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
 from .core.records import HOST_BYTES, Page, State, row_level, unpack_host, unpack_page
@@ -22,15 +20,6 @@ from .requests import url_of
 
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
-
-
-def totals(store: Store) -> dict[str, Any]:
-    """The totals of the last commit, the ledger's under ``"ledger"``; empty if there was none."""
-    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
-    if data is None:
-        return {}
-    saved: dict[str, Any] = msgpack.unpackb(data, use_list=False)
-    return {**saved, "ledger": Totals.from_dict(saved["ledger"])}
 
 
 def _weight(page: Page, ledger: Totals) -> int:
@@ -42,7 +31,7 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
-    saved = totals(store)
+    saved = read_totals(store)
     if not saved:
         return []
     ledger: Totals = saved["ledger"]
@@ -69,7 +58,7 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
 
 def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     """The *n* hosts whose pages are most important together, best first."""
-    saved = totals(store)
+    saved = read_totals(store)
     if not saved:
         return []
     ledger: Totals = saved["ledger"]
@@ -104,7 +93,7 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
 
 def status(store: Store) -> dict[str, Any]:
     """Counts, the ledger, and how many pages wait in each front queue and hosts in each place."""
-    saved = totals(store)
+    saved = read_totals(store)
     if not saved:
         return {}
     ledger: Totals = saved["ledger"]

@@ -23,11 +23,13 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from ._engine import Engine, slot_key
 from .core.frontier import Empty, NotBefore
 from .core.records import Link, Page, host_key, page_key
+from .dupefilter import DupeFilter
 from .exceptions import SettingError, StorageError
 from .job import Job
 from .queries import print_report
 from .requests import TAG, UnreadableError, UnserialisableError, decode, encode
 from .settings import read, read_policy
+from .visit import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,54 +48,11 @@ logger = logging.getLogger(__name__)
 _BEHIND = 0.02
 """Seconds between looks at a commit that the next lease waits for."""
 
+_COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress")
+"""What the scheduler puts in place, by name as a user's settings would: they stand above it."""
+
 _IN_MEMORY = b"\xc1"
 """First byte of a request that could not be written; MessagePack never uses it."""
-
-
-class Visit:
-    """A request that the engine has, and what became of it so far.
-
-    Attributes:
-        lease: The page.
-        links: Requests that came back as links of the page.
-        retry: The request to make instead, if the downloader wants another try.
-        status: Status of the answer that reached the callback.
-        reason: Why there was none.
-    """
-
-    __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
-                 "reason", "retry", "status")  # fmt: skip
-
-    def __init__(
-        self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
-    ) -> None:
-        self.lease = lease
-        self.number = number
-        self.links: list[Link] = []
-        self.retry: Link | None = None
-        self.status: int | None = None
-        self.reason = ""
-        self.is_downloading = True
-        self.is_redirect = False
-        self._seen: set[bytes] = set()
-        self._fingerprint = fingerprint
-        self._max_links = max_links
-
-    @property
-    def n_links(self) -> int:
-        """Distinct links that the callback yielded so far, as far as they count."""
-        return len(self._seen)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether further links share no cash."""
-        return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
-
-    def note(self, request: Request) -> None:
-        """Count *request*, which a callback yields, as a link and mark it."""
-        request.meta[TAG] = ("link", self.number)
-        if not self.is_full:
-            self._seen.add(self._fingerprint(request))
 
 
 class Scheduler(BaseScheduler):
@@ -180,7 +139,8 @@ class Scheduler(BaseScheduler):
                     "folder": folder,
                     "how": ""
                     if crawl.was_clean
-                    else ", which was not closed; what was in flight is queued again",
+                    else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                    f"{crawl.not_before(b'') - self._clock():.0f} s",
                     "queued": counts.queued,
                     "visited": counts.visited,
                     "hosts": counts.hosts,
@@ -196,26 +156,23 @@ class Scheduler(BaseScheduler):
 
     def _install(self) -> None:
         """Put the middlewares in place that the user has not listed."""
-        from .downloadermiddlewares import PolitenessMiddleware  # noqa: PLC0415  # they need this module
-        from .extensions import Progress  # noqa: PLC0415
-        from .spidermiddlewares import LinkMiddleware  # noqa: PLC0415
-
+        link_cls, politeness_cls, progress_cls = (load_object(f"scrapy_aopic.{name}") for name in _COMPONENTS)
         added = []
-        if self._engine.find(LinkMiddleware) is None:
-            self._engine.add_spider_middleware(build_from_crawler(LinkMiddleware, self._crawler))
-            added.append("LinkMiddleware")
-        politeness = self._engine.find(PolitenessMiddleware)
+        if self._engine.find(link_cls) is None:
+            self._engine.add_spider_middleware(build_from_crawler(link_cls, self._crawler))
+            added.append(link_cls.__name__)
+        politeness = self._engine.find(politeness_cls)
         if politeness is None:
-            politeness = build_from_crawler(PolitenessMiddleware, self._crawler)
+            politeness = build_from_crawler(politeness_cls, self._crawler)
             self._engine.add_downloader_middleware(politeness)
-            added.append("PolitenessMiddleware")
+            added.append(politeness_cls.__name__)
         politeness.on_transfer = self._transferred
         politeness.on_failure = self._failed
         politeness.waits = self._waits
-        if not any(isinstance(extension, Progress) for extension in self._extensions()):
-            self._progress = build_from_crawler(Progress, self._crawler)
+        if not any(isinstance(extension, progress_cls) for extension in self._extensions()):
+            self._progress = build_from_crawler(progress_cls, self._crawler)
             self._progress.start()
-            added.append("Progress")
+            added.append(progress_cls.__name__)
         if added:
             logger.info(
                 "Put in place by the scheduler: %(names)s",
@@ -229,11 +186,14 @@ class Scheduler(BaseScheduler):
 
     def _open_filter(self) -> Deferred[None] | None:
         """Use a duplicate filter of the user's own beside the page table, which is ours."""
-        from .dupefilter import DupeFilter  # noqa: PLC0415
-
         cls = load_object(self._crawler.settings["DUPEFILTER_CLASS"])
         self._log_duplicate = DupeFilter(self._crawler).log  # counts, and obeys DUPEFILTER_DEBUG
         if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
+            if read(self._crawler.settings, "AOPIC_DUPEFILTER") == "bloom":
+                logger.warning(
+                    'AOPIC_DUPEFILTER = "bloom" has no effect here: the scheduler knows every page exactly.',
+                    extra={"spider": self._spider},
+                )
             return None
         self._filter = build_from_crawler(cls, self._crawler)
         if cls.log is not BaseDupeFilter.log:  # which only warns

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(scrapy_aopic.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-LAYERS = {"core": {"core"}, "storage": {"core", "exceptions", "storage"}}
+LAYERS = {"core": {"core", "exceptions"}, "storage": {"core", "exceptions", "storage"}}
 
 # No clock, no randomness, no files, no threads: time is an argument, and bytes go through the port.
 CORE_MAY_IMPORT = {

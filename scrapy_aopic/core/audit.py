@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgpack
-
-from .crawl import TOTALS_KEY
+from .crawl import read_totals
 from .frontier import front_queue
 from .ledger import TOTAL, Totals
 from .ports import Family, Store
@@ -61,13 +59,12 @@ class Audit:
 def audit(store: Store) -> Audit:
     """Check every invariant of the crawl in *store*."""
     result = Audit()
-    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
-    if data is None:
+    saved = read_totals(store)
+    if not saved:
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
         return result
-    saved = msgpack.unpackb(data, use_list=False)
-    totals = Totals.from_dict(saved["ledger"])
+    totals: Totals = saved["ledger"]
     result.virtual = totals.virtual
     _audit_pages(store, totals, saved["order"], result)
     _audit_queue(store, result)

@@ -12,16 +12,16 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgpack
+from scrapy_aopic.exceptions import StorageError
 
 from .frontier import Empty, Frontier, NotBefore, front_queue
 from .ledger import Ledger, Spending, Totals
 from .politeness import Politeness
 from .ports import Family, Store
-from .records import FORMAT, HOST_BYTES, Link, Page, State, pack_page, ticket_key, unpack_page
+from .records import FORMAT, HOST_BYTES, Link, Page, State, pack, pack_page, ticket_key, unpack, unpack_page
 from .tables import BlobTable, RecordTable
 from .window import Window
 
@@ -79,6 +79,24 @@ class Counts(NamedTuple):
     hosts: int
 
 
+def read_totals(store: Store) -> dict[str, Any]:
+    """The totals of the last commit, the ledger's under ``"ledger"``; empty if there was none.
+
+    Raises:
+        StorageError: If the store was written in another format.
+    """
+    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
+    if data is None:
+        return {}
+    saved: dict[str, Any] = unpack(data)
+    if saved["format"] != FORMAT:
+        raise StorageError(
+            f"This job was written in format {saved['format']}, and this scrapy-aopic reads format {FORMAT}: use "
+            "the version that wrote it, or a new job folder. Nothing was changed."
+        )
+    return {**saved, "ledger": Totals(**saved["ledger"])}
+
+
 class Crawl:
     """The ledger, the frontier and the seen-set of one job, on one store.
 
@@ -89,6 +107,9 @@ class Crawl:
         store: Where it is remembered. The caller writes what :meth:`take_changes` returns.
         policy: How cash is spent.
         now: Seconds since the epoch.
+
+    Raises:
+        StorageError: If the store was written in another format.
     """
 
     def __init__(self, store: Store, policy: Policy, now: float) -> None:
@@ -99,9 +120,8 @@ class Crawl:
         self._visited = self._failed = self._order = 0
         self._changed = False
         self.frontier = Frontier(store, max_active=policy.max_active)
-        data = store.get_many(Family.META, (TOTALS_KEY,))[0]
-        saved: dict[str, Any] = msgpack.unpackb(data, use_list=False) if data is not None else {}
-        totals = Totals.from_dict(saved["ledger"]) if saved else Totals()
+        saved = read_totals(store)
+        totals: Totals = saved["ledger"] if saved else Totals()
         self.ledger = Ledger(
             totals, policy.window, share=policy.share, endowment=policy.endowment, spending=policy.spending
         )
@@ -375,10 +395,10 @@ class Crawl:
 
     def _totals(self, now: float, is_clean: bool) -> bytes:
         frontier = self.frontier
-        data: bytes = msgpack.packb(
+        return pack(
             {
                 "format": FORMAT,
-                "ledger": self.ledger.totals.to_dict(),
+                "ledger": asdict(self.ledger.totals),
                 "queued": frontier.queued,
                 "visited": self._visited,
                 "failed": self._failed,
@@ -392,7 +412,6 @@ class Crawl:
                 "is_clean": is_clean,
             }
         )
-        return data
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""

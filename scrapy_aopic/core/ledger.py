@@ -13,16 +13,16 @@ with host decay is ours (docs/how-it-works.md).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .records import Page, State
 
 if TYPE_CHECKING:
     from .window import Window
 
-TOTAL = 1 << 53
-"""All cash there is; no larger than the whole numbers that a double holds exactly."""
+TOTAL = (1 << 53) - 1
+"""All cash there is: up to here a double counts exactly. Odd, so that the first seed has no binary digit more."""
 
 SEED_SHIFT = 24
 """A seed gets 2**-24 of the virtual page: the reserve halves only after some ten million seeds or visits."""
@@ -52,18 +52,6 @@ class Totals:
     history: int = 0
     handed: tuple[int, int] = (0, 0)
     members: tuple[int, int] = (0, 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; big numbers as text, since they outgrow 64 bits in a long crawl."""
-        return {name: str(value) if isinstance(value, int) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Totals:
-        """Inverse of :meth:`to_dict`."""
-        read: dict[str, Any] = {
-            name: int(value) if isinstance(value, str) else tuple(value) for name, value in values.items()
-        }
-        return cls(**read)
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""

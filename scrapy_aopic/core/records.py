@@ -157,6 +157,19 @@ def _unpack_big(code: int, data: bytes) -> int:
 
 
 _pack = msgpack.Packer(autoreset=True, default=_pack_big).pack
+
+
+def pack(value: Any) -> bytes:
+    """Bytes of *value*, of plain types and whole numbers of any size."""
+    packed: bytes = _pack(value)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """The value written as *data*, with tuples for lists."""
+    return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
+
+
 _PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", ())
 _HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"")
 
@@ -165,8 +178,7 @@ def _trimmed(values: list[Any], defaults: tuple[Any, ...]) -> bytes:
     last = len(values)
     while last and values[last - 1] == defaults[last - 1]:
         last -= 1
-    packed: bytes = _pack(values[:last])
-    return packed
+    return pack(values[:last])
 
 
 def pack_page(page: Page) -> bytes:
@@ -192,7 +204,7 @@ def pack_page(page: Page) -> bytes:
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
-    return Page(*msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big))
+    return Page(*unpack(data))
 
 
 def pack_host(host: Host) -> bytes:
@@ -215,4 +227,4 @@ def pack_host(host: Host) -> bytes:
 
 def unpack_host(data: bytes) -> Host:
     """The host written as *data*."""
-    return Host(*msgpack.unpackb(data))
+    return Host(*unpack(data))

@@ -113,6 +113,27 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
     assert f"all cash is {TOTAL + 1} units, not {TOTAL}: 1 too many" in check.stdout
 
 
+def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
+    import msgpack
+
+    from scrapy_aopic.core.crawl import TOTALS_KEY, Policy
+    from scrapy_aopic.core.ports import Family
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job import Job
+
+    totals = msgpack.packb({"format": 99})
+    store = open_store(store_folder(tmp_path), "sqlite")
+    store.write({Family.META: {TOTALS_KEY: totals}}, sync=True)
+    store.close()
+    for _ in range(2):  # the first refusal must not keep the folder locked
+        with pytest.raises(StorageError, match=r"written in format 99, .* Nothing was changed"):
+            Job(tmp_path, Policy())
+    assert "format 99" in scrapy("status", str(tmp_path), folder=tmp_path).stderr
+    store = open_store(store_folder(tmp_path), "sqlite")
+    assert list(store.scan(Family.META)) == [(TOTALS_KEY, totals)]
+    store.close()
+
+
 def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> None:
     answer = scrapy("top", str(tmp_path / "nothing"), folder=tmp_path)
     assert answer.returncode == 2

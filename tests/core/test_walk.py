@@ -103,7 +103,8 @@ class Model:
         return host_class(self.pages[key].level, self.visited.get(key[:HOST_BYTES], 0))
 
     def lease(self, key: bytes, now: float) -> None:
-        members = [page for page in self.pages.values() if (page.visits > 0) == (self.spending == "visited")]
+        alive = [page for page in self.pages.values() if page.state != State.FAILED]
+        members = [page for page in alive if (page.visits > 0) == (self.spending == "visited")]
         if self.spending != "endowment" and self.virtual > self.pages[key].cash and members:
             for page in members:
                 page.cash += self.virtual // len(members)

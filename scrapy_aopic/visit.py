@@ -1,0 +1,61 @@
+"""A page in work: what the scheduler notes of it between the lease and the settlement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .requests import TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+
+    from .core.crawl import Lease
+    from .core.records import Link
+
+
+class Visit:
+    """A request that the engine has, and what became of it so far.
+
+    Attributes:
+        lease: The page.
+        links: Requests that came back as links of the page.
+        retry: The request to make instead, if the downloader wants another try.
+        status: Status of the answer that reached the callback.
+        reason: Why there was none.
+    """
+
+    __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
+                 "reason", "retry", "status")  # fmt: skip
+
+    def __init__(
+        self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
+    ) -> None:
+        self.lease = lease
+        self.number = number
+        self.links: list[Link] = []
+        self.retry: Link | None = None
+        self.status: int | None = None
+        self.reason = ""
+        self.is_downloading = True
+        self.is_redirect = False
+        self._seen: set[bytes] = set()
+        self._fingerprint = fingerprint
+        self._max_links = max_links
+
+    @property
+    def n_links(self) -> int:
+        """Distinct links that the callback yielded so far, as far as they count."""
+        return len(self._seen)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further links share no cash."""
+        return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
+
+    def note(self, request: Request) -> None:
+        """Count *request*, which a callback yields, as a link and mark it."""
+        request.meta[TAG] = ("link", self.number)
+        if not self.is_full:
+            self._seen.add(self._fingerprint(request))

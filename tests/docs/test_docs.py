@@ -1,0 +1,247 @@
+"""What the documents say is what the code has: settings, stats, commands, modules, links, names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from scrapy import Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import crawl
+
+import scrapy_aopic
+from scrapy_aopic.commands import AopicCommand
+from scrapy_aopic.settings import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "scrapy_aopic"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS.append(ROOT / "example_project" / "README.md")
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+SOURCES = {
+    path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    for path in PACKAGE.rglob("*.py")
+}
+
+each_document = pytest.mark.parametrize("name", TEXTS)
+
+
+def fenced(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+# Settings
+
+
+def test_every_setting_is_in_the_table_with_its_default_and_unit() -> None:
+    rows = re.findall(r"^\| `(AOPIC_\w+)` \| `(.+?)` \| *(.*?) *\|", TEXTS["docs/settings.md"], re.MULTILINE)
+    assert {name: (ast.literal_eval(default), unit) for name, default, unit in rows} == {
+        name: (setting.default, setting.unit) for name, setting in SETTINGS.items()
+    }
+
+
+@each_document
+def test_no_other_setting_is_mentioned(name: str) -> None:
+    assert set(re.findall(r"\bAOPIC_\w+", TEXTS[name])) <= set(SETTINGS)
+
+
+# Stats
+
+
+def values_of(node: ast.expr) -> set[str]:
+    """Texts that *node* can mean; ``<`` stands for what only running it can tell."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.IfExp(body=one, orelse=other):
+            return values_of(one) | values_of(other)
+        case ast.JoinedStr(values=parts):
+            return {"".join(texts) for texts in product(*map(values_of, parts))}
+        case ast.FormattedValue(value=value):
+            return values_of(value) or {"<"}
+    return set()
+
+
+def stats_in_the_code() -> Iterator[str]:
+    for tree in SOURCES.values():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="inc_value" | "set_value" | "_count"), args=[name, *_]):
+                    yield from values_of(name)
+
+
+@deferred_f_from_coro_f
+async def test_every_stat_is_documented_and_no_other() -> None:
+    class OnePage(Spider):
+        name = "one"
+        start_urls = ["data:text/html,page"]
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    crawler = await crawl(OnePage, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    assert crawler.stats is not None
+    in_a_crawl = {name for name in crawler.stats.get_stats() if name.startswith("aopic/")}
+    in_the_code = set(stats_in_the_code())
+    families = {name.partition("<")[0] for name in in_the_code if "<" in name}
+    documented = set(re.findall(r"^\| `(\w+/[^`]+)` \|", TEXTS["docs/stats.md"], re.MULTILINE))
+
+    assert in_the_code - documented == {name for name in in_the_code if "<" in name}
+    assert all(any(name.startswith(family) for name in documented) for family in families)
+    for name in documented - in_the_code - in_a_crawl:
+        assert name.endswith(">"), f"nothing sets {name}"
+        assert name.partition("<")[0] in families, f"nothing sets {name}"
+    assert in_a_crawl <= documented
+
+
+# Commands
+
+
+def test_every_question_and_every_option_is_documented() -> None:
+    added = {
+        option.value
+        for node in ast.walk(SOURCES["commands.py"])
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "add_argument"
+        for option in node.args
+        if isinstance(option, ast.Constant)
+    }
+    assert added
+    questions = re.findall(r"\w+\|[\w|]+", AopicCommand().syntax())[0].split("|")
+    text = TEXTS["docs/commands.md"]
+    assert {option for option in added if not re.search(rf"^\|[^|]*`{option}\b", text, re.MULTILINE)} == set()
+    assert {question for question in questions if f"\n## {question}\n" not in text} == set()
+
+
+# Links, names, code
+
+
+def anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*DOCUMENTS, *(ROOT / "tests").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        target, _, anchor = link.partition("#")
+        document = path.parent / target if target else path
+        assert document.exists(), link
+        if anchor:
+            assert anchor in anchors(document.read_text(encoding="utf-8")), link
+
+
+@each_document
+def test_python_in_the_documents_compiles(name: str) -> None:
+    for source in fenced(TEXTS[name], "python"):
+        compile(source, name, "exec")
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", TEXTS["README.md"]))
+    assert linked == {name for name in TEXTS if name.startswith("docs/")}
+
+
+def test_every_public_name_is_documented() -> None:
+    text = "".join(TEXTS.values())
+    assert [name for name in scrapy_aopic.__all__ if f"`scrapy_aopic.{name}`" not in text] == []
+
+
+def test_the_requirements_are_told_once_and_are_those_of_the_package() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    python, scrapy = re.findall(r'(?:requires-python = "|"scrapy)>=([\d.]+)"', project)
+    assert f"Requirements: Python {python} or later, Scrapy {scrapy} or later." in TEXTS["README.md"]
+    assert re.findall(r"Scrapy (\d+\.\d+)", "".join(TEXTS.values())) == [scrapy]
+
+
+def test_every_test_that_is_named_exists() -> None:
+    tests = [*(ROOT / "tests").rglob("*.py"), *(PACKAGE / "testing").glob("*.py")]
+    defined = set(re.findall(r"def (test_\w+)", "".join(path.read_text(encoding="utf-8") for path in tests)))
+    assert set(re.findall(r"`(test_\w+)", "".join(TEXTS.values()))) <= defined
+
+
+# The picture
+
+
+def imports(name: str) -> set[str]:
+    """Files of the package that the file *name* imports when it runs."""
+    here = ("scrapy_aopic", *Path(name).parts[:-1])
+    for_types = {
+        id(child)
+        for node in ast.walk(SOURCES[name])
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for child in ast.walk(statement)
+    }
+    found: set[str] = set()
+    for node in ast.walk(SOURCES[name]):
+        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
+            continue
+        parts = [*here[: len(here) - node.level + 1]] if node.level else []
+        parts += node.module.split(".") if node.module else []
+        if parts[0] == "scrapy_aopic":
+            found |= {file_of(parts[1:], alias.name) for alias in node.names}
+    return found
+
+
+def file_of(package: list[str], name: str) -> str:
+    """File of the module *name* in *package*, or of *package* itself if *name* is something that it holds."""
+    candidates = ("/".join([*package, name]) + ".py", "/".join([*package, name, "__init__.py"]))
+    candidates += ("/".join(package) + ".py", "/".join([*package, "__init__.py"]))
+    return next(each for each in candidates if each in SOURCES)
+
+
+def picture() -> tuple[dict[str, str], dict[str, str], set[tuple[str, str]]]:
+    """Files by node, frames by file, and arrows of the picture."""
+    (source,) = fenced(TEXTS["docs/how-it-works.md"], "mermaid")
+    files: dict[str, str] = {}
+    frames: dict[str, str] = {}
+    arrows: list[tuple[str, str]] = []
+    frame = ""
+    for line in map(str.strip, source.splitlines()[1:]):
+        if line.startswith("subgraph "):
+            frame = line.removeprefix("subgraph ").partition("[")[0]
+        elif line == "end":
+            frame = ""
+        elif " --> " in line:
+            start, ends = line.split(" --> ")
+            arrows += [(start, end) for end in ends.split(" & ")]
+        else:
+            node, label = line.removesuffix('"]').split('["')
+            files[node] = label
+            if frame:
+                frames[label] = frame
+    assert len(set(arrows)) == len(arrows)
+    return files, frames, {(files.get(start, start), files.get(end, end)) for start, end in arrows}
+
+
+def test_every_module_is_in_the_picture() -> None:
+    files, _, _ = picture()
+    modules = {
+        name
+        for name, tree in SOURCES.items()
+        if not name.endswith("__init__.py") or any(isinstance(node, ast.FunctionDef) for node in tree.body)
+    }
+    assert set(files.values()) == modules
+
+
+def test_the_arrows_of_the_picture_are_the_imports() -> None:
+    _, frames, arrows = picture()
+    real = set()
+    for name in SOURCES:
+        for other in imports(name) - {name}:
+            one, two = frames.get(name, name), frames.get(other, other)
+            real.add((name, other) if one == two else (one, two))
+    assert arrows == real
