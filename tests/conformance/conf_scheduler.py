@@ -46,7 +46,8 @@ class Downloader(MockDownloader):
 
 @asynccontextmanager
 async def opened(jobdir: Path | None, **settings: Any) -> AsyncGenerator[Scheduler]:
-    crawler = get_crawler(AnySpider, {"JOBDIR": str(jobdir) if jobdir is not None else None, **settings})
+    where = str(jobdir) if jobdir is not None else None
+    crawler = get_crawler(AnySpider, {"SCHEDULER": Scheduler, "JOBDIR": where, **settings})
     engine = MagicMock(downloader=Downloader())
     engine._slot.inprogress = set()
     crawler.engine = engine
