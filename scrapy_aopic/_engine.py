@@ -16,6 +16,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from scrapy import signals
 from scrapy.core.downloader import Slot
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
@@ -57,6 +58,7 @@ class Engine:
         self._timer: CallLaterResult | None = None
         self._due = float("inf")
         self._can_wake = True
+        self._refusal = ""
 
     def probe(self) -> None:
         """Look for every private name once; say in one warning what will not work without it."""
@@ -66,7 +68,8 @@ class Engine:
         if missing:
             self._can_wake = "nextcall" not in missing
             logger.warning(
-                "This Scrapy has no %(names)s; hosts may wait up to 5 seconds longer than they must.",
+                "This Scrapy has no %(names)s, which the scheduler needs to know when a request is over and to be "
+                "asked in time: hosts may wait up to 5 seconds too long, and pages may be settled too early.",
                 {"names": ", ".join(missing)},
             )
 
@@ -114,6 +117,15 @@ class Engine:
         engine = self._crawler.engine
         if engine is not None and engine.spider is not None:
             call_later(0, _start, engine.close_spider_async, reason)
+
+    def refuse(self, reason: str) -> None:
+        """Make the engine close the spider once all is open: what is closed must have been opened."""
+        self._refusal = reason
+        # Not weakly: whoever refuses may have no other use for this object.
+        self._crawler.signals.connect(self._refuse, signal=signals.spider_opened, weak=False)
+
+    def _refuse(self) -> None:
+        self.close(self._refusal)
 
     # -- components that the user did not list
 

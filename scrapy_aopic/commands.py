@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,9 +46,7 @@ class AopicCommand(ScrapyCommand):
         parser.add_argument("--json", action="store_true", help="write JSON instead of text")
         parser.add_argument("-n", "--number", type=int, default=20, help="rows of top (default: 20)")
         parser.add_argument("--hosts", action="store_true", help="top: hosts instead of pages")
-        parser.add_argument(
-            "--all", action="store_true", help="top: also redirects, errors and pages not fetched"
-        )
+        parser.add_argument("--all", action="store_true", help="top: also redirects and pages that failed")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Answer the question in *args*."""
@@ -89,7 +88,12 @@ def _status(store: Store, opts: argparse.Namespace) -> int:
     from .queries import status  # noqa: PLC0415
 
     state = status(store)
-    _write(json.dumps(state, indent=1) if opts.json else _lines(state))
+    if opts.json:
+        _write(json.dumps(state, indent=1))
+    else:
+        for name in ("created_at", "saved_at"):
+            state[name] = datetime.fromtimestamp(state[name], timezone.utc).isoformat(" ", "seconds")
+        _write(_lines(state))
     return 0
 
 

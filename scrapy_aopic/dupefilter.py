@@ -16,8 +16,9 @@ from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.job import job_dir
 from scrapy.utils.request import referer_str
 
+from ._engine import Engine
 from .core.ports import Family, Store
-from .exceptions import SettingError
+from .exceptions import SettingError, StorageError
 from .settings import read
 from .storage import open_store
 
@@ -147,30 +148,35 @@ class DupeFilter(BaseDupeFilter):
     def open(self) -> Deferred[None] | None:
         """Open the set of fingerprints.
 
-        Raises:
-            SettingError: If a setting cannot be used.
-            StorageError: If the job folder cannot be opened.
+        If a setting or the job folder cannot be used, the log says which and why, and the spider is closed.
         """
-        settings = self._crawler.settings
-        folder = Path(path) if (path := job_dir(settings)) else None
-        if read(settings, "AOPIC_DUPEFILTER") == "bloom":
-            self._seen = BloomSeen(
-                folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
-            )
-        else:
-            self._seen = DiskSeen(
-                folder,
-                read(settings, "AOPIC_STORE"),
-                read(settings, "AOPIC_PAGE_CACHE"),
-                read(settings, "AOPIC_MEMORY_MB"),
+        try:
+            self._seen = self._open_seen()
+        except (SettingError, StorageError) as error:
+            logger.error("%(error)s The crawl does not start.", {"error": error})
+            Engine(self._crawler).refuse(
+                "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
             )
         return None
 
+    def _open_seen(self) -> Seen:
+        settings = self._crawler.settings
+        folder = Path(path) if (path := job_dir(settings)) else None
+        if read(settings, "AOPIC_DUPEFILTER") == "bloom":
+            return BloomSeen(
+                folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
+            )
+        return DiskSeen(
+            folder,
+            read(settings, "AOPIC_STORE"),
+            read(settings, "AOPIC_PAGE_CACHE"),
+            read(settings, "AOPIC_MEMORY_MB"),
+        )
+
     def request_seen(self, request: Request) -> bool:
         """Whether the fingerprint of *request* was seen; it is from now on."""
-        if self._seen is None:
-            self.open()
-        assert self._seen is not None
+        if self._seen is None:  # it could not be opened, and the spider is about to close
+            return True
         return self._seen.add(self._fingerprinter.fingerprint(request))
 
     def close(self, reason: str) -> Deferred[None] | None:

@@ -121,7 +121,7 @@ def status(store: Store) -> dict[str, Any]:
         "front_queues": dict(sorted(front.items(), reverse=True)),
         "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
         "turns": ledger.turn,
-        "convergence": TOTAL / (ledger.distributed + ledger.virtual_distributed) if ledger.turn else None,
+        "convergence": 1 / ledger.turn if ledger.turn else None,
         "created_at": saved["created_at"],
         "saved_at": saved["saved_at"],
         "closed": saved["is_clean"],

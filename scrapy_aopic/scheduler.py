@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
@@ -45,11 +46,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_BEAT = 0.25
+"""Seconds between beats when the engine asks for no request."""
+
 _BEHIND = 0.02
 """Seconds between looks at a commit that the next lease waits for."""
 
 _COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress")
 """What the scheduler puts in place, by name as a user's settings would: they stand above it."""
+
+_UNREADABLE = "unreadable"
+"""Outcome of a page whose request cannot be made any more; a request that can revives it."""
 
 _IN_MEMORY = b"\xc1"
 """First byte of a request that could not be written; MessagePack never uses it."""
@@ -67,7 +74,6 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._engine = Engine(crawler)
-        self._refusal = ""
         self._visits: dict[Request, Visit] = {}
         self._by_number: dict[int, Visit] = {}
         self._staged: dict[bytes, int] = {}
@@ -101,19 +107,16 @@ class Scheduler(BaseScheduler):
             self._open_job()
         except (SettingError, StorageError) as error:
             logger.error("%(error)s The crawl does not start.", {"error": error}, extra={"spider": spider})
-            self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
-            self._crawler.signals.connect(self._refuse, signal=signals.spider_opened)
+            self._engine.refuse("aopic_setting" if isinstance(error, SettingError) else "aopic_storage")
             return None
         assert self._crawler.request_fingerprinter is not None
         self._fingerprint = self._crawler.request_fingerprinter.fingerprint
         self._engine.probe()
         self._install()
         self._crawler.signals.connect(self._response_received, signal=signals.response_received)
+        self._beats = create_looping_call(self._guard, self._beat)
+        self._beats.start(_BEAT, now=False)
         return self._open_filter()
-
-    def _refuse(self) -> None:
-        """Close the spider when all is open: what is closed must have been opened."""
-        self._engine.close(self._refusal)
 
     def _open_job(self) -> None:
         settings = self._crawler.settings
@@ -130,7 +133,7 @@ class Scheduler(BaseScheduler):
         )
         self._clock = self._job.clock
         crawl = self._job.crawl
-        self._persists = folder is not None
+        self._persists = folder is not None and read(settings, "AOPIC_STORE") != "memory"
         if crawl.is_resumed:
             counts = crawl.counts
             logger.info(
@@ -211,6 +214,7 @@ class Scheduler(BaseScheduler):
         self._engine.sleep()
         if job is None:
             return None
+        self._beats.stop()
         try:
             for visit in list(self._visits.values()):
                 self._finish(visit, job.crawl, self._clock())
@@ -292,7 +296,7 @@ class Scheduler(BaseScheduler):
         key = page_key(host_key(name), self._fingerprint(request))
         if visit is not None and kind == "page" and key == visit.lease.key:
             visit.retry = self._link(request, key, name)
-            self._count("scheduler/enqueued")
+            self._count_enqueued(visit.retry)
             return True
         if visit is not None and kind == "page":
             visit.is_redirect = True
@@ -311,7 +315,7 @@ class Scheduler(BaseScheduler):
                 return False
         else:
             self._add_link(visit, link)
-        self._count("scheduler/enqueued")
+        self._count_enqueued(link)
         return True
 
     def _judge(
@@ -319,7 +323,7 @@ class Scheduler(BaseScheduler):
     ) -> tuple[bool, bool]:
         """Whether to fetch *request* even if its page is known, and whether the page is new."""
         is_new = page is None and key not in self._staged
-        again = request.dont_filter
+        again = request.dont_filter or (page is not None and page.outcome == _UNREADABLE)
         if self._filter is not None and not again:
             is_seen = self._filter.request_seen(request)
             again, is_new = (not is_seen, not is_seen)
@@ -337,14 +341,12 @@ class Scheduler(BaseScheduler):
     def _link(self, request: Request, key: bytes, name: str, *, again: bool = False) -> Link:
         try:
             data = encode(request, self._spider)
-            self._count("scheduler/enqueued/disk" if self._persists else "scheduler/enqueued/memory")
         except UnserialisableError as error:
             self._numbers += 1
             token = self._numbers.to_bytes(8, "big")
             self._unwritten[token] = request
             data = _IN_MEMORY + token + request.url.encode()
             self._count("scheduler/unserializable")
-            self._count("scheduler/enqueued/memory")
             if self._crawler.settings.getbool("SCHEDULER_DEBUG") and "unserializable" not in self._complained:
                 self._complained.add("unserializable")
                 logger.warning(
@@ -355,15 +357,18 @@ class Scheduler(BaseScheduler):
                 )
         return Link(key, name, data, request.priority, again)
 
+    def _count_enqueued(self, link: Link) -> None:
+        is_on_disk = self._persists and link.request[:1] != _IN_MEMORY
+        self._count("scheduler/enqueued")
+        self._count(f"scheduler/enqueued/{'disk' if is_on_disk else 'memory'}")
+
     # -- requests go out
 
     def _next(self) -> Request | None:
         job = self._job
         if job is None:
             return None
-        self._sweep()
-        job.tick()
-        self._watch(job)
+        self._beat()
         if job.is_behind:
             self._engine.wake_in(_BEHIND)
             return None
@@ -384,6 +389,13 @@ class Scheduler(BaseScheduler):
             self._count("scheduler/dequeued/disk" if self._persists else "scheduler/dequeued/memory")
             return request
 
+    def _beat(self) -> None:
+        """Take note of what has ended, and commit if it is time: at each request, and when none is asked for."""
+        if self._job is not None:
+            self._sweep()
+            self._job.tick()
+            self._watch(self._job)
+
     def _restore(self, lease: Lease) -> Request:
         if lease.request[:1] == _IN_MEMORY:
             request = self._unwritten.pop(lease.request[1:9], None)
@@ -401,8 +413,10 @@ class Scheduler(BaseScheduler):
 
     def _set_aside(self, crawl: Crawl, lease: Lease, error: UnreadableError, now: float) -> None:
         crawl.release(lease, now)
-        crawl.settle(lease, (), now, outcome="unreadable", is_failure=True)
+        crawl.settle(lease, (), now, outcome=_UNREADABLE, is_failure=True)
+        self._count("aopic/pages/failed")
         self._count("aopic/pages/unreadable")
+        self._count(f"aopic/outcomes/{_UNREADABLE}")
         if "unreadable" not in self._complained:
             self._complained.add("unreadable")
             logger.warning(
@@ -459,8 +473,10 @@ class Scheduler(BaseScheduler):
             else:
                 self._staged[link.key] -= 1
         if visit.retry is not None:
-            crawl.put_back(visit.lease, visit.retry, now)
-            return
+            if not visit.links:
+                crawl.put_back(visit.lease, visit.retry, now)
+                return
+            visit.links.append(visit.retry._replace(again=True))  # an errback wants another try, and more
         outcome, is_failure = "", False
         if visit.status is None:
             outcome = visit.reason or ("redirect" if visit.is_redirect else "no answer")
@@ -475,7 +491,7 @@ class Scheduler(BaseScheduler):
             self._count(f"aopic/outcomes/{outcome}")
 
     def _response_received(self, response: Response, request: Request) -> None:
-        visit = self.visit_of(request)
+        visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is not None:
             visit.status = response.status
 

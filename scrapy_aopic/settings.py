@@ -141,8 +141,8 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOPIC_WINDOW", 8, "turns or time", _window,
             'a number of turns of |H| such as 8, or a time such as "36 hours" or "30 days"',
-            "How much of a page's past counts as its history: virtual time by a number (one turn: all cash was "
-            "distributed once), wall-clock time by a number with a unit.",
+            "How much of a page's past counts as its history: virtual time by a number (one turn: as much cash was "
+            "distributed as all pages hold), wall-clock time by a number with a unit.",
         ),
         Setting(
             "AOPIC_WINDOW_KIND", "interpolation", "", _one_of("interpolation", "fixed"),
@@ -182,8 +182,9 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOPIC_DURABILITY", 500, "milliseconds", _durability,
             '"page", "close" or a number of milliseconds from 1 to 60,000',
-            "How soon finished work is on the disk: after every page, within about this time (group commit), or "
-            "only when the crawl closes. Work that a crash undoes is done again; nothing is lost.",
+            "How soon finished work is on the disk: at once (a commit follows the other), within about this time "
+            "(group commit), or only when the crawl closes or much is waiting. Work that a crash undoes is done "
+            "again; nothing is lost.",
         ),
         Setting(
             "AOPIC_STORE", "auto", "", _one_of("auto", "rocksdb", "sqlite", "memory"),
@@ -193,7 +194,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "AOPIC_MEMORY_MB", 64, "megabytes", _integer(8), "a whole number of megabytes, at least 8",
-            "Size of the store's block cache.",
+            "Size of the store's block cache; its write buffers take about as much again.",
         ),
         Setting(
             "AOPIC_PAGE_CACHE", 100_000, "pages", _integer(100), "a whole number, at least 100",
@@ -215,7 +216,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "AOPIC_BLOOM_ERROR_RATE", 0.001, "part", _number(1e-9, 0.5), "a number from 1e-9 to 0.5",
-            "Part of the unseen URLs that the Bloom filter loses.",
+            "Part of the unseen URLs that the Bloom filter loses, up to its first capacity; some times that as it grows.",
         ),
         Setting(
             "AOPIC_BLOOM_CAPACITY", 1_000_000, "URLs", _integer(1000), "a whole number, at least 1,000",

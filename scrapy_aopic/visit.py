@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .core.records import HOST_BYTES, page_key
 from .requests import TAG
 
 if TYPE_CHECKING:
@@ -58,4 +59,6 @@ class Visit:
         """Count *request*, which a callback yields, as a link and mark it."""
         request.meta[TAG] = ("link", self.number)
         if not self.is_full:
-            self._seen.add(self._fingerprint(request))
+            fingerprint = self._fingerprint(request)
+            if page_key(b"", fingerprint) != self.lease.key[HOST_BYTES:]:  # a page's link to itself is none
+                self._seen.add(fingerprint)

@@ -29,4 +29,4 @@ class QuietLogFormatter(LogFormatter):
 LOG_LEVEL = "WARNING"  # -s LOG_LEVEL=INFO shows more
 LOG_FORMATTER = QuietLogFormatter
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
-logging.getLogger("scrapy.downloadermiddlewares.robotstxt").setLevel(logging.CRITICAL)
+logging.getLogger("scrapy.downloadermiddlewares.robotstxt").addFilter(lambda _: False)  # Scrapy resets levels

@@ -334,6 +334,7 @@ class Crawl:
     def _queue(self, link: Link, page: Page, now: float) -> None:
         """Let *page*, which has no queue row, wait for the request in *link*."""
         page.state = State.QUEUED
+        page.outcome = ""
         page.shift = link.shift
         page.level = front_queue(page.cash, page.shift)
         self._requests.put(link.key, link.request)

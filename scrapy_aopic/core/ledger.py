@@ -42,6 +42,8 @@ class Totals:
         distributed: |H| without the virtual page's part: all cash that pages ever spent.
         virtual_distributed: All cash that the virtual page ever spent.
         history: Sum of the pages' histories.
+        turn: Virtual time: |H| in units of the cash that pages hold, as it was at each distribution. What the
+            virtual page keeps in reserve goes round with nobody, so it is not counted.
         handed: Units that each page of a class was handed so far: unvisited pages, visited pages.
         members: Pages in each of the two classes; pages that failed are in none.
     """
@@ -50,17 +52,13 @@ class Totals:
     distributed: int = 0
     virtual_distributed: int = 0
     history: int = 0
+    turn: float = 0.0
     handed: tuple[int, int] = (0, 0)
     members: tuple[int, int] = (0, 0)
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
         return 0 if page.state == State.FAILED else self.handed[page.visits > 0] - page.settled
-
-    @property
-    def turn(self) -> float:
-        """|H| in units of the total cash: the ledger's virtual time."""
-        return (self.distributed + self.virtual_distributed) / TOTAL
 
 
 class Ledger:
@@ -120,6 +118,11 @@ class Ledger:
         unvisited, visited = self.totals.members
         self.totals.members = (unvisited + change, visited) if which == 0 else (unvisited, visited + change)
 
+    def _distributed(self, units: int) -> None:
+        """Let virtual time pass because *units* are about to be distributed."""
+        in_turn = TOTAL if self._class is not None else TOTAL - self.totals.virtual
+        self.totals.turn += units / in_turn if in_turn else 0.0
+
     # -- a visit
 
     def visit(
@@ -149,6 +152,7 @@ class Ledger:
         totals = self.totals
         self.settle(page)
         page.cash -= spent
+        self._distributed(spent)
         totals.distributed += spent
         amount = spent
         if n_paid and self.endowment and host_visited is not None:
@@ -206,6 +210,7 @@ class Ledger:
         if not each:
             return False
         spent = each * totals.members[which]
+        self._distributed(spent)
         totals.virtual -= spent
         totals.virtual_distributed += spent
         unvisited, visited = totals.handed

@@ -43,7 +43,7 @@ class Page:
         level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
         shift: Front queues that ``Request.priority`` moves the page up (or down).
         history: Units spent at visits, as far as the window counts them.
-        visited_turn: |H| at the last visit, in units of the total cash.
+        visited_turn: Virtual time of the last visit, in turns.
         visited_at: Time of the last visit in seconds since the epoch.
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...

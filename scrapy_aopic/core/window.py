@@ -23,8 +23,8 @@ class Window:
         size: Length T, in *clock* units, > 0.
         kind: ``"interpolation"`` keeps one number a page and assumes that its cash came evenly;
             ``"fixed"`` keeps every visit inside the window.
-        clock: ``"turns"`` is virtual time: |H|, all cash ever distributed, in units of the total cash, so that
-            a pause or a faster line does not shift the estimates. ``"seconds"`` is the wall clock.
+        clock: ``"turns"`` is virtual time: |H|, all cash ever distributed, in units of the cash that pages hold,
+            so that a pause or a faster line does not shift the estimates. ``"seconds"`` is the wall clock.
     """
 
     size: float = 8.0
@@ -32,7 +32,7 @@ class Window:
     clock: WindowClock = "turns"
 
     def visit(self, page: Page, spent: int, turn: float, now: float) -> None:
-        """Let *page* have spent *spent* units at |H| = *turn* (in total cash) and *now* (epoch seconds).
+        """Let *page* have spent *spent* units at virtual time *turn* and *now* (epoch seconds).
 
         Sets ``history``, ``visits``, ``visited_turn``, ``visited_at`` and, for the fixed window, ``marks``.
         """

@@ -16,7 +16,6 @@ from scrapy.utils.test import get_crawler
 from web import Web, crawl
 
 from scrapy_aopic import DupeFilter
-from scrapy_aopic.exceptions import SettingError
 
 
 class Follow(Spider):
@@ -92,6 +91,14 @@ def test_the_bloom_filter_loses_about_as_many_urls_as_it_says() -> None:
     dupefilter.close("finished")
 
 
-def test_a_wrong_setting_is_refused_by_name() -> None:
-    with pytest.raises(SettingError, match=r"AOPIC_DUPEFILTER \('cuckoo'\) must be \"exact\" or \"bloom\""):
-        opened(None, AOPIC_DUPEFILTER="cuckoo")
+@deferred_f_from_coro_f
+async def test_a_wrong_setting_stops_the_start_with_one_sentence(
+    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": ["/1"], "http://a.test/1": []})
+    settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": "cuckoo"}
+    crawler = await crawl(Follow, settings)
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error == 'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". The crawl does not start.'
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -212,6 +212,54 @@ async def test_requests_of_an_errback_are_queued(serve: Serve, tmp_path: Path) -
 
 
 @deferred_f_from_coro_f
+async def test_an_errback_may_ask_for_another_try_and_for_other_pages(serve: Serve, tmp_path: Path) -> None:
+    class Mirror(Spider):
+        name = "mirror"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/cut", errback=self.failed)
+
+        def failed(self, failure: Any) -> Iterator[Any]:
+            yield failure.request.replace(url="http://b.test/mirror", errback=None)
+            yield failure.request.replace(dont_filter=True, errback=None)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/cut": Answer(abort=True), "http://b.test/mirror": []})
+    await crawl(Mirror, {**on_disk(tmp_path), "RETRY_ENABLED": False})
+    assert sorted(web.asked) == ["http://a.test/cut", "http://a.test/cut", "http://b.test/mirror"]
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_page(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Inline(Spider):
+        name = "inline"
+        start_urls = ["http://a.test/"]
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            assert self.crawler.engine is not None
+            await self.crawler.engine.download_async(Request("http://a.test/gone", meta=response.meta))
+            for item in ():
+                yield item
+
+    serve({"http://a.test/": []})
+    await crawl(Inline, on_disk(tmp_path))
+    assert ask(tmp_path, status)["pages"] == {"queued": 0, "visited": 1, "failed": 0}
+
+
+@deferred_f_from_coro_f
+async def test_a_link_of_a_page_to_itself_takes_no_share(serve: Serve, tmp_path: Path) -> None:
+    serve({"http://a.test/": ["/", "/1"], "http://a.test/1": []})
+    await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
+    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"]
+
+
+@deferred_f_from_coro_f
 async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) -> None:
     answers = iter([Answer(503), Answer(headers={"Content-Type": "text/html"}, body=html([]))])
     web = serve({"http://a.test/": lambda _: next(answers)})
@@ -405,6 +453,31 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert "'After' object has no attribute 'gone'" in caplog.text
     assert ask(tmp_path, status)["outcomes"] == {"unreadable": 1}
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be_made(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Before(Spider):
+        name = "one"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/1", callback=lambda response: None)
+            yield Request("http://a.test/2", self.parse)
+
+    class After(Spider):
+        name = "one"
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/1")
+
+    web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
+    await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
+    await crawl(After, on_disk(tmp_path))
+    assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/1"]
     assert check(tmp_path).violations == []
 
 

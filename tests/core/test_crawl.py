@@ -139,6 +139,17 @@ def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
     assert job.drain() == [B.request]
 
 
+def test_a_target_keeps_what_the_virtual_page_handed_to_it_and_moves_up_by_both():
+    job = Job(spending="unvisited")
+    job.seed(A, B)
+    lease = job.lease()  # hands half of all cash to each page
+    handed = job.cash(B)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, B)
+    assert job.cash(B) == handed + lease.cash - lease.cash // 4
+    assert job.page(B).level == front_queue(job.cash(B)) > front_queue(SEED) + 20
+
+
 def test_a_visited_target_is_paid_and_not_asked_again():
     job = Job()
     job.seed(A, B)

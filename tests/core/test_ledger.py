@@ -329,9 +329,12 @@ def test_totals_can_be_written_and_read_even_when_they_outgrow_64_bits():
     assert Totals(**unpack(pack(asdict(totals)))) == totals
 
 
-def test_a_turn_is_all_cash_distributed_once():
-    assert Totals().turn == 0
-    assert Totals(distributed=TOTAL, virtual_distributed=TOTAL // 2).turn == 1.5
+def test_a_turn_is_as_much_cash_distributed_as_pages_hold():
+    web = Web({"a": 600, "b": 200}, virtual=TOTAL - 800, share=0.0)
+    web.visit("a", "b")
+    assert web.ledger.totals.turn == 600 / 800
+    web.visit("b", "a")
+    assert web.ledger.totals.turn == (600 + 800) / 800
 
 
 # -- against accounts in plain dictionaries
