@@ -63,9 +63,8 @@ class BroadSpider(Spider):
             return
         yield {"url": response.url, "title": (response.css("title::text").get() or "").strip()}
         for link in self.link_extractor.extract_links(response):
-            if link.url.startswith(
-                ("http://", "https://")
-            ):  # a page must not make us read file:///etc/passwd
+            # Only these: a page must not make us read file:///etc/passwd.
+            if link.url.startswith(("http://", "https://")):
                 yield Request(link.url)
 
 
