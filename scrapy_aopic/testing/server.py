@@ -220,15 +220,20 @@ class Server:
         else:
             self._file = self._log
 
+    @property
+    def n_under_way(self) -> int:
+        """Requests that are not in the log yet; an answer may be read before its entry is there."""
+        return sum(self._in_flight.copy().values())
+
     def _begin(self, host: str) -> int:
         self._in_flight[host] += 1
         return self._in_flight[host]
 
     def _end(self, entry: Entry) -> None:
+        self.entries.append(entry)  # first, so that whoever sees nothing under way finds it
         self._in_flight[entry.host] -= 1
         if not self._in_flight[entry.host]:
             del self._in_flight[entry.host]
-        self.entries.append(entry)
         if self._file is not None:
             start, end = entry.start + self._epoch_offset, entry.end + self._epoch_offset
             self._file.write(

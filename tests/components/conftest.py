@@ -28,8 +28,9 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]]
                     return page
                 return Answer(headers={"Content-Type": "text/html"}, body=html(page))
 
-            running = stack.enter_context(Server(answer).run_in_thread())
+            server = Server(answer)
+            running = stack.enter_context(server.run_in_thread())
             monkeypatch.setenv("http_proxy", running.url)
-            return Web(running, pages)
+            return Web(server, pages)
 
         yield start

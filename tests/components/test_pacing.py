@@ -66,7 +66,7 @@ async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: d
     await crawl(
         Busy, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "ROBOTSTXT_OBEY": True, "RETRY_TIMES": 1}
     )
-    result = audit(web.running.log, FACTOR)
+    result = audit(web.log, FACTOR)
     assert result.n_overlaps == 0, result
     assert result.n_short_gaps == 0, result
     asked = set(web.asked)
@@ -95,7 +95,7 @@ async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) 
     # By the engine's heartbeat alone, every 5 seconds, it would take 100.
     await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "AOPIC_MIN_GAP": 0.05}), 50)
     assert len(web.asked) == 21
-    assert audit(web.running.log, 0, floor=0.05).n_short_gaps == 0
+    assert audit(web.log, 0, floor=0.05).n_short_gaps == 0
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
@@ -104,7 +104,7 @@ async def test_the_download_delay_of_the_project_is_a_floor(serve: Serve, settin
     web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Follow, {**settings, "DOWNLOAD_DELAY": 0.2})
     assert len(web.asked) == 3
-    assert audit(web.running.log, 0, floor=0.2).n_short_gaps == 0
+    assert audit(web.log, 0, floor=0.2).n_short_gaps == 0
 
 
 @deferred_f_from_coro_f
@@ -137,6 +137,6 @@ async def test_a_redirect_to_another_host_is_paced_there(serve: Serve) -> None:
         }
     )
     await crawl(Follow, {**SCHEDULER, "AOPIC_POLITENESS_FACTOR": FACTOR})
-    result = audit(web.running.log, FACTOR)
+    result = audit(web.log, FACTOR)
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
     assert len(web.asked) == 10

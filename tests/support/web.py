@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,27 @@ from scrapy.utils.test import get_crawler
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.job import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Running
+from scrapy_aopic.testing.server import Entry, Server
 
 
 class Web:
     """Pages by URL; a page is a list of links, or an :class:`Answer`, or a function that makes one."""
 
-    def __init__(self, running: Running, pages: dict[str, Any]) -> None:
-        self.running = running
+    def __init__(self, server: Server, pages: dict[str, Any]) -> None:
+        self._server = server
         self.pages = pages
+
+    @property
+    def log(self) -> list[Entry]:
+        """What the server saw; waits for the entries of answers that a client has read already."""
+        while self._server.n_under_way:
+            time.sleep(0.001)
+        return list(self._server.entries)
 
     @property
     def asked(self) -> list[str]:
         """URLs in the order in which they were asked for, without robots.txt."""
-        entries = sorted(self.running.log, key=lambda entry: entry.start)
+        entries = sorted(self.log, key=lambda entry: entry.start)
         return [f"http://{entry.host}{entry.target}" for entry in entries if entry.target != "/robots.txt"]
 
 
