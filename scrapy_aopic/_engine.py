@@ -7,7 +7,7 @@ What Scrapy 2.16 to 2.19 does not offer in public:
   the engine's heartbeat, up to 5 seconds;
 * adding a middleware that the user did not list (``MiddlewareManager._add_middleware``);
 * a download slot that knows when a transfer ended, and that is asked before each start;
-* that Twisted's connection pool sends a request again by itself, at once, when a kept connection breaks.
+* that Twisted and aiohttp send a request again by themselves, at once, when a kept connection breaks.
 """
 
 from __future__ import annotations
@@ -256,6 +256,11 @@ class Slots:
 def _forbid_hidden_retries(downloader: Any) -> None:
     """Leave retries to RetryMiddleware, which goes through the scheduler and so keeps the gap."""
     for scheme in ("http", "https"):
-        pool: Any = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
-        if hasattr(pool, "retryAutomatically"):
-            pool.retryAutomatically = False
+        handler = downloader.handlers._get_handler(scheme)
+        for owner, name in (
+            ("_pool", "retryAutomatically"),
+            ("_session", "_retry_connection"),
+        ):  # Twisted, aiohttp
+            client: Any = getattr(handler, owner, None)
+            if hasattr(client, name):
+                setattr(client, name, False)

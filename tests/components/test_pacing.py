@@ -88,6 +88,13 @@ class Follow(Spider):
 
 
 @deferred_f_from_coro_f
+async def test_a_connection_that_breaks_is_not_tried_again_behind_our_back(serve: Serve) -> None:
+    web = serve({"http://a.test/": ["/cut"], "http://a.test/cut": Answer(abort=True)})
+    await crawl(Follow, {**SCHEDULER, "RETRY_ENABLED": False})
+    assert web.asked == ["http://a.test/", "http://a.test/cut"]
+
+
+@deferred_f_from_coro_f
 async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) -> None:
     web = serve(
         {"http://a.test/": [f"/{n}" for n in range(20)], **{f"http://a.test/{n}": [] for n in range(20)}}
