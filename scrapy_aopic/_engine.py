@@ -21,6 +21,8 @@ from scrapy.core.downloader import Slot
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 
+from .exceptions import SettingError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy.utils.asyncio import CallLaterResult
 
     from .core.politeness import Politeness
+    from .exceptions import StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -118,9 +121,12 @@ class Engine:
         if engine is not None and engine.spider is not None:
             call_later(0, _start, engine.close_spider_async, reason)
 
-    def refuse(self, reason: str) -> None:
-        """Make the engine close the spider once all is open: what is closed must have been opened."""
-        self._refusal = reason
+    def refuse(self, error: SettingError | StorageError) -> None:
+        """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been."""
+        logger.error(
+            "%(error)s The crawl does not start.", {"error": error}, extra={"spider": self._crawler.spider}
+        )
+        self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
         # Not weakly: whoever refuses may have no other use for this object.
         self._crawler.signals.connect(self._refuse, signal=signals.spider_opened, weak=False)
 

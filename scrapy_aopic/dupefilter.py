@@ -153,10 +153,7 @@ class DupeFilter(BaseDupeFilter):
         try:
             self._seen = self._open_seen()
         except (SettingError, StorageError) as error:
-            logger.error("%(error)s The crawl does not start.", {"error": error})
-            Engine(self._crawler).refuse(
-                "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
-            )
+            Engine(self._crawler).refuse(error)
         return None
 
     def _open_seen(self) -> Seen:

@@ -104,15 +104,6 @@ class Job:
         """Whether the last commit that landed is too old to lease another page."""
         return self.clock() - self._saved_at > self._commit_within
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether a commit is under way."""
-        return self._write is not None
-
-    def size_bytes(self) -> int:
-        """Bytes on disk."""
-        return self._store.size_bytes()
-
     def tick(self) -> None:
         """Take note of a commit that ended; start the next one when it is due. Never waits."""
         if self._write is not None:

@@ -106,8 +106,7 @@ class Scheduler(BaseScheduler):
         try:
             self._open_job()
         except (SettingError, StorageError) as error:
-            logger.error("%(error)s The crawl does not start.", {"error": error}, extra={"spider": spider})
-            self._engine.refuse("aopic_setting" if isinstance(error, SettingError) else "aopic_storage")
+            self._engine.refuse(error)
             return None
         assert self._crawler.request_fingerprinter is not None
         self._fingerprint = self._crawler.request_fingerprinter.fingerprint
@@ -123,17 +122,18 @@ class Scheduler(BaseScheduler):
         policy = read_policy(settings)
         self._max_links: int = read(settings, "AOPIC_MAX_LINKS")
         self._reports: bool = read(settings, "AOPIC_REPORT")
+        kind = read(settings, "AOPIC_STORE")
         folder = job_dir(settings)
         self._job = Job(
             Path(folder) if folder else None,
             policy,
-            kind=read(settings, "AOPIC_STORE"),
+            kind=kind,
             interval=read(settings, "AOPIC_DURABILITY"),
             memory_mb=read(settings, "AOPIC_MEMORY_MB"),
         )
         self._clock = self._job.clock
         crawl = self._job.crawl
-        self._persists = folder is not None and read(settings, "AOPIC_STORE") != "memory"
+        self._persists = folder is not None and kind != "memory"
         if crawl.is_resumed:
             counts = crawl.counts
             logger.info(

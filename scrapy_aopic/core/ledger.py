@@ -86,7 +86,6 @@ class Ledger:
         self.window = window
         self.share = share
         self.endowment = endowment if spending == "endowment" else 0.0
-        self.spending = spending
         self._class = {"endowment": None, "unvisited": 0, "visited": 1}[spending]
 
     # -- pages come and change class

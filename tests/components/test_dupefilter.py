@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
-from scrapy.http import Response
-from scrapy.linkextractors import LinkExtractor
+from scrapy import Request
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
-from web import Web, crawl
+from web import Follow, Web, crawl
 
 from scrapy_aopic import DupeFilter
-
-
-class Follow(Spider):
-    """Follows every link."""
-
-    name = "follow"
-    start_urls = ["http://a.test/"]
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        for link in LinkExtractor().extract_links(response):
-            yield Request(link.url)
 
 
 def opened(folder: Path | None, **settings: Any) -> DupeFilter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Web, crawl, html
+from web import Follow, Web, crawl, html
 
 from scrapy_aopic.testing.server import Answer, audit
 
@@ -74,17 +74,6 @@ async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: d
         f"http://h{n}.test/{page}" for n in range(4) for page in ("0", "inline0", "inline1", "elsewhere")
     } <= asked
     assert not any(url.endswith("/3") for url in asked)
-
-
-class Follow(Spider):
-    """Follows every link."""
-
-    name = "follow"
-    start_urls = ["http://a.test/"]
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        for link in LinkExtractor().extract_links(response):
-            yield Request(link.url)
 
 
 @deferred_f_from_coro_f

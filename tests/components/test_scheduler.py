@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
-from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
-from web import Web, ask, check, crawl, html
+from web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.queries import status, top_pages
@@ -21,17 +20,6 @@ from scrapy_aopic.testing.server import Answer
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 Serve = Callable[[dict[str, Any]], Web]
-
-
-class Follow(Spider):
-    """Follows every link of every page."""
-
-    name = "follow"
-    start_urls = ["http://a.test/"]
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        for link in LinkExtractor().extract_links(response):
-            yield Request(link.url)
 
 
 def on_disk(folder: Path) -> dict[str, Any]:

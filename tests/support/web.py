@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic.core.audit import Audit, audit
@@ -36,6 +38,17 @@ class Web:
         """URLs in the order in which they were asked for, without robots.txt."""
         entries = sorted(self.log, key=lambda entry: entry.start)
         return [f"http://{entry.host}{entry.target}" for entry in entries if entry.target != "/robots.txt"]
+
+
+class Follow(Spider):
+    """Follows every link of every page."""
+
+    name = "follow"
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for link in LinkExtractor().extract_links(response):
+            yield Request(link.url)
 
 
 def html(links: list[str], text: str = "") -> bytes:
