@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
+from scrapy.utils.misc import load_object
+
 from .core.crawl import Policy
+from .core.order import ORDERS, Aopic, BatchOrder, Order
 from .core.politeness import Politeness
+from .core.recrawl import Recrawl
 from .core.window import Window, WindowKind
 from .exceptions import SettingError
+from .suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,19 +142,69 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _order(value: Any) -> type[Order]:
+    """Class of an order, by its name here or by its import path."""
+    if isinstance(value, str) and value in ORDERS:
+        return ORDERS[value]
+    try:
+        found = load_object(value)
+    except (ImportError, NameError, AttributeError) as error:
+        raise ValueError from error
+    if not (isinstance(found, type) and issubclass(found, Order)):
+        raise TypeError
+    return found
+
+
+def _weights(value: Any) -> Any:
+    """``None`` for equal weights, weights by kind of link, or a function."""
+    if value == "equal" or value is None:
+        return None
+    if isinstance(value, str) and "=" in value:
+        value = dict(part.split("=") for part in value.split(","))
+    if isinstance(value, Mapping):
+        weights = {str(name).strip(): _number(0, 1000)(weight) for name, weight in value.items()}
+        if not set(weights) <= {"internal", "external", "nofollow"}:
+            raise ValueError
+        return weights
+    try:
+        found = load_object(value)
+    except (ImportError, NameError, AttributeError) as error:
+        raise ValueError from error
+    if not callable(found):
+        raise TypeError
+    return found
+
+
+def _domains(value: Any) -> frozenset[str]:
+    names = value.split(",") if isinstance(value, str) else value
+    return frozenset(name.strip().lower() for name in names if name.strip())
+
+
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting(
-            "AOPIC_WINDOW", 8, "turns or time", _window,
+            "AOPIC_WINDOW", 8, "turns, time or visits", _window,
             'a number of turns of |H| such as 8, or a time such as "36 hours" or "30 days"',
             "How much of a page's past counts as its history: virtual time by a number (one turn: as much cash was "
-            "distributed as all pages hold), wall-clock time by a number with a unit.",
+            "distributed as all pages hold), wall-clock time by a number with a unit; for the variable window a "
+            "number of visits.",
         ),
         Setting(
-            "AOPIC_WINDOW_KIND", "interpolation", "", _one_of("interpolation", "fixed"),
-            '"interpolation" or "fixed"',
-            "Whether the history is interpolated from one number a page or summed over every visit in the window.",
+            "AOPIC_WINDOW_KIND", "interpolation", "", _one_of("interpolation", "fixed", "variable", "ewma"),
+            '"interpolation", "fixed", "variable" or "ewma"',
+            "How the history is estimated: from one number a page, interpolated or as a mean of rates whose weights "
+            "fall exponentially (ewma), or from every visit in the window (fixed), or from the last visits (variable).",
+        ),
+        Setting(
+            "AOPIC_ORDER", "aopic", "", _order,
+            f"one of {', '.join(ORDERS)}, or the import path of a subclass of scrapy_aopic.core.order.Order",
+            "Which page is next (docs/order.md); a job keeps the order that it began with.",
+        ),
+        Setting(
+            "AOPIC_DOMAIN_BUDGET", 0.004, "part", _number(0, 1), "a number from 0 to 1",
+            "Part of all fetches that a registered domain may take if one other domain links to it; it grows with the "
+            "number of such domains to the power of 1.5, and what is over it is deferred. 0 for no budgets.",
         ),
         Setting(
             "AOPIC_VIRTUAL_SHARE", 0.15, "part", _share,
@@ -156,10 +213,14 @@ SETTINGS: dict[str, Setting] = {
             "PageRank(0.85).",
         ),
         Setting(
-            "AOPIC_VIRTUAL_SPENDING", "endowment", "", _one_of("endowment", "unvisited", "visited"),
-            '"endowment", "unvisited" or "visited"',
+            "AOPIC_VIRTUAL_SPENDING", "endowment", "", _one_of("endowment", "unvisited", "visited", "chosen"),
+            '"endowment", "unvisited", "visited" or "chosen"',
             "What the virtual page spends its cash on: endowments of visited pages' links (best order), or the "
-            "same for each unvisited (broaden) or each visited page.",
+            "same for each unvisited page (broaden), each visited page, or each page of chosen domains (focus).",
+        ),
+        Setting(
+            "AOPIC_VIRTUAL_DOMAINS", (), "", _domains, "a list of domains",
+            'Registered domains, or hosts, that "chosen" is about.',
         ),
         Setting(
             "AOPIC_ENDOWMENT", 6.0, "seeds' cash", _number(0, 1e6), "a number from 0 to 1,000,000",
@@ -206,8 +267,40 @@ SETTINGS: dict[str, Setting] = {
             "Hosts with a back queue in memory; others wait on the disk.",
         ),
         Setting(
+            "AOPIC_LINK_WEIGHTS", "equal", "", _weights,
+            '"equal", weights such as "internal=1, external=2, nofollow=0", or the import path of a function of the '
+            "request and the response",
+            "How a page's cash is shared among its links: the same for each, or in proportion to weights (docs/order.md).",
+        ),
+        Setting(
+            "AOPIC_RECRAWL", False, "", _flag, "True or False",
+            "Whether visited pages come back, for as long as the crawl runs (docs/order.md).",
+        ),
+        Setting(
+            "AOPIC_RECRAWL_MIN_INTERVAL", 86_400, "seconds", _number(1), "a number of seconds, at least 1",
+            "Time that passes between two visits of a page at least.",
+        ),
+        Setting(
+            "AOPIC_RECRAWL_MAX_INTERVAL", 7_776_000, "seconds", _number(1), "a number of seconds, at least 1",
+            "Time after which a page comes back before all others, however little cash it holds.",
+        ),
+        Setting(
+            "AOPIC_RECRAWL_SHARE", 0.5, "part", _number(0, 1), "a number from 0 to 1",
+            "Part of the fetches that goes to visited pages while new ones wait.",
+        ),
+        Setting(
+            "AOPIC_KEEP_LINKS", False, "", _flag, "True or False",
+            "Whether the links of each visited page are kept, for `scrapy aopic export --links`; 16 bytes a link on "
+            "the disk, before compression.",
+        ),
+        Setting(
             "AOPIC_MAX_LINKS", 10_000, "links", _integer(1), "a whole number, at least 1",
             "Distinct links of one page that share its cash; further ones are queued without.",
+        ),
+        Setting(
+            "AOPIC_SEEDS", "", "", _text, "the path of a list of seeds",
+            "List of seeds that a job starts from, with or without scores; it is read when the job begins, and not "
+            "when it goes on.",
         ),
         Setting(
             "AOPIC_DUPEFILTER", "exact", "", _one_of("exact", "bloom"), '"exact" or "bloom"',
@@ -267,6 +360,28 @@ def read_politeness(settings: BaseSettings) -> Politeness:
     return Politeness(read(settings, "AOPIC_POLITENESS_FACTOR"), floor, read(settings, "AOPIC_MAX_GAP"))
 
 
+def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
+    low, high = values["AOPIC_RECRAWL_MIN_INTERVAL"], values["AOPIC_RECRAWL_MAX_INTERVAL"]
+    if high < low:
+        raise SettingError(
+            f"AOPIC_RECRAWL_MAX_INTERVAL ({high:g}) must be at least AOPIC_RECRAWL_MIN_INTERVAL ({low:g})."
+        )
+    return Recrawl(low, high, values["AOPIC_RECRAWL_SHARE"]) if values["AOPIC_RECRAWL"] else None
+
+
+def _read_window(settings: BaseSettings) -> Window:
+    kind = cast("WindowKind", read(settings, "AOPIC_WINDOW_KIND"))
+    if kind == "variable":
+        visits = replace(
+            SETTINGS["AOPIC_WINDOW"],
+            check=_integer(1),
+            must="a whole number of visits such as 8, because AOPIC_WINDOW_KIND is 'variable'",
+        )
+        return Window(visits.read(settings), kind)
+    size, clock = read(settings, "AOPIC_WINDOW")
+    return Window(size, kind, clock)
+
+
 def read_policy(settings: BaseSettings) -> Policy:
     """How *settings* want the crawl's cash spent and its hosts treated.
 
@@ -277,9 +392,20 @@ def read_policy(settings: BaseSettings) -> Policy:
     unknown = sorted(name for name in settings if str(name).startswith("AOPIC_") and name not in SETTINGS)
     if unknown:
         raise SettingError(f"{unknown[0]} is no setting of scrapy-aopic; docs/settings.md lists them.")
-    size, clock = values["AOPIC_WINDOW"]
+    order = values["AOPIC_ORDER"]()
+    if isinstance(order, BatchOrder) and find_spec("numpy") is None:
+        raise SettingError(
+            f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
+        )
+    if isinstance(order, Aopic):
+        order.budget = values["AOPIC_DOMAIN_BUDGET"]
     return Policy(
-        window=Window(size, cast("WindowKind", values["AOPIC_WINDOW_KIND"]), clock),
+        order=order,
+        domain_of=registered_domain,
+        chosen=values["AOPIC_VIRTUAL_DOMAINS"],
+        keep_links=values["AOPIC_KEEP_LINKS"],
+        recrawl=_read_recrawl(values),
+        window=_read_window(settings),
         politeness=read_politeness(settings),
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],

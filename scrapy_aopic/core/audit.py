@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .crawl import read_totals
-from .frontier import front_queue
-from .ledger import TOTAL, Totals
+from .crawl import order_name, read_totals
+from .ledger import TOTAL, Totals, class_of
+from .order import ORDERS, Order
 from .ports import Family, Store
 from .records import HOST_BYTES, Host, State, queue_row, row_level, unpack_host, unpack_page
 
@@ -56,8 +56,12 @@ class Audit:
                 self.violations.append(text.format(*args))
 
 
-def audit(store: Store) -> Audit:
-    """Check every invariant of the crawl in *store*."""
+def audit(store: Store, order: Order | None = None) -> Audit:
+    """Check every invariant of the crawl in *store*.
+
+    Args:
+        order: The crawl's order, if it is not one of this package; without it front queues are not checked.
+    """
     result = Audit()
     saved = read_totals(store)
     if not saved:
@@ -66,7 +70,9 @@ def audit(store: Store) -> Audit:
         return result
     totals: Totals = saved["ledger"]
     result.virtual = totals.virtual
-    _audit_pages(store, totals, saved["order"], result)
+    orders = [order] if order is not None else [cls() for cls in ORDERS.values()]
+    order = next((order for order in orders if order_name(order) == saved["order_name"]), None)
+    _audit_pages(store, totals, saved["order"], order, result)
     _audit_queue(store, result)
     _audit_hosts(store, saved, result)
     for name in ("queued", "visited", "failed", "hosts"):
@@ -77,8 +83,8 @@ def audit(store: Store) -> Audit:
     return result
 
 
-def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -> None:
-    history, members = 0, [0, 0]
+def _audit_pages(store: Store, totals: Totals, last: int, order: Order | None, result: Audit) -> None:
+    history, members = 0, [0, 0, 0, 0]
     per_host: dict[str, int] = {}
     for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
         per_host = dict.fromkeys(("queued", "visited"), 0)
@@ -92,16 +98,19 @@ def _audit_pages(store: Store, totals: Totals, last_order: int, result: Audit) -
                 cash = page.cash + totals.owed(page)
                 result.cash += cash
                 history += page.history
-                members[is_visited] += page.state != State.FAILED
+                members[class_of(page)] += page.state != State.FAILED
                 per_host["visited"] += is_visited
                 result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
-                result.expect(page.order <= last_order, "page {} is newer than the last commit", key.hex())
+                result.expect(
+                    page.order & 0xFFFFFFFF <= last, "page {} is newer than the last commit", key.hex()
+                )
                 result.expect(request is not None, "page {} has no request", key.hex())
                 if page.state == State.QUEUED:
                     result.queued += 1
                     per_host["queued"] += 1
                     result.expect(row == key[HOST_BYTES:], "queued page {} has no queue row", key.hex())
-                    level = front_queue(page.cash, page.shift)
+                    is_cash = order is not None and not (page.visits and page.changes)
+                    level = order.level(page, page.cash) if order is not None and is_cash else page.level
                     result.expect(
                         page.level == level,
                         "page {} waits in front queue {}, not {}",
@@ -169,15 +178,15 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
     rows: dict[bytes, int] = {}
     for key, _ in store.scan(Family.META):
         if key[:1] in (b"A", b"F", b"P"):
-            rows[key[:2] if key[:1] == b"F" else key[:1]] = (
-                rows.get(key[:2] if key[:1] == b"F" else key[:1], 0) + 1
-            )
+            bucket = key[:3] if key[:1] == b"F" else key[:1]
+            rows[bucket] = rows.get(bucket, 0) + 1
     result.expect(
         sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts
     )
-    for number, n in enumerate(saved["shelved"]):
-        stored = rows.get(b"F" + bytes((number,)), 0)
-        result.expect(n == stored, "{} hosts are said to be shelved in class {}, not {}", n, number, stored)
+    shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == b"F"}
+    result.expect(
+        saved["shelved"] == shelved, "{} hosts are said to be shelved, not {}", saved["shelved"], shelved
+    )
     result.expect(saved["parked"] == rows.get(b"P", 0), "{} hosts are said to be parked", saved["parked"])
 
 

@@ -13,22 +13,33 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
-from .frontier import Empty, Frontier, NotBefore, front_queue
+from .domains import Domains
+from .frontier import Empty, Frontier, NotBefore, Taken
+from .graph import KnownGraph
 from .ledger import Ledger, Spending, Totals
+from .order import Aopic, BatchOrder, Order
 from .politeness import Politeness
 from .ports import Family, Store
 from .records import FORMAT, HOST_BYTES, Link, Page, State, pack, pack_page, ticket_key, unpack, unpack_page
+from .recrawl import Content, Recrawl, Wheel, noted
 from .tables import BlobTable, RecordTable
 from .window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from .domains import Domain
+    from .graph import Ranking
+    from .records import Host
 
 TOTALS_KEY = b"totals"
+_COUNTER = (1 << 32) - 1
+_MAX_LET_IN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +47,27 @@ class Policy:
     """How a crawl spends its cash and treats its hosts; see docs/settings.md for each.
 
     Attributes:
+        order: Which page is next; it belongs to one crawl.
+        recrawl: How visited pages come back; ``None`` to visit each page once.
+        domain_of: Registered domain of a host name.
+        chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
+        keep_links: Whether the links of each visited page are kept.
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
             crash leaves no request older than that unknown.
     """
 
+    order: Order = field(default_factory=Aopic)
     window: Window = field(default_factory=Window)
     politeness: Politeness = field(default_factory=Politeness)
     share: float | None = 0.15
     endowment: float = 6.0
     spending: Spending = "endowment"
+    recrawl: Recrawl | None = None
+    domain_of: Callable[[str], str] = str
+    chosen: frozenset[str] = frozenset()
+    keep_links: bool = False
     max_active: int = 10_000
     page_cache: int = 100_000
     commit_within: float = 1.0
@@ -97,6 +118,28 @@ def read_totals(store: Store) -> dict[str, Any]:
     return {**saved, "ledger": Totals(**saved["ledger"])}
 
 
+def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
+    """The first of the *links* to each page but the one under *key*, and further ones that ask for a fetch."""
+    targets: dict[bytes, Link] = {}
+    extra: list[Link] = []
+    for link in links:
+        if link.key not in targets and link.key != key:
+            targets[link.key] = link
+        elif link.again:
+            extra.append(link)
+    return targets, extra
+
+
+def order_name(order: Order) -> str:
+    """Name of the class of *order*, by which a job remembers it."""
+    return f"{type(order).__module__}.{type(order).__qualname__}"
+
+
+def split_links(targets: bytes) -> list[bytes]:
+    """Page keys in a row of the links family."""
+    return [targets[begin : begin + 2 * HOST_BYTES] for begin in range(0, len(targets), 2 * HOST_BYTES)]
+
+
 class Crawl:
     """The ledger, the frontier and the seen-set of one job, on one store.
 
@@ -114,33 +157,65 @@ class Crawl:
 
     def __init__(self, store: Store, policy: Policy, now: float) -> None:
         self._policy = policy
+        self._store = store
         self._pages = RecordTable(store, Family.PAGES, pack_page, unpack_page, policy.page_cache)
         self._requests = BlobTable(store, Family.REQUESTS)
+        self._links = BlobTable(store, Family.LINKS)
         self._leases: dict[bytes, Lease] = {}
-        self._visited = self._failed = self._order = 0
+        self._visited = self._failed = self._order = self._visited_once = 0
         self._changed = False
-        self.frontier = Frontier(store, max_active=policy.max_active)
+        self.order = policy.order
+        self.order.clock = 0
+        self._keeps_links = (
+            policy.keep_links or policy.recrawl is not None or isinstance(self.order, BatchOrder)
+        )
+        self._domains = Domains(store, policy.domain_of) if self.order.uses_domains else None
+        self.frontier = Frontier(store, self.order, self._domains, max_active=policy.max_active)
         saved = read_totals(store)
         totals: Totals = saved["ledger"] if saved else Totals()
         self.ledger = Ledger(
-            totals, policy.window, share=policy.share, endowment=policy.endowment, spending=policy.spending
+            totals,
+            policy.window,
+            share=policy.share,
+            endowment=policy.endowment if self.order.endows else 0.0,
+            spending=policy.spending,
+            averages=policy.recrawl is not None,
         )
+        self._recrawl = policy.recrawl
+        self._wheel = Wheel(self.frontier.index, policy.recrawl.share if policy.recrawl else 0.0)
         self.started_at = now
         self.created_at: float = now
-        self.known_before = 0
+        self._known_before = 0
         self.is_resumed = bool(saved)
         self.was_clean = True
         self._not_before = 0.0
         if saved:
             self._resume(saved, now)
+        self._graph = KnownGraph()
+        self._ranked = 0
+        if isinstance(self.order, BatchOrder):
+            for key, targets in store.scan(Family.LINKS):
+                self._graph.add(key, split_links(targets))
 
     def _resume(self, saved: dict[str, Any], now: float) -> None:
+        if saved["order_name"] != order_name(self.order):
+            raise StorageError(
+                f"This job was crawled in the order {saved['order_name']}, and AOPIC_ORDER is now "
+                f"{order_name(self.order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
+            )
+        self.order.clock = saved["clock"]
         self._visited, self._failed = saved["visited"], saved["failed"]
-        self._order = self.known_before = saved["order"]
+        self._order = self._known_before = saved["order"]
+        self._visited_once = saved["visits"]
         self.created_at = saved["created_at"]
         self.was_clean = saved["is_clean"]
         leased = self.frontier.load(
-            saved["queued"], saved["hosts"], list(saved["shelved"]), saved["parked"], now
+            now,
+            queued=saved["queued"],
+            n_hosts=saved["hosts"],
+            n_shelved=dict(saved["shelved"]),
+            n_parked=saved["parked"],
+            visits=self._visited_once,
         )
         if self.was_clean:
             return
@@ -170,6 +245,10 @@ class Crawl:
         """The page under *key*; not to be changed."""
         return self._pages.get(key)
 
+    def is_from_before(self, page: Page) -> bool:
+        """Whether *page* was last queued by an earlier run of this job."""
+        return page.order & _COUNTER <= self._known_before
+
     def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""
         return self.ledger.importance(page)
@@ -182,7 +261,10 @@ class Crawl:
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
         when = self.frontier.when()
-        return NotBefore(max(when.instant, self._not_before)) if isinstance(when, NotBefore) else when
+        instant = when.instant if isinstance(when, NotBefore) else inf
+        if self._recrawl is not None:
+            instant = min(instant, self._wheel.when())
+        return NotBefore(max(instant, self._not_before)) if instant != inf else Empty()
 
     @property
     def cache_hits(self) -> tuple[int, int]:
@@ -191,8 +273,11 @@ class Crawl:
 
     # -- what comes from outside
 
-    def seed(self, link: Link, now: float, *, is_endowed: bool = True) -> bool:
+    def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool:
         """Queue a page that no page in work links to, with a seed's cash from the virtual page if *is_endowed*.
+
+        Args:
+            worth: How many seeds' cash it gets.
 
         Returns:
             False if the page is known and need not be fetched again.
@@ -203,26 +288,49 @@ class Crawl:
         if page is None:
             page = self._admit(link, 0)
             if is_endowed:
-                self.ledger.grant(page)
+                self.ledger.grant(page, worth)
             self._queue(link, page, now)
+            if is_endowed and self._domains is not None:  # who names a page vouches for its domain
+                self._support(link.key[:HOST_BYTES], b"seed" + link.key)
         else:
             self._again(link, page, now)
         self._changed = True
         return True
 
+    def enrich(self, key: bytes, now: float, worth: float) -> int:
+        """Give the known page under *key* the cash of *worth* seeds out of the virtual page; returns the units."""
+        page = self._pages.get(key)
+        assert page is not None, "only a known page holds cash"
+        if page.state == State.FAILED:
+            return 0
+        self.ledger.settle(page)
+        units = self.ledger.grant(page, worth)
+        self._relevel(key, page, now)
+        self._pages.put(key, page)
+        self._changed = True
+        return units
+
     def lease(self, now: float) -> Lease | NotBefore | Empty:
         """Hand out the best page whose host may be asked at *now*."""
         if now < self._not_before:
             return NotBefore(self._not_before) if len(self) else Empty()
+        if self._recrawl is not None:
+            self._look(self._recrawl, now)
         taken = self.frontier.take(now)
-        if isinstance(taken, (NotBefore, Empty)):
-            return taken
+        for _ in range(_MAX_LET_IN):
+            if isinstance(taken, Taken) or not self._let_in(now, is_idle=True):
+                break
+            taken = self.frontier.take(now)
+        if not isinstance(taken, Taken):
+            return self.when()
         page = self._pages.get(taken.page)
         assert page is not None, "a queue row without its page"
         self.ledger.settle(page)
         if self.ledger.spend_virtual(page.cash):
             self.ledger.settle(page)
         self._relevel(taken.page, page, now)
+        self.order.taken(page.order)
+        self._wheel.fetched()
         self._pages.put(taken.page, page)
         host = self.frontier.active[taken.host]
         lease = Lease(taken.page, host.name, self._requests.get(taken.page) or b"", page.cash, page.visits)
@@ -251,40 +359,46 @@ class Crawl:
         n_links: int = 0,
         outcome: str = "",
         is_failure: bool = False,
-    ) -> None:
+        weight: int = 0,
+        content: Content | None = None,
+    ) -> int:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
         Args:
             links: The requests to make, in document order; of links to one page the first counts, links of the
                 page to itself do not.
             n_links: Distinct links found, if filters dropped some; their shares go to the virtual page.
+            weight: Weight of all distinct links found, if they differ in weight.
+            content: What the answer says of the page's content, if pages are visited again.
             outcome: Why it is no ordinary page; ``""`` for an ordinary one.
             is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
+
+        Returns:
+            Units that each link to a page that did not fail was paid, for each unit of its weight.
         """
         del self._leases[lease.key]
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
-        targets: dict[bytes, Link] = {}
-        extra: list[Link] = []
-        for link in links:
-            if link.key not in targets and link.key != lease.key:
-                targets[link.key] = link
-            elif link.again:
-                extra.append(link)
+        if content is not None and (content.is_same or content.is_missing) and page.visits:
+            links = [*links, *self._links_kept(lease.key)]
+        targets, extra = _distinct(links, lease.key)
         known = self._pages.get_many(list(targets))
         self.frontier.preload([key[:HOST_BYTES] for key in targets])
-        n_live = sum(
-            target is None or target.state != State.FAILED or link.again
+        paid = sum(
+            link.weight
             for target, link in zip(known, targets.values(), strict=True)
+            if target is None or target.state != State.FAILED or link.again
         )
+        n_distinct = max(n_links, len(targets))
         host = self.frontier.finish(lease.key, page.level, page.order)
         each = self.ledger.visit(
             page,
             lease.cash,
-            max(n_links, len(targets)),
-            n_live,
+            max(weight or n_distinct, sum(link.weight for link in targets.values())),
+            paid,
             now,
-            host_visited=None if outcome else host.visited,
+            host_visited=None if outcome else self._site_visited(host),
+            n_distinct=n_distinct,
         )
         page.outcome = outcome
         page.state = State.VISITED
@@ -293,21 +407,51 @@ class Crawl:
             self._failed += 1
         else:
             self._visited += 1
-        host.visited += page.visits == 1
+        if self._recrawl is not None:
+            self._plan(lease.key, page, None if is_failure else content or Content(), now)
+        if page.visits == 1:
+            self._visited_once += 1
+            self.frontier.count(host)
         self._pages.put(lease.key, page)
+        found = self.order.counts_links and page.visits == 1
         for target, link in zip(known, targets.values(), strict=True):
-            if target is None:
-                self._queue(link, self._admit(link, each), now)
-                continue
-            if link.again:
-                self._again(link, target, now, each)
-            elif target.state != State.FAILED:
-                self._credit(link.key, target, each, now)
+            self._pay(link, target, each * link.weight, now, found=found)
         for link in extra:
             again = self._pages.get(link.key)
             assert again is not None, "a target without its page"
             self._again(link, again, now)
+        self._note_links(lease.key, host, list(targets), is_kept=not outcome)
         self._changed = True
+        return each
+
+    def _note_links(self, key: bytes, host: Host, targets: list[bytes], *, is_kept: bool) -> None:
+        """Note which domains link to which, and the links themselves if they are kept."""
+        if self._domains is not None:
+            for target in {target[:HOST_BYTES] for target in targets}:
+                self._support(target, self._domains.key(host))
+        if self._keeps_links and is_kept:
+            self._links.put(key, b"".join(targets))
+            if isinstance(self.order, BatchOrder):
+                self._graph.add(key, targets)
+
+    def _pay(self, link: Link, target: Page | None, units: int, now: float, *, found: bool) -> None:
+        """Let *target*, the page of *link* if it is known, get *units*; *found* says if its links are counted."""
+        if target is None:
+            page = self._admit(link, units)
+            page.score = int(found)
+            self._queue(link, page, now)
+            return
+        target.score += found
+        if link.again:
+            self._again(link, target, now, units)
+        elif target.state != State.FAILED:
+            self._credit(link.key, target, units, now)
+
+    def _links_kept(self, key: bytes) -> list[Link]:
+        """The links that the page under *key* had at its last visit, as far as their pages are known."""
+        keys = split_links(self._links.get(key) or b"")
+        known = self._pages.get_many(keys)
+        return [Link(target, "", b"") for target, page in zip(keys, known, strict=True) if page is not None]
 
     def put_back(self, lease: Lease, link: Link, now: float) -> None:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
@@ -322,21 +466,97 @@ class Crawl:
         self._pages.put(lease.key, page)
         self._changed = True
 
+    # -- visited pages come back
+
+    def _plan(self, key: bytes, page: Page, content: Content | None, now: float) -> None:
+        """Note what a visit has shown of *page* and when to look at it again; at no time without *content*."""
+        recrawl = self._recrawl
+        assert recrawl is not None
+        if content is not None:
+            page.changes = noted(page, content, now)
+            self._wheel.set(key, page, now + recrawl.min_interval)
+        elif page.changes is not None:
+            self._wheel.set(key, page, 0.0)
+            page.changes = None
+
+    def _look(self, recrawl: Recrawl, now: float) -> None:
+        """Look at the pages whose time has come, and let in what the fetches so far pay for."""
+        for key in self._wheel.looks(now):
+            page = self._pages.get(key)
+            assert page is not None, "a time to look at a page that is not known"
+            passed = now - page.visited_at
+            self._wheel.set(key, page, page.visited_at + max(2 * passed, recrawl.min_interval))
+            if page.state == State.QUEUED:
+                self._relevel(key, page, now)
+            else:
+                self._wheel.offer(key, recrawl.worth(page, self.ledger.cash(page), now), page.visited_at)
+            self._pages.put(key, page)
+        self._let_in(now, is_idle=False)
+
+    def _let_in(self, now: float, *, is_idle: bool) -> bool:
+        """Queue the best visited page that is due and paid for, or one for nothing if *is_idle*."""
+        if self._recrawl is None:
+            return False
+        while (best := self._wheel.best(is_idle=is_idle)) is not None:
+            key, visited_at = best
+            page = self._pages.get(key)
+            if page is None or page.state != State.VISITED or page.visited_at != visited_at:
+                continue
+            self._wheel.let_in()
+            self.ledger.settle(page)
+            page.state = State.QUEUED
+            page.order = self._next_place()
+            page.level = self._level(page, now)
+            self._visited -= 1
+            host = self.frontier.host(key[:HOST_BYTES])
+            assert host is not None, "a page without its host"
+            self._pages.put(key, page)
+            self.frontier.insert(key, host.name, page.level, page.order, now)
+            self._changed = True
+            if is_idle:
+                return True
+        return False
+
+    def _level(self, page: Page, now: float) -> int:
+        """Front queue of *page* as of now."""
+        recrawl = self._recrawl
+        return self.order.level(page, recrawl.worth(page, page.cash, now) if recrawl else page.cash)
+
     # -- steps of the above
 
     def _admit(self, link: Link, cash: int) -> Page:
         """Let a new page come into being."""
-        self._order += 1
-        page = Page(State.QUEUED, self._order, shift=link.shift)
+        page = Page(State.QUEUED, self._next_place(), shift=link.shift)
+        page.is_chosen = bool(self._policy.chosen) and (
+            link.host in self._policy.chosen or self._policy.domain_of(link.host) in self._policy.chosen
+        )
         self.ledger.admit(page, cash)
         return page
+
+    def _next_place(self) -> int:
+        self._order += 1
+        return self.order.place(self._order)
+
+    def _site_visited(self, host: Host) -> int:
+        """Visited pages of the registered domain of *host*; of the host, if domains are not counted."""
+        domains = self._domains
+        return host.visited if domains is None else domains.get(domains.key(host)).visited
+
+    def _support(self, host: bytes, supporter: bytes) -> None:
+        """Let the domain of the host under key *host* be linked to by *supporter*."""
+        domains, known = self._domains, self.frontier.host(host)
+        assert domains is not None
+        assert known is not None, "a page without its host"
+        domain = domains.key(known)
+        if domain != supporter and domains.support(domain, supporter):
+            self.frontier.supported(domain)
 
     def _queue(self, link: Link, page: Page, now: float) -> None:
         """Let *page*, which has no queue row, wait for the request in *link*."""
         page.state = State.QUEUED
         page.outcome = ""
         page.shift = link.shift
-        page.level = front_queue(page.cash, page.shift)
+        page.level = self._level(page, now)
         self._requests.put(link.key, link.request)
         self._pages.put(link.key, page)
         self.frontier.insert(link.key, link.host, page.level, page.order, now)
@@ -351,6 +571,7 @@ class Crawl:
             else:
                 self._visited -= 1
             page.cash += cash
+            page.order = self._next_place()
             self._queue(link, page, now)
             return
         half = 0 if link.key in self._leases else self.ledger.split(page)
@@ -363,16 +584,41 @@ class Crawl:
         self.ledger.settle(page)
         page.cash += units
         self._relevel(key, page, now)
+        recrawl = self._recrawl
+        if recrawl and page.state == State.VISITED and now - page.visited_at >= recrawl.min_interval:
+            self._wheel.offer(key, recrawl.worth(page, page.cash, now), page.visited_at)
         self._pages.put(key, page)
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
         """Move the queue row of *page* to the front queue of its cash."""
         if page.state != State.QUEUED:
             return
-        level = front_queue(page.cash, page.shift)
+        level = self._level(page, now)
         if level != page.level:
             self.frontier.move_up(key, page.level, level, page.order, now)
             page.level = level
+
+    # -- orders that look at the whole graph
+
+    def rescoring(self) -> Callable[[], Ranking] | None:
+        """What computes the scores of all pages, if it is time; not to be changed: run it in any thread."""
+        order, graph = self.order, self._graph
+        if not isinstance(order, BatchOrder) or len(graph) <= self._ranked * (1 + order.growth):
+            return None
+        self._ranked = len(graph)
+        return order.ranking(graph)
+
+    def rescored(self, scores: Ranking, now: float, begin: int = 0, n: int | None = None) -> int:
+        """Give *n* pages from number *begin* on the *scores* of a :meth:`rescoring`; returns the next *begin*."""
+        end = len(scores) if n is None else min(begin + n, len(scores))
+        keys = self._graph.keys[begin:end]
+        for key, page, score in zip(keys, self._pages.get_many(keys), scores[begin:end], strict=True):
+            if page is not None and page.score != score:
+                page.score = score
+                self._relevel(key, page, now)
+                self._pages.put(key, page)
+        self._changed = True
+        return end
 
     # -- commits
 
@@ -391,6 +637,9 @@ class Crawl:
         batch = self.frontier.take_changes()
         batch[Family.PAGES] = self._pages.take()
         batch[Family.REQUESTS] = self._requests.take()
+        batch[Family.LINKS] = self._links.take()
+        if self._domains is not None:
+            batch[Family.DOMAINS] = self._domains.table.take()
         batch[Family.META] = {**batch[Family.META], TOTALS_KEY: self._totals(now, is_clean)}
         return batch
 
@@ -405,6 +654,9 @@ class Crawl:
                 "failed": self._failed,
                 "hosts": frontier.n_hosts,
                 "order": self._order,
+                "order_name": order_name(self.order),
+                "clock": self.order.clock,
+                "visits": self._visited_once,
                 "shelved": frontier.n_shelved,
                 "parked": frontier.n_parked,
                 "created_at": self.created_at,
@@ -414,15 +666,18 @@ class Crawl:
             }
         )
 
+    def _tables(self) -> list[RecordTable[Page] | RecordTable[Domain] | BlobTable]:
+        return [self._pages, self._requests, self._links, *([self._domains.table] if self._domains else [])]
+
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""
         self.frontier.changes_landed()
-        self._pages.landed()
-        self._requests.landed()
+        for table in self._tables():
+            table.landed()
 
     def changes_failed(self) -> None:
         """The batch in flight did not reach the store; the next one will hold it too."""
         self.frontier.changes_failed()
-        self._pages.failed()
-        self._requests.failed()
+        for table in self._tables():
+            table.failed()
         self._changed = True

@@ -1,41 +1,46 @@
 """Mercator's frontier: which host is asked next, and for which of its pages.
 
-A page waits in one of 64 *front queues* of its host: queue *q* holds the pages whose cash in units has *q*
-binary digits, first in, first out. A *host* moves through the frontier as a whole, by the class of its best
-page. An active host has a *back queue* in memory: the best rows of its front queues, best first. A heap of
-earliest times keeps the hosts that must be left alone, and ready hosts are served best class first.
+A page waits in one of 64 *front queues* of its host, at a place that the :class:`~scrapy_aopic.core.order.Order`
+gives it. A *host* moves through the frontier as a whole, by the rank of its best page. An active host has a
+*back queue* in memory: the best rows of its front queues, best first. A heap of earliest times keeps the hosts
+that must be left alone, and ready hosts are served best rank first. Hosts whose registered domain has used up
+its budget are *late*: they are served when the crawl has grown enough, or when nobody else can be.
 
 Invariant: a host with queued pages has exactly one index row and is in exactly one place,
 
-* active (at most about *max_active* of them): leased, ready, waiting for its time, or dry because all its
+* active (at most about *max_active* of them): leased, ready, late, waiting for its time, or dry because all its
   pages are leased;
-* shelved on the disk under its class, with no page leased and its time come;
+* shelved on the disk under its rank, with no page leased and its time come;
 * parked on the disk under its time, with no page leased.
 
 A host is leased to at most one request, so it is never asked twice at once.
 
 Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999; Najork and Heydon,
-"High-Performance Web Crawling", 2001. The order by cash, and the class of a host, are ours
-(docs/how-it-works.md).
+"High-Performance Web Crawling", 2001; budgets: Lee, Leonard, Wang and Loguinov, "IRLbot", 2008.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from .order import Aopic, Order
 from .ports import Family, Store
-from .records import HOST_BYTES, N_FRONT_QUEUES, Host, pack_host, queue_row, row_level, unpack_host
+from .records import HOST_BYTES, Host, pack_host, queue_row, row_level, unpack_host
 from .tables import RecordTable, RowTable
+
+if TYPE_CHECKING:
+    from .domains import Domains
 
 BACK_QUEUE_ROWS = 32
 """Rows that a back queue is filled with; Mercator and storage measurements agree on some tens."""
 
-_N_CLASSES = 2 * N_FRONT_QUEUES
 _ACTIVE, _SHELVED, _PARKED = b"A", b"F", b"P"
+_IN_TIME, _LATE = b"F\0", b"F\1"
+_BUCKET = 3
+_LATEST = (1 << 48) - 1
 
 
 class Phase(IntEnum):
@@ -45,6 +50,7 @@ class Phase(IntEnum):
     READY = 1
     WAITING = 2
     LEASED = 3
+    LATE = 4
 
 
 class Taken(NamedTuple):
@@ -65,61 +71,70 @@ class Empty(NamedTuple):
     """Nothing is queued that is not leased already."""
 
 
-def front_queue(cash: int, shift: int = 0) -> int:
-    """Front queue of a page with *cash* units, moved up by *shift* queues."""
-    return min(max(cash.bit_length() + shift, 0), N_FRONT_QUEUES - 1)
-
-
-def host_class(best: int, visited: int) -> int:
-    """Class of a host in half front queues: its best page's cash over the root of its visited pages.
-
-    All pages of a host share the discount, so it orders hosts and costs nothing to keep up.
-    """
-    return min(max(2 * best + 1 - (visited + 1).bit_length(), 0), _N_CLASSES - 1)
-
-
 class Frontier:
     """Hosts and their queues.
 
     Args:
         store: Where rows and hosts are read; written by :meth:`take_changes`.
+        order: Which host is served first.
+        domains: Registered domains, if the order uses them.
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
     """
 
-    def __init__(self, store: Store, *, max_active: int = 10_000, host_cache: int = 50_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        order: Order | None = None,
+        domains: Domains | None = None,
+        *,
+        max_active: int = 10_000,
+        host_cache: int = 50_000,
+    ) -> None:
         self.hosts = RecordTable(store, Family.HOSTS, pack_host, unpack_host, host_cache)
         self.rows = RowTable(store, Family.QUEUE, lambda _: HOST_BYTES)
-        self.index = RowTable(store, Family.META, lambda key: 2 if key[:1] == _SHELVED else 1)
+        self.index = RowTable(store, Family.META, lambda key: _BUCKET if key[:1] == _SHELVED else 1)
+        self.order = order if order is not None else Aopic()
+        self.domains = domains
         self.max_active = max_active
         self.active: dict[bytes, Host] = {}
         self.n_hosts = 0
         self.queued = 0
         self.pending = 0
-        self.n_shelved = [0] * _N_CLASSES
+        self.visits = 0
+        self.n_shelved: dict[bytes, int] = {}
         self.n_parked = 0
-        self._shelved_mask = 0
-        self._ready: list[OrderedDict[bytes, None]] = [OrderedDict() for _ in range(_N_CLASSES)]
-        self._ready_mask = 0
+        self._first: dict[bytes, bytes] = {}
+        self._ready: list[tuple[bytes, int, bytes]] = []
+        self._late: dict[bytes, list[tuple[bytes, int, bytes]]] = {}
+        self._late_at: list[tuple[float, bytes]] = []
+        self._tickets = 0
         self._waiting: list[tuple[float, bytes]] = []
         self._unpark_at = float("inf")
 
     # -- life
 
     def load(
-        self, n_queued: int, n_hosts: int, n_shelved: list[int], n_parked: int, now: float
+        self,
+        now: float,
+        *,
+        queued: int,
+        n_hosts: int,
+        n_shelved: dict[bytes, int],
+        n_parked: int,
+        visits: int,
     ) -> list[tuple[bytes, float]]:
         """Take up the state that the store holds; what was leased when it was left waits again.
 
         Returns:
             The hosts that were leased, with the instant of the lease.
         """
-        self.queued = self.pending = n_queued
+        self.queued = self.pending = queued
         self.n_hosts = n_hosts
         leased = []
         self.n_shelved = n_shelved
         self.n_parked = n_parked
-        self._shelved_mask = sum(1 << number for number, n in enumerate(n_shelved) if n)
+        self.visits = visits
         self._unpark_at = self._first_parked()
         keys = [row[1:] for row, _ in self.index.first(_ACTIVE, 1 << 60)[0]]
         for key, host in zip(keys, self.hosts.get_many(keys), strict=True):
@@ -219,19 +234,19 @@ class Frontier:
         """
         self._wake(now)
         while True:
-            ready, shelved = self._ready_mask.bit_length() - 1, self._shelved_mask.bit_length() - 1
-            if shelved > ready:
-                self._unshelve(shelved, ready, now)
+            top, shelved = self._top(), self._first_shelved(_IN_TIME)
+            if shelved is not None and (top is None or shelved[2:-HOST_BYTES] < top):
+                self._unshelve(shelved, now)
                 continue
-            if ready < 0:
-                return self.when()
-            key, _ = self._ready[ready].popitem(last=False)
-            if not self._ready[ready]:
-                self._ready_mask ^= 1 << ready
+            if top is None:
+                if not self._hurry(now):
+                    return self.when()
+                continue
+            rank, _, key = heapq.heappop(self._ready)
             host = self.active[key]
-            host.phase = Phase.DRY
+            host.phase, host.ticket = Phase.DRY, 0
             self._fill(key, host)
-            if not host.head or host.not_before > now or host_class(host.best, host.visited) < ready:
+            if not host.head or host.not_before > now or (rank and self._is_worse(host, rank)):
                 self._place(key, host, now)  # what put it here has changed
                 continue
             row, page = host.head.pop(0)
@@ -242,6 +257,17 @@ class Frontier:
             self._refresh_best(host)
             self.hosts.put(key, host)
             return Taken(key, row, key + page)
+
+    def _top(self) -> bytes | None:
+        """Rank of the first ready host; empty for one that is let through although it is late."""
+        while self._ready:
+            if self._stands(self._ready[0]):
+                return self._ready[0][0]
+            heapq.heappop(self._ready)
+        return None
+
+    def _is_worse(self, host: Host, rank: bytes) -> bool:
+        return self._rank(host) > rank or self._due(host) > self.visits
 
     def defer(self, key: bytes, not_before: float, transfer: float) -> None:
         """Leave the host under *key* alone until *not_before*, because a transfer of *transfer* seconds ended."""
@@ -262,7 +288,7 @@ class Frontier:
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a host may be asked; long past if one may be now."""
-        if self._ready_mask or self._shelved_mask:
+        if self._top() is not None or self.n_shelved or self._late:
             return NotBefore(0.0)
         instant = min(self._waiting[0][0] if self._waiting else float("inf"), self._unpark_at)
         return NotBefore(instant) if instant != float("inf") else Empty()
@@ -284,16 +310,98 @@ class Frontier:
                     host.wakes_at = host.not_before
                     heapq.heappush(self._waiting, (host.wakes_at, key))
         else:
-            host.phase = Phase.READY
-            host.ready_in = host_class(host.best, host.visited)
-            self._ready[host.ready_in][key] = None
-            self._ready_mask |= 1 << host.ready_in
+            self._tickets += 1
+            host.ticket = self._tickets
+            host.rank = self._rank(host)
+            entry = (host.rank, host.ticket, key)
+            due = self._due(host)
+            if due > self.visits:
+                host.phase = Phase.LATE
+                self._defer_domain(host.domain, due, entry)
+            else:
+                host.phase = Phase.READY
+                heapq.heappush(self._ready, entry)
 
-    def _unready(self, key: bytes, host: Host) -> None:
-        host.phase = Phase.DRY
-        del self._ready[host.ready_in][key]
-        if not self._ready[host.ready_in]:
-            self._ready_mask ^= 1 << host.ready_in
+    def _unready(self, host: Host) -> None:
+        """Take a host out of the ready or the late ones; its entry there is void from now on."""
+        host.phase, host.ticket = Phase.DRY, 0
+
+    def _rank(self, host: Host) -> bytes:
+        """Where *host* stands among the ready hosts; as good as can be while its back queue is not in memory."""
+        row = host.head[0][0] if host.head else queue_row(max(host.best, 0), 0)
+        return self.order.rank(row, host, self._visited(host))
+
+    def _visited(self, host: Host) -> int:
+        return host.visited if self.domains is None else self.domains.get(self.domains.key(host)).visited
+
+    def _due(self, host: Host, more: int = 0) -> float:
+        """Visits of the crawl at which *more* pages of the host's domain are within its budget."""
+        if self.domains is None:
+            return 0.0
+        domain = self.domains.get(self.domains.key(host))
+        return self.order.due(domain.visited + more, domain.supporters)
+
+    def count(self, host: Host) -> None:
+        """A page of *host*, which is active, was visited for the first time."""
+        host.visited += 1
+        self.visits += 1
+        if self.domains is not None:
+            self.domains.count(self.domains.key(host), 1)
+
+    # -- late hosts
+
+    def supported(self, domain: bytes) -> None:
+        """The number of supporters of *domain* rose: its late hosts may be due sooner."""
+        if domain in self._late and (host := self._first_late(domain)) is not None:
+            heapq.heappush(self._late_at, (self._due(host), domain))
+
+    def _defer_domain(self, domain: bytes, due: float, entry: tuple[bytes, int, bytes]) -> None:
+        """Let a host of *domain* wait until the crawl has *due* visits."""
+        late = self._late.get(domain)
+        if late is None:
+            late = self._late[domain] = []
+            heapq.heappush(self._late_at, (due, domain))
+        heapq.heappush(late, entry)
+
+    def _first_late(self, domain: bytes) -> Host | None:
+        """The best late host of *domain*; a domain without any is forgotten."""
+        late = self._late[domain]
+        while late:
+            if self._stands(late[0]):
+                return self.active[late[0][2]]
+            heapq.heappop(late)
+        del self._late[domain]
+        return None
+
+    def _let_through(self, domain: bytes, *, anyway: bool = False) -> None:
+        """Make hosts of *domain*, whose entry is off the heap, ready as far as its budget goes; one if *anyway*."""
+        n = 0
+        while (host := self._first_late(domain)) is not None:
+            due = self._due(host, n)
+            if due > self.visits and not (anyway and not n):
+                heapq.heappush(self._late_at, (due, domain))
+                return
+            rank, ticket, key = heapq.heappop(self._late[domain])
+            host.phase = Phase.READY
+            heapq.heappush(self._ready, (b"" if anyway else rank, ticket, key))
+            n += 1
+
+    def _hurry(self, now: float) -> bool:
+        """Nobody is ready: let the least overdrawn domain's best host through, if there is any."""
+        shelved = self._first_shelved(_LATE)
+        while self._late_at:
+            domain = self._late_at[0][1]
+            if domain in self._late and self._first_late(domain) is not None:
+                break
+            heapq.heappop(self._late_at)
+        if shelved is not None and (not self._late_at or _late_due(shelved) <= self._late_at[0][0]):
+            self._unshelve(shelved, now)
+            return True
+        if not self._late_at:
+            return False
+        _, domain = heapq.heappop(self._late_at)
+        self._let_through(domain, anyway=True)
+        return True
 
     def _wake(self, now: float) -> None:
         """Make the hosts ready whose time has come."""
@@ -306,6 +414,13 @@ class Frontier:
             if host.phase == Phase.WAITING:
                 host.phase = Phase.DRY
                 self._place(key, host, now)
+        while self._late_at and self._late_at[0][0] <= self.visits:
+            _, domain = heapq.heappop(self._late_at)
+            if domain in self._late:
+                self._let_through(domain)
+        shelved = self._first_shelved(_LATE)
+        if shelved is not None and _late_due(shelved) <= self.visits:
+            self._unshelve(shelved, now)
         while self._unpark_at <= now:
             rows, _ = self.index.first(_PARKED, BACK_QUEUE_ROWS)
             for row, _ in rows:
@@ -315,24 +430,28 @@ class Frontier:
                 parked = self.hosts.get(key)
                 assert parked is not None, "an index row without its host"
                 self._drop_row(key, parked)
-                self._shelve(key, parked)
+                self._enter(key, parked, now)
             self._unpark_at = self._first_parked()
 
     def _improve(self, key: bytes, host: Host, level: int, now: float) -> None:
         """A page of *host* is now in front queue *level*: move the host if that is its best."""
         better = level > host.best
-        if better and host.phase == Phase.READY:
-            self._unready(key, host)
         if better:
             host.best = level
         if key in self.active:
             if not host.row:
                 self._set_row(key, host, _ACTIVE + key)
+            if (
+                host.phase in (Phase.READY, Phase.LATE)
+                and (better or not self.order.ranks_by_level)
+                and self._rank(host) < host.rank
+            ):
+                self._unready(host)
             if host.phase == Phase.DRY:
                 self._place(key, host, now)
         elif not host.row:
             self._enter(key, host, now)
-        elif better and host.row[:1] == _SHELVED:
+        elif host.row[:1] == _SHELVED and (better or not self.order.ranks_by_level):
             self._drop_row(key, host)
             self._shelve(key, host)
         self.hosts.put(key, host)
@@ -354,11 +473,25 @@ class Frontier:
         self.hosts.put(key, host)
 
     def _shelve(self, key: bytes, host: Host) -> None:
+        rank, due = self._rank(host), self._due(host)
         self._passivate(key, host)
-        number = host_class(host.best, host.visited)
-        self._set_row(key, host, _SHELVED + bytes((number,)) + key)
-        self.n_shelved[number] += 1
-        self._shelved_mask |= 1 << number
+        row = _IN_TIME + rank if due <= self.visits else _LATE + min(int(due) + 1, _LATEST).to_bytes(6, "big")
+        self._set_row(key, host, row + key)
+        bucket = row[:_BUCKET]
+        self.n_shelved[bucket] = self.n_shelved.get(bucket, 0) + 1
+        lane = row[:2]
+        if lane in self._first:
+            self._first[lane] = min(self._first[lane], row + key)
+
+    def _first_shelved(self, lane: bytes) -> bytes | None:
+        """The first index row of the hosts shelved in *lane*."""
+        first = self._first.get(lane)
+        if first is None:
+            bucket = min((bucket for bucket in self.n_shelved if bucket[:2] == lane), default=None)
+            if bucket is None:
+                return None
+            first = self._first[lane] = self.index.first(bucket, 1)[0][0][0]
+        return first
 
     def _park(self, key: bytes, host: Host) -> None:
         self._passivate(key, host)
@@ -370,7 +503,7 @@ class Frontier:
         assert not host.held, "a host with a leased page must stay active"
         self._drop_row(key, host)
         self.active.pop(key, None)
-        host.phase = Phase.DRY
+        host.phase, host.ticket = Phase.DRY, 0
         host.wakes_at = 0.0
         host.head, host.complete = None, False
         self.rows.forget(key)
@@ -385,29 +518,43 @@ class Frontier:
             return
         self.index.delete(host.row + key)
         if host.row[:1] == _SHELVED:
-            number = host.row[1]
-            self.n_shelved[number] -= 1
-            if not self.n_shelved[number]:
-                self._shelved_mask &= ~(1 << number)
+            bucket, lane = host.row[:_BUCKET], host.row[:2]
+            self.n_shelved[bucket] -= 1
+            if not self.n_shelved[bucket]:
+                del self.n_shelved[bucket]
+            if self._first.get(lane) == host.row + key:
+                del self._first[lane]
         elif host.row[:1] == _PARKED:
             self.n_parked -= 1
         host.row = b""
 
-    def _unshelve(self, number: int, ready: int, now: float) -> None:
-        """Bring the first host of class *number* from the disk; make room if a worse one, ready, gives it."""
-        rows, _ = self.index.first(_SHELVED + bytes((number,)), 1)
-        key = rows[0][0][-HOST_BYTES:]
+    def _unshelve(self, row: bytes, now: float) -> None:
+        """Bring the host of the index row *row* from the disk, and shelve worse ones for it if there is no room."""
+        key = row[-HOST_BYTES:]
         host = self.hosts.get(key)
         assert host is not None, "an index row without its host"
-        if len(self.active) >= self.max_active and ready >= 0:
-            worst = (self._ready_mask & -self._ready_mask).bit_length() - 1
-            out = next(iter(self._ready[worst]))
-            if not self.active[out].held:
-                self._unready(out, self.active[out])
-                self._refresh_best(self.active[out])
-                self._shelve(out, self.active[out])
+        if len(self.active) >= self.max_active and row[:2] == _IN_TIME:
+            self._make_room(row[2:-HOST_BYTES])
         self._activate(key, host)
         self._place(key, host, now)
+
+    def _make_room(self, rank: bytes) -> None:
+        """Shelve some hosts that are late, or ready but worse than *rank*, the worst first."""
+        n = max(self.max_active // 20, 1)  # some at once, because looking for them costs more than shelving
+        self._ready = [entry for entry in self._ready if self._stands(entry)]
+        heapq.heapify(self._ready)
+        victims = [entry for late in self._late.values() for entry in late if self._stands(entry)][:n]
+        for _, _, key in victims or [entry for entry in heapq.nlargest(n, self._ready) if entry[0] > rank]:
+            host = self.active[key]
+            if not host.held:
+                self._unready(host)
+                self._refresh_best(host)
+                self._shelve(key, host)
+
+    def _stands(self, entry: tuple[bytes, int, bytes]) -> bool:
+        """Whether *entry*, of a ready or late host, is still its place."""
+        host = self.active.get(entry[2])
+        return host is not None and host.ticket == entry[1]
 
     def _first_parked(self) -> float:
         rows, _ = self.index.first(_PARKED, 1)
@@ -458,6 +605,10 @@ class Frontier:
         """The changes in flight did not reach the store."""
         for table in (self.hosts, self.rows, self.index):
             table.failed()
+
+
+def _late_due(shelved_row: bytes) -> int:
+    return int.from_bytes(shelved_row[2:8], "big")
 
 
 def _instant(parked_row: bytes) -> float:

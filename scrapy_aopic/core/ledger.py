@@ -30,7 +30,14 @@ SEED_SHIFT = 24
 ENDOWMENT_HALF_LIFE = 10
 """Visited pages of a host after which its pages are endowed with half as much."""
 
-Spending: TypeAlias = Literal["endowment", "unvisited", "visited"]
+Spending: TypeAlias = Literal["endowment", "unvisited", "visited", "chosen"]
+
+_CLASSES: dict[str, tuple[int, ...]] = {
+    "endowment": (),
+    "unvisited": (0, 2),
+    "visited": (1, 3),
+    "chosen": (2, 3),
+}
 
 
 @dataclass(slots=True)
@@ -44,8 +51,10 @@ class Totals:
         history: Sum of the pages' histories.
         turn: Virtual time: |H| in units of the cash that pages hold, as it was at each distribution. What the
             virtual page keeps in reserve goes round with nobody, so it is not counted.
-        handed: Units that each page of a class was handed so far: unvisited pages, visited pages.
-        members: Pages in each of the two classes; pages that failed are in none.
+        handed: Units that each page of a class was handed so far: unvisited and visited pages, and then those of
+            chosen domains, unvisited and visited.
+        members: Pages in each of the four classes; pages that failed are in none.
+        newcomers: Sum and number of the histories of pages at their second visit.
     """
 
     virtual: int = TOTAL
@@ -53,12 +62,18 @@ class Totals:
     virtual_distributed: int = 0
     history: int = 0
     turn: float = 0.0
-    handed: tuple[int, int] = (0, 0)
-    members: tuple[int, int] = (0, 0)
+    handed: tuple[int, ...] = (0, 0, 0, 0)
+    members: tuple[int, ...] = (0, 0, 0, 0)
+    newcomers: tuple[int, int] = (0, 0)
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
-        return 0 if page.state == State.FAILED else self.handed[page.visits > 0] - page.settled
+        return 0 if page.state == State.FAILED else self.handed[class_of(page)] - page.settled
+
+
+def class_of(page: Page) -> int:
+    """Class of *page*: 0 or 1 whether it was visited, 2 more in a chosen domain."""
+    return (page.visits > 0) + 2 * page.is_chosen
 
 
 class Ledger:
@@ -70,7 +85,10 @@ class Ledger:
         share: Part of each distribution that goes to the virtual page, 0 to 1; ``None`` for 1/(links + 1) as in
             the paper. With 0.15 the fixpoint is PageRank(0.85).
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
-        spending: How the virtual page spends: by endowments, or evenly on the pages of one class.
+        spending: How the virtual page spends: by endowments, or evenly on unvisited pages, on visited pages, or on
+            the pages of chosen domains.
+        averages: Whether a page's history is the average of its class until its second visit, which is right if
+            pages are visited again and again.
     """
 
     def __init__(
@@ -81,24 +99,26 @@ class Ledger:
         share: float | None = 0.15,
         endowment: float = 6.0,
         spending: Spending = "endowment",
+        averages: bool = False,
     ) -> None:
         self.totals = totals
         self.window = window
         self.share = share
         self.endowment = endowment if spending == "endowment" else 0.0
-        self._class = {"endowment": None, "unvisited": 0, "visited": 1}[spending]
+        self.averages = averages
+        self._classes = _CLASSES[spending]
 
     # -- pages come and change class
 
     def admit(self, page: Page, cash: int = 0) -> None:
-        """Let a new page into the unvisited class with *cash* that the caller took from elsewhere."""
+        """Let a new page into its class with *cash* that the caller took from elsewhere."""
         page.cash = cash
-        page.settled = self.totals.handed[0]
-        self._count(0, 1)
+        self._join(page)
 
-    def grant(self, page: Page) -> int:
-        """Give *page* a seed's cash out of the virtual page; returns the units."""
-        units = self.totals.virtual >> SEED_SHIFT
+    def grant(self, page: Page, worth: float = 1.0) -> int:
+        """Give *page* the cash of *worth* seeds, at least 0, out of the virtual page; returns the units."""
+        virtual = self.totals.virtual
+        units = min(int((virtual >> SEED_SHIFT) * worth), virtual // 2)
         self.totals.virtual -= units
         page.cash += units
         return units
@@ -113,13 +133,18 @@ class Ledger:
         """Cash of *page* as of now, without changing it."""
         return page.cash + self.totals.owed(page)
 
-    def _count(self, which: int, change: int) -> None:
-        unvisited, visited = self.totals.members
-        self.totals.members = (unvisited + change, visited) if which == 0 else (unvisited, visited + change)
+    def _join(self, page: Page) -> None:
+        page.settled = self.totals.handed[class_of(page)]
+        self._count(page, 1)
+
+    def _count(self, page: Page, change: int) -> None:
+        members = list(self.totals.members)
+        members[class_of(page)] += change
+        self.totals.members = tuple(members)
 
     def _distributed(self, units: int) -> None:
         """Let virtual time pass because *units* are about to be distributed."""
-        in_turn = TOTAL if self._class is not None else TOTAL - self.totals.virtual
+        in_turn = TOTAL if self._classes else TOTAL - self.totals.virtual
         self.totals.turn += units / in_turn if in_turn else 0.0
 
     # -- a visit
@@ -133,17 +158,21 @@ class Ledger:
         now: float,
         *,
         host_visited: int | None = None,
+        n_distinct: int = 0,
     ) -> int:
         """Let *page* distribute *spent* of its cash over *n_links* distinct links, of which *n_paid* are paid.
 
         The rest, with the virtual page's share, the filtered links' shares and the remainder, goes to the
-        virtual page. The caller credits the returned units to each of the *n_paid* targets.
+        virtual page. The caller credits the returned units to each of the *n_paid* targets. If links differ in
+        weight (whole numbers), *n_links* and *n_paid* are sums of weights, and each unit of weight is paid.
 
         Args:
             spent: Units, at most the page's settled cash: what it held when it was leased.
             n_links: Distinct links without the page itself, >= *n_paid*.
             now: Seconds since the epoch.
-            host_visited: Pages of its host visited before, with which the endowment falls; ``None`` for no endowment.
+            host_visited: Pages of its host, or of its registered domain, visited before, with which the endowment
+                falls; ``None`` for no endowment.
+            n_distinct: Number of the links, if *n_links* is a sum of weights.
 
         Returns:
             Units for each paid target.
@@ -163,16 +192,22 @@ class Ledger:
             amount += endowed
         each = 0
         if n_paid:
-            share = self.share if self.share is not None else 1 / (n_links + 1)
+            share = self.share if self.share is not None else 1 / ((n_distinct or n_links) + 1)
             each = (amount - int(amount * share)) // n_links
         totals.virtual += amount - each * n_paid
-        if not page.visits:  # from the unvisited class to the visited one
-            self._count(0, -1)
-            self._count(1, 1)
-            page.settled = totals.handed[1]
+        if not page.visits:
+            self._count(page, -1)  # it leaves the unvisited pages
         totals.history -= page.history
-        self.window.visit(page, spent, totals.turn, now)
+        known, n_known = totals.newcomers
+        # An average over the few pages that are visited most would be too much for all the others.
+        has_average = self.averages and n_known and 2 * n_known >= totals.members[1] + totals.members[3]
+        newcomer = known // n_known if has_average else -1
+        self.window.visit(page, spent, totals.turn, now, newcomer)
         totals.history += page.history
+        if page.visits == 1:
+            self._join(page)
+        elif page.visits == 2:
+            totals.newcomers = (known + page.history, n_known + 1)
         return each
 
     def fail(self, page: Page) -> int:
@@ -180,14 +215,13 @@ class Ledger:
         self.settle(page)
         units, page.cash = page.cash, 0
         self.totals.virtual += units
+        self._count(page, -1)
         page.state = State.FAILED
-        self._count(1, -1)
         return units
 
     def revive(self, page: Page) -> None:
         """Let a page that failed be visited again; the caller sets its state."""
-        self._count(1, 1)
-        page.settled = self.totals.handed[1]
+        self._join(page)
 
     def split(self, page: Page) -> int:
         """Take half of the cash of *page* for a second request for it; returns the units."""
@@ -202,18 +236,18 @@ class Ledger:
         Returns:
             Whether units were handed out.
         """
-        which, totals = self._class, self.totals
-        if which is None or totals.virtual <= rival or not totals.members[which]:
-            return False
-        each = totals.virtual // totals.members[which]
+        classes, totals = self._classes, self.totals
+        n = sum(totals.members[which] for which in classes)
+        each = totals.virtual // n if n and totals.virtual > rival else 0
         if not each:
             return False
-        spent = each * totals.members[which]
+        spent = each * n
         self._distributed(spent)
         totals.virtual -= spent
         totals.virtual_distributed += spent
-        unvisited, visited = totals.handed
-        totals.handed = (unvisited + each, visited) if which == 0 else (unvisited, visited + each)
+        totals.handed = tuple(
+            units + each if which in classes else units for which, units in enumerate(totals.handed)
+        )
         return True
 
     def importance(self, page: Page) -> float:

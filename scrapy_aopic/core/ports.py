@@ -22,6 +22,8 @@ class Family(IntEnum):
     QUEUE = 2  # host | front queue | order -> page: what waits to be fetched
     HOSTS = 3  # host -> name, politeness clock, counts
     META = 4  # names -> totals of the ledger, format version, index of hosts
+    DOMAINS = 5  # registered domain -> visited pages, supporters
+    LINKS = 6  # host | page -> the pages it links to, if links are kept
 
 
 Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-FORMAT = 1
+FORMAT = 2
 """Version of everything written to a store."""
 
 HOST_BYTES = 8
@@ -37,7 +37,7 @@ class Page:
     """A page the crawl knows.
 
     Attributes:
-        order: Rank of discovery in the job; first in, first out inside a front queue.
+        order: Place inside a front queue, lowest first; its last 32 bits count the pages queued in the job.
         cash: Units held until the next visit.
         settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
         level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
@@ -47,6 +47,9 @@ class Page:
         visited_at: Time of the last visit in seconds since the epoch.
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
+        score: What an order other than by cash keeps of the page.
+        changes: What repeated visits need, if they are made.
+        is_chosen: Whether it is of a domain that the virtual page spends on.
     """
 
     state: int
@@ -61,6 +64,31 @@ class Page:
     visited_at: float = 0.0
     outcome: str = ""
     marks: tuple[tuple[float, int], ...] = ()
+    score: int = 0
+    changes: Changes | None = None
+    is_chosen: bool = False
+
+
+class Changes(NamedTuple):
+    """What is known of how a page changes.
+
+    Attributes:
+        wakes_at: Instant at which its priority is looked at again, 0 if at none.
+        first_visit: Instant of its first visit.
+        n_looks: Repeated visits that could tell whether it had changed.
+        n_changes: Those that found it changed.
+        digest: Digest of its content.
+        etag: Its ``ETag``.
+        modified: Its ``Last-Modified``.
+    """
+
+    wakes_at: float = 0.0
+    first_visit: float = 0.0
+    n_looks: int = 0
+    n_changes: int = 0
+    digest: bytes = b""
+    etag: bytes = b""
+    modified: bytes = b""
 
 
 @dataclass(slots=True)
@@ -79,7 +107,9 @@ class Host:
         complete: Whether ``head`` holds every row that can be taken.
         held: Front queues of the pages that are leased, in memory only.
         phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.Phase`), in memory only.
-        ready_in: Class it is ready in, in memory only.
+        ticket: Number of its entry among the ready or the late hosts, 0 if it has none, in memory only.
+        rank: Rank of that entry, in memory only.
+        domain: Key of its registered domain, in memory only.
         wakes_at: Time of its entry in the heap of earliest times, in memory only.
     """
 
@@ -95,7 +125,9 @@ class Host:
     complete: bool = False
     held: dict[bytes, int] = field(default_factory=dict)
     phase: int = 0
-    ready_in: int = 0
+    ticket: int = 0
+    rank: bytes = b""
+    domain: bytes = b""
     wakes_at: float = 0.0
 
 
@@ -107,6 +139,7 @@ class Link(NamedTuple):
         host: Name of the host.
         request: What is needed to make the request, as bytes that mean nothing here.
         shift: Front queues to move up.
+        weight: Its part of the page's cash, relative to that of the other links; at least 0.
         again: Fetch it even if the page is known (``dont_filter``).
     """
 
@@ -115,6 +148,7 @@ class Link(NamedTuple):
     request: bytes
     shift: int = 0
     again: bool = False
+    weight: int = 1
 
 
 def host_key(name: str) -> bytes:
@@ -133,8 +167,8 @@ def ticket_key(page: bytes, order: int) -> bytes:
 
 
 def queue_row(level: int, order: int) -> bytes:
-    """Key of a queue row inside its host: best front queue first, then first in, first out."""
-    return bytes((N_FRONT_QUEUES - 1 - level,)) + order.to_bytes(6, "big")
+    """Key of a queue row inside its host: best front queue first, then in the order's places."""
+    return bytes((N_FRONT_QUEUES - 1 - level,)) + order.to_bytes(8, "big")
 
 
 def row_level(row: bytes) -> int:
@@ -170,7 +204,7 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
 
 
-_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", ())
+_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", (), 0, None, False)
 _HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"")
 
 
@@ -197,6 +231,9 @@ def pack_page(page: Page) -> bytes:
             page.visited_at,
             page.outcome,
             page.marks,
+            page.score,
+            page.changes,
+            page.is_chosen,
         ],
         _PAGE_DEFAULTS,
     )
@@ -204,7 +241,10 @@ def pack_page(page: Page) -> bytes:
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
-    return Page(*unpack(data))
+    page = Page(*unpack(data))
+    if page.changes is not None:
+        page.changes = Changes(*page.changes)
+    return page
 
 
 def pack_host(host: Host) -> bytes:

@@ -50,7 +50,12 @@ class RecordTable(Generic[T]):
 
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
-        return self.get_many((key,))[0]
+        record = self._cache.get(key)
+        if record is None:
+            return self.get_many((key,))[0]
+        self._cache.move_to_end(key)
+        self.hits += 1
+        return record
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
         """The records under *keys*, in their order; the ones not in memory with one read of the store."""

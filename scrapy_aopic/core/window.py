@@ -1,17 +1,23 @@
 """How much of a page's past counts as its history (adaptive OPIC, section 4 of the paper).
 
-Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003.
+Every kind estimates the same thing, so that pages, and jobs that change the kind, stay comparable: what the page
+spends in a window's length at the rate at which cash reaches it. Of cash that reaches a page evenly each of them makes
+that rate times the window, however the visits fall.
+
+Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003; ``"ewma"`` and the
+scale of ``"variable"`` are ours (docs/how-it-works.md).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from .records import Page
 
-WindowKind: TypeAlias = Literal["interpolation", "fixed"]
+WindowKind: TypeAlias = Literal["interpolation", "fixed", "variable", "ewma"]
 WindowClock: TypeAlias = Literal["turns", "seconds"]
 
 
@@ -20,35 +26,84 @@ class Window:
     """A window of *size* on the past of every page.
 
     Attributes:
-        size: Length T, in *clock* units, > 0.
-        kind: ``"interpolation"`` keeps one number a page and assumes that its cash came evenly;
-            ``"fixed"`` keeps every visit inside the window.
+        size: Length T, in *clock* units, > 0; for ``"variable"`` the number of visits k, a whole number.
+        kind: ``"interpolation"`` keeps one number a page and assumes that its cash came evenly.
+            ``"ewma"`` keeps one number, too: a mean of rates, whose weights fall by 1/e in T.
+            ``"fixed"`` keeps every visit inside the window, and of the one that reaches out of it the part inside.
+            ``"variable"`` keeps the last k visits: what they spent in each of the turns that they span, times k.
         clock: ``"turns"`` is virtual time: |H|, all cash ever distributed, in units of the cash that pages hold,
             so that a pause or a faster line does not shift the estimates. ``"seconds"`` is the wall clock.
+            ``"variable"`` goes by turns.
     """
 
     size: float = 8.0
     kind: WindowKind = "interpolation"
     clock: WindowClock = "turns"
 
-    def visit(self, page: Page, spent: int, turn: float, now: float) -> None:
-        """Let *page* have spent *spent* units at virtual time *turn* and *now* (epoch seconds).
+    def history(self, page: Page, spent: int, turn: float, now: float, newcomer: int = -1) -> int:
+        """History that *page* has once it spends *spent* units at virtual time *turn* and *now* (epoch seconds).
 
-        Sets ``history``, ``visits``, ``visited_turn``, ``visited_at`` and, for the fixed window, ``marks``.
+        With the cash that the page holds as *spent*, this is its estimate as of now, however long ago its last
+        visit was; nothing is changed.
+
+        Args:
+            newcomer: History of a page that is visited for the first time, which has no past to go by: the average
+                of its class; -1 if that is unknown, too, for what it spent.
         """
-        instant, last = (turn, page.visited_turn) if self.clock == "turns" else (now, page.visited_at)
-        if self.kind == "fixed":
-            page.marks = (*(mark for mark in page.marks if mark[0] > instant - self.size), (instant, spent))
-            page.history = sum(units for _, units in page.marks)
-        else:
-            passed = max(instant - last, 0.0)
-            if not page.visits:
-                page.history = spent  # nothing is known of the time before
-            elif passed < self.size:
-                page.history = int(page.history * ((self.size - passed) / self.size)) + spent
-            else:
-                page.history = int(spent * (self.size / passed))
-            page.marks = ()
+        if not page.visits:
+            return newcomer if newcomer >= 0 else spent
+        instant, last = self._instants(page, turn, now)
+        passed = (instant - last) / self.size
+        if self.kind == "interpolation":
+            return int(page.history * (1 - passed)) + spent if passed < 1 else int(spent / passed)
+        if self.kind == "ewma":
+            part = -math.expm1(-passed)
+            return int(page.history * (1 - part)) + int(spent * (part / passed if passed else 1.0))
+        marks = self._marks(page, spent, instant, last)
+        units, begin = sum(units for _, units in marks[1:]), marks[0][0]
+        if self.kind == "variable":
+            return int(units * self.size / (instant - begin)) if instant > begin else page.history + spent
+        until, oldest = marks[1]
+        outside = max(instant - self.size - begin, 0.0)
+        return units - int(oldest * (outside / (until - begin))) if outside else units
+
+    def visit(self, page: Page, spent: int, turn: float, now: float, newcomer: int = -1) -> None:
+        """Let *page* have spent *spent* units; the arguments are those of :meth:`history`.
+
+        Sets ``history``, ``visits``, ``visited_turn``, ``visited_at`` and, for a kind that keeps visits, ``marks``.
+        """
+        history = self.history(page, spent, turn, now, newcomer)
+        keeps_visits = page.visits and self.kind in ("fixed", "variable")
+        page.marks = self._marks(page, spent, *self._instants(page, turn, now)) if keeps_visits else ()
+        page.history = history
         page.visits += 1
         page.visited_turn = turn
         page.visited_at = now
+
+    def _instants(self, page: Page, turn: float, now: float) -> tuple[float, float]:
+        """This moment and the last visit by the window's clock; a clock that went back has stood still."""
+        if self.clock == "turns" or self.kind == "variable":
+            return max(turn, page.visited_turn), page.visited_turn
+        return max(now, page.visited_at), page.visited_at
+
+    def _marks(self, page: Page, spent: int, instant: float, last: float) -> tuple[tuple[float, int], ...]:
+        """The visits to keep, oldest first, this one included; of the first one only its instant counts.
+
+        Nobody saw when the cash of a page's first visit began to come. Its history stands for the time before: the
+        whole window, or for ``"variable"`` one turn, in which a page is visited once on average.
+        """
+        k = int(self.size)
+        marks = page.marks
+        if not marks or marks[-1][0] != last:  # the second visit, or the marks are those of another clock
+            marks = (
+                ((last - 1, 0), (last, page.history // k))
+                if self.kind == "variable"
+                else ((last - self.size, 0), (last, page.history))
+            )
+        marks = (*marks, (instant, spent))
+        if self.kind == "variable":
+            return marks[-k - 1 :]
+        first = 0
+        while first + 2 < len(marks) and marks[first + 1][0] <= instant - self.size:
+            first += 1
+        return marks[first:]

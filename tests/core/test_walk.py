@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
-from scrapy_aopic.core.frontier import Empty, NotBefore, front_queue, host_class
+from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.order import Aopic, front_queue, host_class
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch, Family
@@ -72,6 +73,8 @@ class Model:
         page = self.pages[of.key]
         if page.state != State.QUEUED:
             page.state, page.request, page.shift = State.QUEUED, of.request, of.shift
+            self.order += 1
+            page.order = self.order
             self.touch(of.key, cash)
             return
         half = 0 if of.key in self.leased else page.cash // 2
@@ -173,7 +176,10 @@ class Walk(RuleBasedStateMachine):
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
     def begin(self, spending, max_active, page_cache, seeds):
+        order = Aopic()
+        order.budget = 0.0  # the sketches of supporters are no part of the model
         self.policy = Policy(
+            order=order,
             politeness=POLITENESS,
             share=0.25,
             endowment=4.0,

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ def histories(window: Window, *visits: tuple[float, int]) -> list[int]:
     return after
 
 
+KINDS = ["interpolation", "fixed", "variable", "ewma"]
 CLOCKS = pytest.mark.parametrize("clock", ["turns", "seconds"])
 
 
@@ -41,7 +45,7 @@ def test_the_interpolated_history_by_hand(clock, passed, history):
 
 
 @CLOCKS
-@pytest.mark.parametrize("kind", ["interpolation", "fixed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_history_after_the_first_visit_is_what_it_spent(clock, kind):
     assert histories(Window(8.0, kind, clock), (1e6, 1000)) == [1000]
 
@@ -55,25 +59,128 @@ def test_interpolation_goes_on_from_its_own_estimate(clock):
 @CLOCKS
 def test_the_fixed_window_counts_each_visit_inside_it_and_drops_the_others(clock):
     window = Window(8.0, "fixed", clock)
-    assert histories(window, (0.0, 1), (3.0, 20), (7.9, 300), (8.0, 4000), (20.0, 5)) == [1, 21, 321, 4320, 5]
+    assert histories(window, (0.0, 0), (3.0, 20), (7.9, 300), (8.0, 4000), (11.0, 5)) == [
+        0,
+        20,
+        320,
+        4320,
+        4305,
+    ]
 
 
-def test_the_fixed_window_keeps_no_mark_that_has_left_it():
+@CLOCKS
+@pytest.mark.parametrize(
+    ("passed", "history"),
+    [
+        (0.0, 1000 + 60),  # the first visit stands for the whole window before it
+        (2.0, 750 + 60),  # of which three quarters are still inside
+        (8.0, 60),
+        (16.0, 30),  # half of what came since the visit before
+        (800.0, 1),  # a part of a unit is a whole one
+    ],
+)
+def test_the_fixed_window_takes_the_part_inside_of_a_visit_that_reaches_out(clock, passed, history):
+    assert histories(Window(8.0, "fixed", clock), (5.0, 1000), (5.0 + passed, 60)) == [1000, history]
+
+
+def test_the_fixed_window_keeps_one_mark_outside_it():
     window, page = Window(8.0, "fixed"), Page(State.QUEUED, 1)
     for turn in range(100):
         window.visit(page, 1, float(turn), 0.0)
-        assert len(page.marks) == page.history == min(turn + 1, 8)
-    assert page.marks[0] == (92.0, 1)
+        # Visits at 1, 2 ... inside, and the instant at which the oldest of them began to save.
+        assert len(page.marks) == (0 if turn == 0 else min(turn + 2, 9))
+        assert page.history == (1 if turn == 0 else min(turn + 1, 8))
+    assert page.marks[:2] == ((91.0, 1), (92.0, 1))
 
 
-def test_interpolation_keeps_no_marks_of_a_crawl_that_had_a_fixed_window():
+def test_the_variable_window_by_hand():
+    # The first visit stands for one turn with a third of its history; then 3 visits count, over their turns.
+    assert histories(Window(3, "variable"), (5.0, 900), (7.0, 60), (11.0, 20), (11.5, 10), (20.0, 70)) == [
+        900,
+        3 * (300 + 60) // (1 + 2),
+        int(3 * (300 + 60 + 20) / (1 + 2 + 4)),
+        int(3 * (60 + 20 + 10) / (2 + 4 + 0.5)),
+        int(3 * (20 + 10 + 70) / (4 + 0.5 + 8.5)),
+    ]
+
+
+def test_the_variable_window_keeps_its_visits_and_one_mark_more():
+    window, page = Window(3, "variable"), Page(State.QUEUED, 1)
+    for turn in range(10):
+        window.visit(page, 10 * turn, float(turn), 0.0)
+    assert page.marks == ((6.0, 60), (7.0, 70), (8.0, 80), (9.0, 90))
+    assert page.history == 240
+
+
+def test_visits_of_the_variable_window_that_span_no_time_are_added_up():
+    window = Window(2, "variable")
+    assert histories(window, (4.0, 10), (4.0, 10), (4.0, 10), (4.0, 10)) == [10, 30, 40, 50]
+
+
+def test_the_variable_window_goes_by_turns_whatever_the_clock():
+    turns, seconds = Page(State.QUEUED, 1), Page(State.QUEUED, 1)
+    for turn in range(5):
+        Window(3, "variable", "turns").visit(turns, 10, float(turn), 1e9)
+        Window(3, "variable", "seconds").visit(seconds, 10, float(turn), 1e9)
+    assert turns == seconds
+
+
+@CLOCKS
+def test_the_exponential_mean_by_hand(clock):
+    passed, window = 8.0 * math.log(2), Window(8.0, "ewma", clock)
+    # Half of the weight is left; the rate 60 / passed has the other half, in a window of 8.
+    history = 500 + int(8 * 60 / passed / 2)
+    assert histories(window, (5.0, 1000), (5.0 + passed, 60)) == pytest.approx([1000, history], abs=1)
+    assert histories(window, (5.0, 1000), (5.0, 60)) == [1000, 1060]
+    assert histories(window, (5.0, 1000), (5.0 + 8e6, 60_000_000)) == [1000, 60]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit(kind):
+    page, window = Page(State.QUEUED, 1), Window(8.0, kind)
+    window.visit(page, 50, 3.0, 0.0, 800)
+    assert page.history == 800
+    window.visit(page, 50, 11.0, 0.0, 1_000_000)
+    # 50 units in the window's length; the class counts no more, but for one of the turns of the variable window.
+    assert page.history == {"variable": 8 * (100 + 50) // 9, "ewma": 325}.get(kind, 50)
+
+
+def test_a_class_average_of_nothing_is_no_unknown_one():
     page = Page(State.QUEUED, 1)
-    Window(8.0, "fixed").visit(page, 1000, 1.0, 0.0)
-    Window(8.0, "interpolation").visit(page, 60, 5.0, 0.0)
-    assert (page.history, page.marks) == (560, ())
+    Window().visit(page, 50, 3.0, 0.0, 0)
+    assert page.history == 0
 
 
-@pytest.mark.parametrize("kind", ["interpolation", "fixed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing(kind):
+    page, window = Page(State.QUEUED, 1), Window(4, kind)
+    for turn in (0.5, 1.5, 2.0, 9.0):
+        before = replace(page)
+        history = window.history(page, 700, turn, turn)
+        assert page == before
+        window.visit(page, 700, turn, turn)
+        assert page.history == history
+
+
+@pytest.mark.parametrize("kind", ["interpolation", "ewma"])
+def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits(kind):
+    page = Page(State.QUEUED, 1)
+    Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
+    Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
+    assert page.marks
+    Window(8.0, kind).visit(page, 60, 1.0, 0.0)
+    assert (page.history, page.marks) == (1060, ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_window_shorter_than_the_clock_can_tell_is_possible(kind):
+    page, window = Page(State.QUEUED, 1), Window(1.0 if kind == "variable" else 1e-9, kind, "seconds")
+    for now in (1e10, 1e10 + 1, 1e10 + 2):
+        window.visit(page, 1000, 0.0, now)
+    assert page.visits == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_visit_is_noted_by_both_clocks(kind):
     page = Page(State.QUEUED, 1)
     Window(8.0, kind).visit(page, 1000, 1.5, 1e9)
@@ -92,9 +199,21 @@ def test_a_pause_shifts_no_estimate_by_turns_but_does_by_seconds():
     assert (after_a_pause("turns"), after_a_pause("seconds")) == (1010, 0)
 
 
-@pytest.mark.parametrize(("kind", "history"), [("interpolation", 1060), ("fixed", 1060)])
-def test_a_clock_that_goes_back_counts_as_no_time(kind, history):
-    assert histories(Window(8.0, kind, "seconds"), (100.0, 1000), (40.0, 60)) == [1000, history]
+@pytest.mark.parametrize("kind", ["interpolation", "fixed", "ewma"])
+def test_a_clock_that_goes_back_counts_as_no_time(kind):
+    assert histories(Window(8.0, kind, "seconds"), (100.0, 1000), (40.0, 60)) == [1000, 1060]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "before", [Window(8.0, kind, clock) for kind in KINDS for clock in ("turns", "seconds")]
+)
+def test_a_job_that_changes_its_window_goes_on_from_the_histories_that_it_has(before, kind):
+    page = Page(State.QUEUED, 1)
+    for turn in range(1, 50):
+        before.visit(page, 100, float(turn), 1e9 + turn)
+    Window(8.0, kind).visit(page, 100, 50.0, 1e9 + 50)
+    assert page.history == pytest.approx(800, rel=0.1)
 
 
 INSTANTS = st.floats(0, 1e10)
@@ -104,7 +223,7 @@ INSTANTS = st.floats(0, 1e10)
     st.builds(
         Window,
         st.floats(1e-3, 1e9),
-        st.sampled_from(["interpolation", "fixed"]),
+        st.sampled_from(["interpolation", "fixed", "ewma"]),
         st.sampled_from(["turns", "seconds"]),
     ),
     st.lists(st.tuples(INSTANTS, INSTANTS, st.integers(0, TOTAL)), min_size=1, max_size=20),
@@ -117,3 +236,44 @@ def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(wind
         assert isinstance(page.history, int)
         # A double has 53 bits, so each step may round up by one part in 2**53.
         assert 0 <= page.history <= spent + (spent >> 48) + 1
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=30),
+)
+def test_a_page_of_the_variable_window_has_at_most_all_cash_in_each_turn(visits, passed):
+    window, page, turn = Window(visits, "variable"), Page(State.QUEUED, 1), 0.0
+    for turns, part in passed:
+        turn += turns
+        window.visit(page, int(part * min(turns, 1.0) * TOTAL), turn, 0.0)
+        assert isinstance(page.history, int)
+        assert 0 <= page.history <= visits * TOTAL * (1 + 1e-6)
+
+
+STEPS = st.lists(st.floats(0.01, 30), min_size=100, max_size=120)
+
+
+@given(st.sampled_from(KINDS), st.integers(1, 12), st.integers(0, 10**12), STEPS)
+def test_of_a_steady_inflow_every_kind_makes_the_rate_times_the_window(kind, size, first, steps):
+    window, page, rate, now = Window(size, kind), Page(State.QUEUED, 1), 10**9, 3.0
+    window.visit(page, first, now, now)
+    for passed in [*steps, 40 * size]:  # in the end, the first visit has left every window
+        now += passed
+        window.visit(page, int(rate * passed), now, now)
+    assert page.history == pytest.approx(rate * size, rel=1e-6)
+    assert window.history(page, int(rate * 0.7), now + 0.7, now + 0.7) == pytest.approx(rate * size, rel=1e-6)
+
+
+@given(st.integers(0, 10**12), st.floats(0.5, 40), st.lists(st.floats(0.01, 1), min_size=1, max_size=20))
+def test_the_exponential_mean_does_not_depend_on_how_a_steady_inflow_is_cut_into_visits(first, span, parts):
+    def after(cuts: list[float]) -> int:
+        page, now = Page(State.QUEUED, 1), 0.0
+        window = Window(8.0, "ewma")
+        window.visit(page, first, now, 0.0)
+        for cut in cuts:
+            now += span * cut / sum(cuts)
+            window.visit(page, int(10**9 * span * cut / sum(cuts)), now, 0.0)
+        return page.history
+
+    assert after(parts) == pytest.approx(after([1.0]), rel=1e-6)

@@ -1,0 +1,231 @@
+"""Which page next: one small class for each order.
+
+An :class:`Order` answers three questions of the frontier, and none of them costs more than arithmetic:
+
+1. :meth:`Order.level`: which of the 64 front queues a page waits in;
+2. :meth:`Order.place`: where in that queue; first in, first out unless the order says otherwise;
+3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be asked.
+
+Orders that look at the whole graph (:class:`BatchOrder`) give every page a score from time to time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from .records import N_FRONT_QUEUES, row_level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .graph import KnownGraph, Ranking
+    from .records import Host, Page
+
+N_CLASSES = 2 * N_FRONT_QUEUES
+_MIDDLE = N_FRONT_QUEUES // 2
+_COUNTER = (1 << 32) - 1
+
+
+def front_queue(cash: int, shift: int = 0) -> int:
+    """Front queue of a page with *cash* units, moved up by *shift* queues."""
+    return min(max(cash.bit_length() + shift, 0), N_FRONT_QUEUES - 1)
+
+
+def host_class(best: int, visited: int) -> int:
+    """Class of a host in half front queues: its best page's cash over the root of the visited pages.
+
+    All pages of a host share the discount, so it orders hosts and costs nothing to keep up.
+    """
+    return min(max(2 * best + 1 - (visited + 1).bit_length(), 0), N_CLASSES - 1)
+
+
+class Order:
+    """Breadth first: pages in the order in which they were found. The base of all orders.
+
+    An order of your own is a subclass, named by its import path in ``AOPIC_ORDER``. It is made without arguments.
+
+    Attributes:
+        endows: Whether the virtual page endows visits (``AOPIC_ENDOWMENT``).
+        uses_domains: Whether pages are counted by registered domain, and the domains that link to each.
+        counts_links: Whether ``page.score`` is to count the visits that found a link to the page.
+        ranks_by_level: Whether the rank of a host changes for the better only with the level of its best page.
+        clock: State that outlives a restart: a whole number.
+    """
+
+    endows: ClassVar[bool] = False
+    uses_domains: ClassVar[bool] = False
+    counts_links: ClassVar[bool] = False
+    ranks_by_level: ClassVar[bool] = False
+    clock: int = 0
+
+    def level(self, page: Page, cash: int) -> int:
+        """Front queue of *page*, which holds *cash* units (or what they count for, at a repeated visit).
+
+        It must depend on nothing else than the two. ``page.shift`` (``Request.priority``) is to be added.
+        """
+        return front_queue(1 << (_MIDDLE - 1), page.shift)
+
+    def place(self, number: int) -> int:
+        """Place inside a front queue, lowest first, of the *number*-th page queued: 64 bits that end in *number*."""
+        return number
+
+    def taken(self, place: int) -> None:
+        """A page at *place* is fetched now."""
+
+    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
+        """Where *host* stands among hosts that may be asked, lowest bytes first; the same length for all.
+
+        Args:
+            row: The best queue row of the host; only its first byte is sure while the host is not in memory.
+            visited: Visited pages of the host, or of its registered domain if the order uses domains.
+        """
+        return row
+
+    def due(self, visited: int, supporters: float) -> float:
+        """Visits of the whole crawl before which a registered domain is over its budget; 0 for no budget.
+
+        Args:
+            visited: Pages of the domain visited so far.
+            supporters: About how many other domains link to it; a seed counts as one.
+        """
+        return 0.0
+
+
+class BreadthFirst(Order):
+    """Pages in the order in which they were found (Najork and Wiener, WWW 2001)."""
+
+
+class DepthFirst(Order):
+    """The page that was found last, as Scrapy's own default."""
+
+    def place(self, number: int) -> int:
+        return (_COUNTER - number) << 32 | number
+
+
+class Opic(Order):
+    """The page with the most cash, within a factor of two (greedy; Abiteboul, Preda and Cobena, WWW 2003)."""
+
+    def level(self, page: Page, cash: int) -> int:
+        return front_queue(cash, page.shift)
+
+
+class OpicCycle(Order):
+    """All pages in turn; cash is counted but does not decide (the paper's cycle)."""
+
+
+class OpicRandom(Order):
+    """Any waiting page with the same chance (the paper's random).
+
+    Each page gets an exponentially distributed time on a clock that stands at the time of the last page taken:
+    such times have no memory, so the next one to come is equally likely to be any page's.
+    """
+
+    def place(self, number: int) -> int:
+        mixed = (number + 1) * 0x9E3779B97F4A7C15 & (1 << 64) - 1  # splitmix64 (Steele, Lea and Flood, 2014)
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & (1 << 64) - 1
+        chance = ((mixed ^ mixed >> 31) + 1) / 2**64
+        instant = self.clock - int(math.log(chance) * (1 << 24))
+        return min(instant, _COUNTER) << 32 | number
+
+    def taken(self, place: int) -> None:
+        self.clock = place >> 32
+
+
+class Backlinks(Order):
+    """The page with the most known links to it (Cho, Garcia-Molina and Page, WWW7, 1998)."""
+
+    counts_links = True
+
+    def level(self, page: Page, cash: int) -> int:
+        n = page.score  # exact up to 16, then in steps of a quarter of a power of two
+        step = n if n < 16 else int(16 + 4 * math.log2(n / 16))
+        return min(max(step + page.shift, 0), N_FRONT_QUEUES - 1)
+
+
+class LargerSites(Order):
+    """The host with the most waiting pages, within 0.3 % (Baeza-Yates, Castillo, Marin and Rodriguez, WWW 2005)."""
+
+    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
+        return (0xFFFF - int(256 * math.log2(host.queued + 1))).to_bytes(2, "big")
+
+
+class BatchOrder(Order):
+    """Pages by a score that is computed anew on the known graph each time it has grown by *growth*.
+
+    Needs numpy, keeps the known graph in memory, and the links in the store.
+    """
+
+    growth: ClassVar[float] = 0.1
+
+    def level(self, page: Page, cash: int) -> int:
+        if not page.score:  # found since the last computation
+            return front_queue(0, page.shift)
+        return min(max(int(2 * math.log2(page.score)) - 16 + page.shift, 1), N_FRONT_QUEUES - 1)
+
+    def ranking(self, graph: KnownGraph) -> Callable[[], Ranking]:
+        """A function that computes the score of each page of *graph*, 0 to 1; called in another thread."""
+        raise NotImplementedError
+
+
+class PageRank(BatchOrder):
+    """PageRank(0.85) of the known graph (Cho, Garcia-Molina and Page, WWW7, 1998)."""
+
+    def ranking(self, graph: KnownGraph) -> Callable[[], Ranking]:
+        return graph.frozen().pagerank
+
+
+class Hits(BatchOrder):
+    """Authority scores of the known graph (Kleinberg, JACM 46(5), 1999)."""
+
+    def ranking(self, graph: KnownGraph) -> Callable[[], Ranking]:
+        return graph.frozen().authorities
+
+
+class Aopic(Order):
+    """The default: most cash first, with endowments, a discount for large sites, and budgets by support.
+
+    1. Visits are endowed out of the virtual page's reserve, less the more of a domain is visited (see the ledger).
+    2. Hosts are ranked by the cash of their best page over the root of the visited pages of their domain.
+    3. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
+       (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008). What is over that budget is deferred until
+       the crawl has grown (BEAST), and fetched, least overdrawn domain first, when nothing else can be.
+
+    Attributes:
+        budget: Part of all fetches that a domain with one supporter may take; 0 for no budgets.
+        allowance: Pages of such a domain that are free of the budget.
+    """
+
+    endows = True
+    uses_domains = True
+    ranks_by_level = True
+    budget: float = 0.004
+    allowance: float = 20.0
+
+    def level(self, page: Page, cash: int) -> int:
+        return front_queue(cash, page.shift)
+
+    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
+        return bytes((N_CLASSES - 1 - host_class(row_level(row), visited),))
+
+    def due(self, visited: int, supporters: float) -> float:
+        support: float = max(supporters, 1.0) ** 1.5
+        if not self.budget or visited < self.allowance * support:
+            return 0.0
+        return visited / (self.budget * support)
+
+
+ORDERS: dict[str, type[Order]] = {
+    "aopic": Aopic,
+    "opic": Opic,
+    "opic-random": OpicRandom,
+    "opic-cycle": OpicCycle,
+    "breadth-first": BreadthFirst,
+    "depth-first": DepthFirst,
+    "backlinks": Backlinks,
+    "pagerank": PageRank,
+    "hits": Hits,
+    "larger-sites": LargerSites,
+}
+"""The orders of this package, by the names that ``AOPIC_ORDER`` takes."""
