@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from scrapy import Spider
+from scrapy.cmdline import execute
 from scrapy.http import Response
+from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from twisted.internet.threads import deferToThread
 from web import Web, crawl
 
+from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job import store_folder
 from scrapy_aopic.storage import open_store
@@ -139,6 +142,28 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> 
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_each_subcommand_has_help_of_its_own(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", subcommand, "-h"], Settings())
+    shown = capsys.readouterr().out
+    assert not exited.value.code
+    assert f"scrapy aopic {subcommand} [-h]" in shown
+    assert "NAME=VALUE" in shown  # Scrapy's own options, too
+
+
+def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
+    answer = scrapy("top", str(tmp_path), "-s", "AOPIC", folder=tmp_path)
+    assert answer.returncode == 2
+    assert "Invalid -s value" in answer.stderr
+
+
+def test_arguments_that_nothing_knows_are_named(tmp_path: Path) -> None:
+    answer = scrapy("status", str(tmp_path), "--hosts", folder=tmp_path)
+    assert answer.returncode == 2
+    assert "scrapy aopic status does not know --hosts" in answer.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])

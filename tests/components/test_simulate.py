@@ -1,0 +1,529 @@
+"""``scrapy aopic simulate`` and what it is made of: graphs, crawls of them on a virtual clock, comparisons."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+
+from scrapy_aopic.comparison import PARTS, draw_seed_sets, half_width, student_t
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.ledger import Ledger
+from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.simulation import Simulation, load_graph, pagerank, simulate
+
+Command = Callable[..., tuple[int, str, str]]
+
+RING = [[(page + 1) % 10] for page in range(10)]
+# From the first page, the third cannot be reached. Without its teleport, PageRank is a = 0.15/3 + 0.85 (b + c),
+# b = 0.15/3 + 0.85 a, c = 0.15/3; so a = 0.135 / (1 - 0.85**2).
+PAIR = [[1], [0], [0]]
+PAIR_FIRST = 0.135 / (1 - 0.85**2)
+PAIR_SECOND = 0.05 + 0.85 * PAIR_FIRST
+
+
+def save(path: Path, links: list[list[int]], **arrays: Any) -> Path:
+    """Write a graph as the command reads it."""
+    indptr = np.cumsum([0, *map(len, links)])
+    indices = np.array([target for targets in links for target in targets], np.int32)
+    np.savez(path, **{"indptr": indptr, "indices": indices, **arrays})
+    return path
+
+
+def random_links(pages: int, rng: int) -> list[list[int]]:
+    """Links with everything that may occur: self links, repeated ones, pages without any."""
+    draw = np.random.default_rng(rng)
+    return [draw.integers(0, pages, draw.integers(0, 6)).tolist() for _ in range(pages)]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run ``scrapy aopic simulate`` in this process; gives exit code, output and errors."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exited:
+            execute(["scrapy", "aopic", "simulate", *map(str, arguments)], Settings())
+        out, err = capsys.readouterr()
+        return int(exited.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def measured(command: Command, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run ``scrapy aopic simulate --json`` and give what it measured."""
+
+    def run(*arguments: object) -> dict[str, Any]:
+        file = tmp_path / "measured.json"
+        code, _, err = command(*arguments, "--json", file)
+        assert code == 0, err
+        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return result
+
+    return run
+
+
+# Graphs and PageRank
+
+
+def test_pagerank_ignores_self_links_and_repeated_ones_and_spreads_what_dangles() -> None:
+    # Page 0 links to itself and to page 1, which links nowhere: a = 0.075 + 0.425 b, a + b = 1.
+    assert pagerank(np.array([0, 2, 2]), np.array([0, 1])) == pytest.approx([0.5 / 1.425, 0.925 / 1.425])
+    once, twice = np.array([0, 2, 3, 4]), np.array([0, 3, 4, 5])
+    assert pagerank(twice, np.array([1, 2, 1, 0, 0])) == pytest.approx(pagerank(once, np.array([1, 2, 0, 0])))
+
+
+def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path: Path) -> None:
+    graph = save(tmp_path / "graph.npz", PAIR, host=np.array([4, 4, 5]))
+    assert len(set(load_graph(graph).hosts)) == 2
+    np.save(tmp_path / "hosts.npy", np.array([0, 1, 2]))
+    assert len(set(load_graph(graph, hosts=tmp_path / "hosts.npy").hosts)) == 3
+    urls = "http://a.test/1\nhttp://b.test:80/?q\nhttp://a.test/2\n"
+    (tmp_path / "urls").write_text(urls, encoding="utf-8")
+    (tmp_path / "urls.gz").write_bytes(gzip.compress(urls.encode()))
+    for name in ("urls", "urls.gz"):
+        assert load_graph(graph, urls=tmp_path / name).hosts == ["a.test", "b.test", "a.test"]
+    assert len(set(load_graph(save(tmp_path / "without.npz", PAIR)).hosts)) == 1
+
+
+@pytest.mark.parametrize("seeds", [[0], [3], [0, 7], [9, 9]])
+def test_reachable_pages_are_those_that_a_crawl_visits(tmp_path: Path, seeds: list[int]) -> None:
+    links = random_links(40, rng=8)
+    reachable = load_graph(save(tmp_path / "graph.npz", links)).reachable(seeds)
+    assert 1 < reachable.sum() < 40
+    visited = list(simulate(links.__getitem__, lambda _: "a.test", seeds, 100, Policy()))
+    assert sorted(visited) == np.flatnonzero(reachable).tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"indptr": None}, "no array 'indptr'"),
+        ({"indices": None}, "no array 'indices'"),
+        ({"indices": np.array([1, 0, 3])}, "holds page 3, but pages are numbered from 0 to 2"),
+        ({"indices": np.array([1, 0, -1])}, "holds page -1"),
+        ({"indices": np.array([1.0, 0.0, 0.0])}, "indices must be one row of whole numbers"),
+        ({"indptr": np.array([0, 1, 2, 4])}, "indptr must rise from 0 to the number of links, 3"),
+        ({"indptr": np.array([0, 2, 1, 3])}, "falls in between"),
+        ({"indptr": np.array([0])}, "indptr has 1 numbers"),
+        ({"host": np.array([0, 1])}, "2 numbers in host, but the graph has 3 pages"),
+    ],
+)
+def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(
+    command: Command, tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "graph.npz"
+    whole = {"indptr": np.array([0, 1, 2, 3]), "indices": np.array([1, 0, 0]), **arrays}
+    np.savez(path, **{name: array for name, array in whole.items() if array is not None})
+    code, _, err = command(path, "--seed-pages", 0)
+    assert code == 2
+    assert message in err
+    assert str(path) in err
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "message"),
+    [
+        ("--urls", b"http://a.test/\nhttp://b.test/\n", "2 lines, but the graph has 3 pages"),
+        ("--urls", b"http://a.test/\n/b\nhttp://c.test/\n", "line 2: '/b' is no URL"),
+        ("--hosts", b"no array", "cannot be read as an .npy file"),
+    ],
+)
+def test_wrong_hosts_are_refused_with_the_reason(
+    command: Command, tmp_path: Path, option: str, content: bytes, message: str
+) -> None:
+    (tmp_path / "hosts").write_bytes(content)
+    code, _, err = command(save(tmp_path / "graph.npz", PAIR), "--seed-pages", 0, option, tmp_path / "hosts")
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fetches", "0"], "--fetches (0) must be at least 1"),
+        (["--seeds", "0"], "--seeds (0) must be at least 1"),
+        (["--seeds", "4"], "--seeds (4) must be at most the pages of the graph, 3"),
+        (["--seed-sets", "0"], "--seed-sets (0) must be at least 1"),
+        (["--seed-pages", "0,3"], "there is no page 3"),
+        (["--seed-pages", "0,x"], "--seed-pages (0,x) must be page numbers"),
+        (["--rng", "-1"], "--rng (-1) must be at least 0"),
+        (["--jobs", "0"], "--jobs (0) must be at least 1"),
+        (["--connections", "0"], "--connections (0) must be at least 1"),
+        (["--transfer", "0"], "--transfer (0.0) must be"),
+        (["--policy", "best-first"], "best-first"),
+        (["-s", "AOPIC_VIRTUAL_SHARE=2"], "AOPIC_VIRTUAL_SHARE ('2') must be"),
+        (["--plot", "shares.pdf"], "must end in .svg or .png"),
+        (["--json", "nowhere/shares.json"], "there is no folder nowhere"),
+        (["--seed-page-numbers", "3"], "--seed-page-numbers"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_reason(
+    command: Command, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    code, out, err = command(save(tmp_path / "graph.npz", PAIR), *arguments)
+    assert code == 2
+    assert message in err
+    assert out == ""
+
+
+def test_a_file_that_is_not_there_is_named(command: Command, tmp_path: Path) -> None:
+    code, _, err = command(tmp_path / "nothing.npz")
+    assert code == 2
+    assert str(tmp_path / "nothing.npz") in err
+
+
+@pytest.mark.parametrize("module", ["numpy", "matplotlib"])
+def test_what_must_be_installed_is_told(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find(name))
+    code, _, err = command(tmp_path / "graph.npz", "--plot", tmp_path / "shares.svg")
+    assert code == 2
+    assert f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'" in err
+
+
+# Shares
+
+
+def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "pair.npz", PAIR)
+    result = measured(graph, "--seed-pages", "1", "--policy", "aopic", "--policy", "bound")
+    first = PAIR_FIRST / (PAIR_FIRST + PAIR_SECOND)
+    assert result["graph"] == "pair"
+    assert result["seed_sets"] == [[1]]
+    assert result["fetches"] == [2]
+    assert list(result["policies"]) == ["aopic", "bound"]
+    for name, share in (("aopic", 1 - first), ("bound", first)):
+        policy = result["policies"][name]
+        assert policy["share"] == {str(part): pytest.approx([share]) for part in PARTS}
+        assert policy["mean"] == pytest.approx([(share + 1) / 2])
+        assert len(policy["seconds"]) == 1
+    assert "politeness" not in result
+
+
+@pytest.mark.parametrize(("fetches", "made"), [(None, 10), (5, 5), (20, 10)])
+def test_parts_are_those_of_the_fetches(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path, fetches: int | None, made: int
+) -> None:
+    limit = [] if fetches is None else ["--fetches", fetches]
+    result = measured(save(tmp_path / "ring.npz", RING), "--seed-pages", 3, "--policy", "aopic", *limit)
+    assert result["fetches"] == [made]
+    policy = result["policies"]["aopic"]
+    expected = {str(part): pytest.approx([max(int(part * made), 1) / 10]) for part in PARTS}
+    assert policy["share"] == expected  # every page of a ring has a tenth
+    assert policy["mean"] == pytest.approx([(made + 1) / 20])
+
+
+def test_the_greedy_reference_takes_the_best_page_that_is_known(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    # The seed links to page 1 and to page 2, behind which stands page 3, to which all others link.
+    links = [[1, 2], [], [3], [], *([3] for _ in range(6))]
+    graph = save(tmp_path / "graph.npz", links)
+    result = measured(graph, "--seed-pages", 0, "--policy", "true-pagerank", "--policy", "bound")
+    rank = pagerank(np.cumsum([0, *map(len, links)]), np.array([t for ts in links for t in ts]))
+    true = rank[:4] / rank[:4].sum()
+    assert true[3] == max(true)
+    assert true[1] == true[2]
+    for name, order in (("true-pagerank", [0, 1, 2, 3]), ("bound", [3, 1, 2, 0])):
+        mean = np.cumsum(true[order]).mean()
+        assert result["policies"][name]["mean"] == pytest.approx([mean])
+
+
+def test_without_a_policy_all_orders_and_references_run(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "graph.npz", random_links(30, rng=4))
+    result = measured(graph, "--seeds", 2, "--seed-sets", 2)
+    assert list(result["policies"]) == [*ORDERS, "bound", "true-pagerank"]
+    bound = result["policies"]["bound"]
+    for name, policy in result["policies"].items():
+        for part, values in policy["share"].items():
+            assert len(values) == 2, name
+            for value, best in zip(values, bound["share"][part], strict=True):
+                assert 0 < value <= best + 1e-12, name
+
+
+def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "graph.npz", random_links(60, rng=5))
+    command = (graph, "--seeds", 3, "--policy", "aopic", "--politeness", "--rng")
+    one, same, other = (
+        measured(*command, rng, "--seed-sets", sets, "--jobs", jobs)
+        for rng, sets, jobs in ((7, 3, 1), (7, 2, 2), (8, 2, 1))
+    )
+    assert one["seed_sets"][:2] == same["seed_sets"]
+    assert one["seed_sets"][:2] != other["seed_sets"]
+    assert one["policies"]["aopic"]["mean"][:2] == same["policies"]["aopic"]["mean"]
+    assert one["politeness"]["aopic"]["virtual_seconds"][:2] == same["politeness"]["aopic"]["virtual_seconds"]
+    assert one["policies"]["aopic"]["mean"][:2] != other["policies"]["aopic"]["mean"]
+
+
+def test_settings_of_the_crawls_come_from_the_command_line(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "graph.npz", random_links(300, rng=6), host=np.arange(300) % 7)
+    plain, endowed = (
+        measured(graph, "--policy", "aopic", "--rng", 2, "-s", f"AOPIC_ENDOWMENT={endowment}")
+        for endowment in (0, 6)
+    )
+    assert plain["seed_sets"] == endowed["seed_sets"]
+    assert plain["policies"]["aopic"]["mean"] != endowed["policies"]["aopic"]["mean"]
+
+
+def test_an_order_of_one_s_own_is_named_by_its_import_path(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "graph.npz", random_links(60, rng=3))
+    own = "scrapy_aopic.core.order.DepthFirst"
+    policies = measured(graph, "--policy", own, "--policy", "depth-first", "--policy", "opic")["policies"]
+    assert policies[own]["mean"] == policies["depth-first"]["mean"] != policies["opic"]["mean"]
+
+
+def test_the_table_compares_the_first_policy_with_the_others(command: Command, tmp_path: Path) -> None:
+    graph = save(tmp_path / "pair.npz", PAIR)
+    code, out, err = command(graph, "--seed-pages", 1, "--policy", "aopic", "--policy", "bound")
+    assert code == 0
+    first = PAIR_FIRST / (PAIR_FIRST + PAIR_SECOND)
+    assert f"| aopic | {(f'{1 - first:.3f} | ') * 7}{1 - first / 2:.3f} |" in out
+    assert f"| bound | {(1 - first / 2) - (1 + first) / 2:+.4f} | one seed set |" in out
+    assert err == ""  # no progress bar where there is no terminal
+
+
+def test_the_interval_is_that_of_student() -> None:
+    quantiles = {1: 12.706, 2: 4.303, 3: 3.182, 9: 2.262, 10: 2.228, 30: 2.042}  # of any table
+    assert {n: student_t(n) for n in quantiles} == pytest.approx(quantiles, abs=5e-4)
+    assert half_width([1.0, 3.0]) == pytest.approx(12.706, abs=5e-4)  # deviation sqrt(2), two values
+
+
+def test_seed_sets_are_of_different_pages() -> None:
+    for seeds in draw_seed_sets(20, 15, 4, rng=1):
+        assert len(set(seeds)) == 15
+    assert draw_seed_sets(20, 5, 3, rng=1)[:2] == draw_seed_sets(20, 5, 2, rng=1)
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_plot_is_written(command: Command, tmp_path: Path, suffix: str, begin: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    graph, path = save(tmp_path / "ring.npz", RING), tmp_path / f"shares.{suffix}"
+    code, out, err = command(graph, "--seeds", 2, "--policy", "aopic", "--plot", path)
+    assert code == 0, err
+    assert path.read_bytes().startswith(begin)
+    assert "bound" not in out  # drawn in any case, but told only if asked for
+
+
+# Crawls on the virtual clock
+
+
+def test_pages_may_be_functions_without_end() -> None:
+    visited = list(simulate(lambda page: [2 * page + 1, 2 * page + 2], str, [0], 50, Policy()))
+    assert len(set(visited)) == 50
+    assert all(page == 0 or (page - 1) // 2 in visited[:place] for place, page in enumerate(visited))
+
+
+def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between() -> None:
+    links = [[1, 2], [], []]
+    simulation = Simulation(
+        links.__getitem__,
+        lambda _: "a.test",
+        [0],
+        3,
+        Policy(politeness=Politeness(factor=10, min_gap=0, max_gap=15)),
+        transfer=[1.0, 2.0, 3.0].__getitem__,
+        connections=5,
+    )
+    assert [tuple(visit) for visit in simulation.run()] == [(0, 0, 1), (1, 11, 13), (2, 28, 31)]
+    assert simulation.now == 31
+    assert simulation.idle_though_due == 0
+    assert simulation.violations() == []
+
+
+def test_connections_bound_the_transfers_that_are_under_way() -> None:
+    simulation = Simulation(
+        [[1, 2, 3, 4], [], [], [], []].__getitem__,
+        str,  # every page on a host of its own
+        [0],
+        5,
+        Policy(),
+        transfer=lambda _: 1.0,
+        connections=3,
+    )
+    assert sorted(visit.begin for visit in simulation.run()) == [0, 1, 1, 1, 2]
+    assert simulation.idle_though_due == 0
+
+
+@pytest.mark.parametrize("connections", [1, 3, 50])
+@pytest.mark.parametrize("max_active", [1, 4, 10_000])
+def test_hosts_are_never_asked_twice_at_once_nor_left_waiting_for_nothing(
+    connections: int, max_active: int
+) -> None:
+    links = random_links(400, rng=9)
+    transfers = np.random.default_rng(3).lognormal(0, 0.5, 400).tolist()
+    policy = Policy(politeness=Politeness(factor=2), max_active=max_active)
+    simulation = Simulation(
+        links.__getitem__,
+        lambda page: f"h{page % 13}",
+        [0, 1, 2],
+        300,
+        policy,
+        transfer=transfers.__getitem__,
+        connections=connections,
+    )
+    visits = list(simulation.run())
+    assert len(visits) == 300
+    by_host: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for visit in visits:
+        by_host[visit.page % 13].append((visit.begin, visit.end))
+    for times in by_host.values():
+        for (begin, end), (following, _) in pairwise(sorted(times)):
+            assert following >= end + 2 * (end - begin) - 1e-9
+    # A host that waits on the disk is woken up to 1 ms late, for each of its visits.
+    late = 0 if max_active == 10_000 else 0.001 * len(visits)
+    assert 0 <= simulation.idle_though_due * connections * simulation.now <= late
+    assert simulation.violations() == []
+
+
+def test_idle_connections_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Crawl.lease
+    monkeypatch.setattr(
+        Crawl, "lease", lambda self, now: NotBefore(7.0) if 1 <= now < 7 else lease(self, now)
+    )
+    simulation = Simulation(
+        [[1, 2], [], []].__getitem__, str, [0], 3, Policy(), transfer=lambda _: 1.0, connections=2
+    )
+    assert [visit.begin for visit in simulation.run()] == [0, 7, 7]
+    # Of 2 x 8 seconds, both connections were left idle from 1 to 7, though both hosts were due.
+    assert simulation.idle_though_due == pytest.approx(12 / 16)
+
+
+def test_a_host_that_is_asked_too_early_is_noticed(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Crawl, "defer", lambda *_: None)
+    graph = save(tmp_path / "ring.npz", RING)
+    code, _, err = command(graph, "--policy", "aopic", "--seed-pages", 0, "--politeness")
+    assert code == 1
+    assert "aopic, seed set 0: host host0.com was asked at" in err
+
+
+def test_politeness_is_told_in_table_and_json(
+    command: Command, measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "ring.npz", RING, host=np.arange(10) % 2)
+    arguments = [
+        graph,
+        "--politeness",
+        "--seeds",
+        2,
+        "--seed-sets",
+        2,
+        "--policy",
+        "aopic",
+        "--policy",
+        "bound",
+    ]
+    result = measured(*arguments, "--transfer", 1, "-s", "AOPIC_POLITENESS_FACTOR=3")
+    assert list(result["politeness"]) == ["aopic"]
+    polite = result["politeness"]["aopic"]
+    assert polite["idle_though_due"] == [0, 0]
+    assert len(polite["virtual_seconds"]) == 2
+    twice = measured(*arguments, "--transfer", 2, "-s", "AOPIC_POLITENESS_FACTOR=3")["politeness"]["aopic"]
+    assert twice["virtual_seconds"] == pytest.approx([2 * seconds for seconds in polite["virtual_seconds"]])
+    _, out, _ = command(*arguments)
+    assert "| order | virtual seconds | idle though due |" in out
+
+
+def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Crawl, "lease", lambda _, now: NotBefore(now))
+    simulation = Simulation(RING.__getitem__, str, [0], 10, Policy())
+    assert list(simulation.run()) == []
+    assert any("nothing was leased" in sentence for sentence in simulation.violations())
+
+
+@pytest.mark.parametrize(("order", "last_first"), [("breadth-first", False), ("depth-first", True)])
+def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order: str, last_first: bool) -> None:
+    links, seeds = random_links(500, rng=2), [3, 14, 15]
+    known, waiting, expected = set(seeds), deque(seeds), []
+    while waiting:
+        page = waiting.pop() if last_first else waiting.popleft()
+        expected.append(page)
+        for target in links[page]:
+            if target not in known:
+                known.add(target)
+                waiting.append(target)
+    policy = Policy(order=ORDERS[order]())
+    assert list(simulate(links.__getitem__, lambda page: f"h{page % 9}", seeds, 500, policy)) == expected
+    assert len(expected) > 300
+
+
+# What must hold at the end
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"share": None},
+        {"endowment": 0.0},
+        {"spending": "unvisited"},
+        {"spending": "visited"},
+        {"page_cache": 100},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("fetches", [1, 50, 2000])
+def test_the_books_of_crawl_and_witness_agree(change: dict[str, Any], fetches: int) -> None:
+    links = random_links(1500, rng=1)
+    simulation = Simulation(
+        links.__getitem__, lambda page: f"h{page % 40}", [5, 5, 6], fetches, replace(Policy(), **change)
+    )
+    assert len(list(simulation.run())) in (fetches, sum(simulation.crawl.counts[:3]))
+    assert simulation.violations() == []
+
+
+def lose_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    visit = Ledger.visit
+    monkeypatch.setattr(Ledger, "visit", lambda *args, **kwargs: max(visit(*args, **kwargs) - 1, 0))
+
+
+def pay_one_page_with_the_other_s_cash(monkeypatch: pytest.MonkeyPatch) -> None:
+    admit = Ledger.admit
+    units = iter([1, -1])
+    monkeypatch.setattr(
+        Ledger, "admit", lambda self, page, cash=0: admit(self, page, cash + (next(units, 0) if cash else 0))
+    )
+
+
+@pytest.mark.parametrize("bug", [lose_a_unit, pay_one_page_with_the_other_s_cash])
+def test_books_that_disagree_are_told_and_the_exit_code_is_1(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bug: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    bug(monkeypatch)
+    graph = save(tmp_path / "graph.npz", [[1, 2], [], []])
+    code, out, err = command(graph, "--policy", "aopic", "--seed-pages", 0)
+    assert code == 1
+    assert ("aopic, seed set 0: page 0 paid" in err) == (bug is lose_a_unit)
+    assert ("aopic, seed set 0: all cash is" in err) == (bug is lose_a_unit)
+    assert ("aopic, seed set 0: page 1 received" in err) == (bug is not lose_a_unit)
+    assert "| aopic |" in out
