@@ -13,3 +13,7 @@ class SettingError(AopicError, ValueError):
 
 class StorageError(AopicError, OSError):
     """A job folder cannot be opened, read or written."""
+
+
+class ExchangeError(AopicError, ValueError):
+    """A list of seeds cannot be used, or an export cannot be written."""

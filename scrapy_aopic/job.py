@@ -4,7 +4,8 @@ The event loop never waits for the disk to take a commit. Group commit makes wor
 interval asked for; if the disk is slower than that, no page is leased until it has caught up, so that a crash
 never leaves more unknown than :attr:`Policy.commit_within` says.
 
-Files: ``<JOBDIR>/aopic/`` holds the store and may change without warning between format versions.
+Files: ``<JOBDIR>/aopic/`` holds the store and may change without warning between format versions; seeds wait in
+``<JOBDIR>/aopic-seeds/`` (see :mod:`.seeds`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .core.crawl import Crawl, Policy
+from .core.ports import Family
+from .core.records import pack, unpack
 from .exceptions import StorageError
 from .storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .core.graph import Ranking
     from .core.ports import Store
 
 logger = logging.getLogger(__name__)
+
+_TAKEN_KEY = b"seeds"
+
+_RANKED_AT_ONCE = 500
+"""Pages that get a new score in one step, some milliseconds of work."""
 
 MAX_UNCOMMITTED = 50_000
 """Steps after which a commit is due however long the interval is, so that memory stays flat."""
@@ -57,6 +66,10 @@ class Job:
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
 
+    Attributes:
+        taken: Bytes taken up of each list of seeds; every commit holds it beside what those seeds changed.
+        landed: The same as of the last commit that landed.
+
     Raises:
         StorageError: If the store cannot be opened.
     """
@@ -84,14 +97,20 @@ class Job:
             )
             try:
                 self.crawl = Crawl(self._store, policy, self.clock())
+                taken = self._store.get_many(Family.META, (_TAKEN_KEY,))[0]
             except BaseException:
                 self._store.close()
                 raise
         except BaseException:
             self._remove_temporary()
             raise
+        self.taken: dict[str, int] = unpack(taken) if taken is not None else {}
+        self.landed = self._taken_in_flight = dict(self.taken)
         self._writer = ThreadPoolExecutor(1, "aopic-commit")
         self._write: Future[None] | None = None
+        self._ranker: ThreadPoolExecutor | None = None
+        self._ranking: Future[Ranking] | None = None
+        self._ranked = 0
         self._taken_at = self._saved_at = self.clock()
         self._steps = 0
         self.commits = 0
@@ -104,13 +123,17 @@ class Job:
         """Whether the last commit that landed is too old to lease another page."""
         return self.clock() - self._saved_at > self._commit_within
 
-    def tick(self) -> None:
-        """Take note of a commit that ended; start the next one when it is due. Never waits."""
+    def tick(self, steps: int = 1) -> None:
+        """Take note of a commit that ended; start the next one when it is due. Never waits.
+
+        Args:
+            steps: Of the crawl since the last tick.
+        """
+        self._steps += steps
         if self._write is not None:
             if not self._write.done():
                 return
             self._land()
-        self._steps += 1
         now = self.clock()
         if (
             self.crawl.has_changes
@@ -118,9 +141,24 @@ class Job:
         ) or (now - self._saved_at > self._commit_within):
             self._commit()
 
+    def rank(self) -> None:
+        """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""
+        if self._ranking is None:
+            task = self.crawl.rescoring()
+            if task is not None:
+                self._ranker = self._ranker or ThreadPoolExecutor(1, "aopic-rank")
+                self._ranking, self._ranked = self._ranker.submit(task), 0
+        elif self._ranking.done():
+            scores = self._ranking.result()
+            self._ranked = self.crawl.rescored(scores, self.clock(), self._ranked, _RANKED_AT_ONCE)
+            if self._ranked >= len(scores):
+                self._ranking = None
+
     def _commit(self, *, is_clean: bool = False) -> None:
         self._taken_at, self._steps = self.clock(), 0
         batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
+        self._taken_in_flight = dict(self.taken)
+        batch[Family.META][_TAKEN_KEY] = pack(self.taken)
         self._write = self._writer.submit(self._store.write, batch, sync=True)
 
     def _land(self) -> None:
@@ -129,6 +167,7 @@ class Job:
         error = write.exception()
         if error is None:
             self.crawl.changes_landed()
+            self.landed = self._taken_in_flight
             self._saved_at = self._taken_at
             self.commits += 1
             self.slowest_commit = max(self.slowest_commit, self.clock() - self._taken_at)
@@ -159,6 +198,8 @@ class Job:
                 inspect(self._store)
         finally:
             self._writer.shutdown()
+            if self._ranker is not None:
+                self._ranker.shutdown()
             self._store.close()
             self._remove_temporary()
 

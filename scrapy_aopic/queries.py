@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import heapq
 import sys
-from itertools import groupby
-from typing import Any
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
 
 from .core.audit import audit
-from .core.crawl import read_totals
+from .core.crawl import read_totals, split_links
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
 from .core.records import HOST_BYTES, Page, State, row_level, unpack_host, unpack_page
 from .requests import url_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
@@ -89,6 +92,86 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
             }
         )
     return result
+
+
+PAGE_COLUMNS = {
+    "url": str,
+    "host": str,
+    "importance": float,
+    "cash": int,
+    "history": float,  # an int may be too large for the 64 bits of a table
+    "visits": int,
+    "state": str,
+    "outcome": str,
+}
+"""What :func:`each_page` says of a page."""
+
+LINK_COLUMNS = {"source": str, "target": str}
+"""What :func:`each_link` says of a link."""
+
+
+def count_pages(store: Store) -> int:
+    """Pages that the job knows."""
+    saved = read_totals(store)
+    return sum(saved[name] for name in ("queued", "visited", "failed")) if saved else 0
+
+
+def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
+    """All pages as rows of :data:`PAGE_COLUMNS`, host by host, at most *n* rows at a time."""
+    saved = read_totals(store)
+    if not saved:
+        return
+    ledger: Totals = saved["ledger"]
+    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    rows = store.scan(Family.PAGES)
+    while chunk := list(islice(rows, n)):
+        urls = _urls(store, [key for key, _ in chunk])
+        hosts = _hosts(store, {key[:HOST_BYTES] for key, _ in chunk})
+        pages = []
+        for key, data in chunk:
+            page = unpack_page(data)
+            weight = _weight(page, ledger)
+            pages.append(
+                (
+                    urls[key],
+                    hosts[key[:HOST_BYTES]],
+                    weight / whole,
+                    weight - page.history,
+                    page.history,
+                    page.visits,
+                    State(page.state).name.lower(),
+                    page.outcome,
+                )
+            )
+        yield pages
+
+
+def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
+    """All links that were kept as rows of :data:`LINK_COLUMNS`, about *n* rows at a time."""
+    links: list[tuple[bytes, bytes]] = []
+    for source, targets in store.scan(Family.LINKS):
+        links += [(source, target) for target in split_links(targets)]
+        if len(links) >= n:
+            yield _named(store, links)
+            links = []
+    if links:
+        yield _named(store, links)
+
+
+def _named(store: Store, links: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    urls = _urls(store, list({key for link in links for key in link}))
+    return [(urls[source], urls[target]) for source, target in links]
+
+
+def _urls(store: Store, keys: list[bytes]) -> dict[bytes, str]:
+    requests = store.get_many(Family.REQUESTS, keys)
+    return {key: url_of(request or b"") for key, request in zip(keys, requests, strict=True)}
+
+
+def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:
+    wanted = list(keys)
+    found = store.get_many(Family.HOSTS, wanted)
+    return {key: unpack_host(data).name if data else "" for key, data in zip(wanted, found, strict=True)}
 
 
 def status(store: Store) -> dict[str, Any]:

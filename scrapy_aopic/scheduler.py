@@ -10,7 +10,9 @@ The three methods that the engine calls never raise and never wait for the disk 
 from __future__ import annotations
 
 import logging
+from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -24,12 +26,15 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from ._engine import Engine, slot_key
 from .core.frontier import Empty, NotBefore
 from .core.records import Link, Page, host_key, page_key
+from .core.recrawl import Content
 from .dupefilter import DupeFilter
-from .exceptions import SettingError, StorageError
-from .job import Job
+from .exceptions import ExchangeError, SettingError, StorageError
+from .job import Job, store_folder
 from .queries import print_report
 from .requests import TAG, UnreadableError, UnserialisableError, decode, encode
+from .seeds import START, Inbox, Seed, give, seeds_folder
 from .settings import read, read_policy
+from .storage import exists
 from .visit import Visit
 
 if TYPE_CHECKING:
@@ -58,6 +63,12 @@ _COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress")
 _UNREADABLE = "unreadable"
 """Outcome of a page whose request cannot be made any more; a request that can revives it."""
 
+_SEED = "_aopic_seed"
+"""Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
+
+_GONE = (404, 410)
+"""Answers to a repeated visit that retire the page."""
+
 _IN_MEMORY = b"\xc1"
 """First byte of a request that could not be written; MessagePack never uses it."""
 
@@ -82,6 +93,8 @@ class Scheduler(BaseScheduler):
         self._complained: set[str] = set()
         self._filter: BaseDupeFilter | None = None
         self._job: Job | None = None
+        self._inbox: Inbox | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
         Scheduler._of[crawler] = self
 
     @classmethod
@@ -107,6 +120,7 @@ class Scheduler(BaseScheduler):
             self._open_job()
         except (SettingError, StorageError) as error:
             self._engine.refuse(error)
+            self._forget_seeds()
             return None
         assert self._crawler.request_fingerprinter is not None
         self._fingerprint = self._crawler.request_fingerprinter.fingerprint
@@ -120,10 +134,12 @@ class Scheduler(BaseScheduler):
     def _open_job(self) -> None:
         settings = self._crawler.settings
         policy = read_policy(settings)
+        self._recrawls = policy.recrawl is not None
         self._max_links: int = read(settings, "AOPIC_MAX_LINKS")
         self._reports: bool = read(settings, "AOPIC_REPORT")
         kind = read(settings, "AOPIC_STORE")
         folder = job_dir(settings)
+        waiting = self._give_seeds(folder)
         self._job = Job(
             Path(folder) if folder else None,
             policy,
@@ -132,6 +148,7 @@ class Scheduler(BaseScheduler):
             memory_mb=read(settings, "AOPIC_MEMORY_MB"),
         )
         self._clock = self._job.clock
+        self._inbox = Inbox(waiting, self._job, self._ask_for, self._count) if waiting else None
         crawl = self._job.crawl
         self._persists = folder is not None and kind != "memory"
         if crawl.is_resumed:
@@ -156,6 +173,38 @@ class Scheduler(BaseScheduler):
                 {"folder": folder},
                 extra={"spider": self._spider},
             )
+
+    def _give_seeds(self, folder: str | None) -> Path | None:
+        """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
+        source: str = read(self._crawler.settings, "AOPIC_SEEDS")
+        if folder is None and not source:
+            return None
+        if folder is None:
+            self._temporary = TemporaryDirectory(prefix="scrapy-aopic-")
+        waiting = Path(self._temporary.name) if self._temporary else seeds_folder(Path(folder or ""))
+        if folder is not None and exists(store_folder(Path(folder))):
+            if source:
+                logger.info(
+                    "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
+                    {"source": source, "folder": folder},
+                    extra={"spider": self._spider},
+                )
+        elif source:
+            # Before the job begins: a crash from here on leaves a job that knows of them, or none.
+            try:
+                given = give(waiting, [source], name=START)
+            except ExchangeError as error:
+                raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
+            logger.info(
+                "The crawl starts from %(rows)d seeds of %(source)s",
+                {"rows": given.rows, "source": source},
+                extra={"spider": self._spider},
+            )
+        return waiting
+
+    def _forget_seeds(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _install(self) -> None:
         """Put the middlewares in place that the user has not listed."""
@@ -229,6 +278,9 @@ class Scheduler(BaseScheduler):
         finally:
             self._visits.clear()
             self._by_number.clear()
+            if self._inbox is not None:
+                self._inbox.close()
+            self._forget_seeds()
         if job.crawl.counts.queued and self._persists:
             logger.info(
                 "%(queued)d pages are queued; run the same command to go on",
@@ -240,11 +292,16 @@ class Scheduler(BaseScheduler):
     # -- what the engine calls
 
     def has_pending_requests(self) -> bool:
-        """Whether any page waits; O(1) but for the requests in flight."""
+        """Whether any page or seed waits; O(1) but for the requests in flight."""
         if self._job is None:
             return False
         self._guard(self._sweep)
-        return len(self._job.crawl) > 0
+        crawl = self._job.crawl
+        return (
+            len(crawl) > 0
+            or (self._recrawls and isinstance(crawl.when(), NotBefore))
+            or (self._inbox is not None and bool(self._guard(self._inbox.has_rows)))
+        )
 
     def __len__(self) -> int:
         """Pages that wait and are not being fetched."""
@@ -290,7 +347,9 @@ class Scheduler(BaseScheduler):
         if job is None:  # the crawl did not start, or is over
             return False
         crawl, now = job.crawl, self._clock()
-        kind, number = request.meta.get(TAG) or ("", 0)
+        if (seed := request.meta.pop(_SEED, None)) is not None:
+            return self._enqueue_seed(request, seed, crawl)
+        kind, number, *weights = request.meta.get(TAG) or ("", 0)
         visit = self._by_number.get(number)
         name = slot_key(request)
         key = page_key(host_key(name), self._fingerprint(request))
@@ -305,11 +364,12 @@ class Scheduler(BaseScheduler):
         if not is_new and not again:
             self._log_duplicate(request, self._spider)
             if visit is not None and (page is not None or key in self._staged):
-                self._add_link(
-                    visit, Link(key, name, b"") if page is not None else self._link(request, key, name)
-                )
+                link = Link(key, name, b"") if page is not None else self._link(request, key, name)
+                self._add_link(visit, link._replace(weight=weights[0]) if weights else link)
             return False
         link = self._link(request, key, name, again=again)
+        if weights:
+            link = link._replace(weight=weights[0])
         if visit is None or len(visit.links) >= self._max_links:
             if not crawl.seed(link, now, is_endowed=visit is None):
                 return False
@@ -331,7 +391,7 @@ class Scheduler(BaseScheduler):
                 return False, False
         if again and page is not None and visit is None and request.meta.get("is_start_request"):
             assert self._job is not None
-            again = page.order > self._job.crawl.known_before  # a resumed crawl does not begin anew
+            again = not self._job.crawl.is_from_before(page)  # a resumed crawl does not begin anew
         return again, is_new
 
     def _add_link(self, visit: Visit, link: Link) -> None:
@@ -369,7 +429,7 @@ class Scheduler(BaseScheduler):
         if job is None:
             return None
         self._beat()
-        if job.is_behind:
+        if job.is_behind or (self._inbox is not None and self._inbox.is_starting):
             self._engine.wake_in(_BEHIND)
             return None
         while True:
@@ -393,8 +453,50 @@ class Scheduler(BaseScheduler):
         """Take note of what has ended, and commit if it is time: at each request, and when none is asked for."""
         if self._job is not None:
             self._sweep()
-            self._job.tick()
+            rows = self._guard(self._take_seeds)
+            self._guard(self._job.rank)
+            self._job.tick(1 + (rows or 0))
             self._watch(self._job)
+
+    # -- seeds come in from outside
+
+    def _take_seeds(self) -> int:
+        """Take up some of the seeds that wait; returns how many."""
+        inbox, job, now = self._inbox, self._job, self._clock()
+        if inbox is None or job is None or job.is_behind:
+            return 0
+        rows = inbox.turn(now)
+        if inbox.is_open:
+            self._engine.wake_in(max(inbox.turn_at - now, _BEHIND))
+        return rows
+
+    def _ask_for(self, seed: Seed) -> None:
+        """Make *seed* a request as the spider would: signals, filters and fingerprints apply."""
+        self._count("aopic/seeds/rows")
+        assert self._crawler.engine is not None
+        self._crawler.engine.crawl(Request(seed.url, meta={_SEED: seed}))
+
+    def _enqueue_seed(self, request: Request, seed: Seed, crawl: Crawl) -> bool:
+        """Queue a seed with the cash that it is worth; a page that is known gets the cash, too."""
+        name = slot_key(request)
+        key = page_key(host_key(name), self._fingerprint(request))
+        page, now = crawl.page(key), self._clock()
+        again, is_new = self._judge(request, None, key, page)
+        if self._filter is None:
+            is_new = page is None  # a link of a page in work is only known when that is settled
+        is_taken = False
+        if is_new or again:
+            link = self._link(request, key, name, again=again)
+            is_taken = crawl.seed(link, now, worth=1.0 if seed.worth is None else seed.worth)
+        if is_taken:
+            self._count("aopic/seeds/queued")
+            self._count_enqueued(link)
+        else:
+            self._count("aopic/seeds/known")
+            self._log_duplicate(request, self._spider)
+        if page is not None and seed.worth is not None:
+            crawl.enrich(key, now, seed.worth)
+        return is_taken
 
     def _restore(self, lease: Lease) -> Request:
         if lease.request[:1] == _IN_MEMORY:
@@ -408,8 +510,18 @@ class Scheduler(BaseScheduler):
         self._numbers += 1
         visit = Visit(lease, self._numbers, self._fingerprint, self._max_links)
         request.meta[TAG] = ("page", visit.number)
+        self._ask_for_changes(request, lease)
         self._visits[request] = self._by_number[visit.number] = visit
         return request
+
+    def _ask_for_changes(self, request: Request, lease: Lease) -> None:
+        """Make a repeated request conditional, so that a page that has not changed costs little."""
+        page = self._job.crawl.page(lease.key) if self._job is not None and lease.visits else None
+        if page is not None and page.changes is not None:
+            if page.changes.etag:
+                request.headers.setdefault("If-None-Match", page.changes.etag)
+            if page.changes.modified:
+                request.headers.setdefault("If-Modified-Since", page.changes.modified)
 
     def _set_aside(self, crawl: Crawl, lease: Lease, error: UnreadableError, now: float) -> None:
         crawl.release(lease, now)
@@ -483,17 +595,50 @@ class Scheduler(BaseScheduler):
             is_failure = not visit.is_redirect
         elif visit.status >= 400 and not visit.n_links:
             outcome, is_failure = f"http {visit.status}", True
+        content = visit.content
+        if self._recrawls and visit.lease.visits:
+            content, is_failure = self._compare(visit, crawl, is_failure=is_failure)
         crawl.settle(
-            visit.lease, visit.links, now, n_links=visit.n_links, outcome=outcome, is_failure=is_failure
+            visit.lease,
+            visit.links,
+            now,
+            n_links=visit.n_links,
+            weight=visit.weight,
+            outcome=outcome,
+            is_failure=is_failure,
+            content=content,
         )
         self._count(f"aopic/pages/{'failed' if is_failure else 'visited'}")
         if outcome:
             self._count(f"aopic/outcomes/{outcome}")
 
+    def _compare(self, visit: Visit, crawl: Crawl, *, is_failure: bool) -> tuple[Content, bool]:
+        """What a repeated visit shows of the page's content, and whether the page is retired."""
+        if is_failure and visit.status not in _GONE:
+            self._count("aopic/recrawl/errors")
+            return Content(is_missing=True), False  # it may be there the next time
+        self._count("aopic/recrawl/visits")
+        content, page = visit.content or Content(), crawl.page(visit.lease.key)
+        if is_failure:
+            self._count("aopic/recrawl/retired")
+        elif content.is_same:
+            self._count("aopic/recrawl/not_modified")
+        elif page is not None and page.changes is not None and page.changes.digest == content.digest:
+            self._count("aopic/recrawl/unchanged")
+        return content, is_failure
+
     def _response_received(self, response: Response, request: Request) -> None:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
-        if visit is not None:
-            visit.status = response.status
+        if visit is None:
+            return
+        visit.status = response.status
+        if self._recrawls:
+            visit.content = Content(
+                blake2b(response.body, digest_size=8).digest(),
+                response.headers.get("ETag") or b"",
+                response.headers.get("Last-Modified") or b"",
+                is_same=response.status == 304 and visit.lease.visits > 0,
+            )
 
     def _failed(self, request: Request, exception: Exception) -> None:
         visit = self._visits.get(request)
@@ -529,6 +674,7 @@ class Scheduler(BaseScheduler):
             *crawl.counts._asdict().items(),
             ("cash/virtual", crawl.ledger.totals.virtual),
             ("cash/turns", crawl.ledger.totals.turn),
+            ("cash/convergence", 1 / crawl.ledger.totals.turn if crawl.ledger.totals.turn else None),
             ("cache/hits", hits),
             ("cache/misses", misses),
             ("commits", job.commits),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .core.crawl import Lease
     from .core.records import Link
+    from .core.recrawl import Content
 
 
 class Visit:
@@ -25,10 +26,12 @@ class Visit:
         retry: The request to make instead, if the downloader wants another try.
         status: Status of the answer that reached the callback.
         reason: Why there was none.
+        content: What it says of the page's content, if pages are visited again.
+        weight: Weight of all distinct links so far, 0 if they do not differ in weight.
     """
 
-    __slots__ = ("_fingerprint", "_max_links", "_seen", "is_downloading", "is_redirect", "lease", "links", "number",
-                 "reason", "retry", "status")  # fmt: skip
+    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_downloading", "is_redirect", "lease", "links",
+                 "number", "reason", "retry", "status", "weight")  # fmt: skip
 
     def __init__(
         self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
@@ -39,6 +42,8 @@ class Visit:
         self.retry: Link | None = None
         self.status: int | None = None
         self.reason = ""
+        self.content: Content | None = None
+        self.weight = 0
         self.is_downloading = True
         self.is_redirect = False
         self._seen: set[bytes] = set()
@@ -55,10 +60,12 @@ class Visit:
         """Whether further links share no cash."""
         return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
 
-    def note(self, request: Request) -> None:
-        """Count *request*, which a callback yields, as a link and mark it."""
-        request.meta[TAG] = ("link", self.number)
+    def note(self, request: Request, weight: int | None = None) -> None:
+        """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
+        request.meta[TAG] = ("link", self.number) if weight is None else ("link", self.number, weight)
         if not self.is_full:
             fingerprint = self._fingerprint(request)
-            if page_key(b"", fingerprint) != self.lease.key[HOST_BYTES:]:  # a page's link to itself is none
+            # A page's link to itself is none, and of several links to one page the first counts.
+            if page_key(b"", fingerprint) != self.lease.key[HOST_BYTES:] and fingerprint not in self._seen:
                 self._seen.add(fingerprint)
+                self.weight += weight or 0

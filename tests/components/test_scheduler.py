@@ -113,6 +113,7 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
     }
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
+    assert crawler.stats.get_value("aopic/cash/convergence") == ask(tmp_path, status)["convergence"] > 0
 
 
 @deferred_f_from_coro_f

@@ -36,6 +36,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_ITEM_URL_FIELD": [7],
     "AOPIC_WARC_FILE": [7],
+    "AOPIC_SEEDS": [7],
     "AOPIC_PROGRESS": ["maybe"],
     "AOPIC_REPORT": ["maybe", 2],
 }
@@ -80,6 +81,24 @@ def test_an_unknown_setting_is_refused() -> None:
 )
 def test_a_window_is_given_in_plain_units(value: Any, window: Window) -> None:
     assert read_policy(Settings({"AOPIC_WINDOW": value})).window == window
+
+
+@pytest.mark.parametrize("kind", ["interpolation", "fixed", "variable", "ewma"])
+def test_every_kind_of_window_can_be_chosen(kind: str) -> None:
+    assert read_policy(Settings({"AOPIC_WINDOW_KIND": kind})).window == Window(8, kind, "turns")
+
+
+@pytest.mark.parametrize("value", ["36 hours", "8 turns", 2.5, "2.5"])
+def test_a_variable_window_is_a_number_of_visits(value: Any) -> None:
+    settings = Settings({"AOPIC_WINDOW": value, "AOPIC_WINDOW_KIND": "variable"})
+    with pytest.raises(SettingError) as caught:
+        read_policy(settings)
+    assert str(caught.value) == (
+        f"AOPIC_WINDOW ({value!r}) must be a whole number of visits such as 8, because AOPIC_WINDOW_KIND is "
+        "'variable'."
+    )
+    settings["AOPIC_WINDOW"] = "12"
+    assert read_policy(settings).window == Window(12, "variable")
 
 
 def test_a_spider_has_its_own_window() -> None:
