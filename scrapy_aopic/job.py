@@ -149,10 +149,11 @@ class Job:
                 self._ranker = self._ranker or ThreadPoolExecutor(1, "aopic-rank")
                 self._ranking, self._ranked = self._ranker.submit(task), 0
         elif self._ranking.done():
-            scores = self._ranking.result()
+            ranking, self._ranking = self._ranking, None  # one that failed is not looked at again
+            scores = ranking.result()
             self._ranked = self.crawl.rescored(scores, self.clock(), self._ranked, _RANKED_AT_ONCE)
-            if self._ranked >= len(scores):
-                self._ranking = None
+            if self._ranked < len(scores):
+                self._ranking = ranking
 
     def _commit(self, *, is_clean: bool = False) -> None:
         self._taken_at, self._steps = self.clock(), 0

@@ -69,6 +69,11 @@ _SEED = "_aopic_seed"
 _GONE = (404, 410)
 """Answers to a repeated visit that retire the page."""
 
+_CONDITIONS = ("If-None-Match", "If-Modified-Since")
+
+_MAX_CONDITION = 256
+"""Bytes of an ``ETag`` or ``Last-Modified`` that are worth keeping with each page."""
+
 _IN_MEMORY = b"\xc1"
 """First byte of a request that could not be written; MessagePack never uses it."""
 
@@ -127,6 +132,9 @@ class Scheduler(BaseScheduler):
         self._engine.probe()
         self._install()
         self._crawler.signals.connect(self._response_received, signal=signals.response_received)
+        if self._recrawls:
+            self._crawler.signals.connect(self._ask_for_changes, signal=signals.request_reached_downloader)
+            self._crawler.signals.connect(self._unask_for_changes, signal=signals.request_left_downloader)
         self._beats = create_looping_call(self._guard, self._beat)
         self._beats.start(_BEAT, now=False)
         return self._open_filter()
@@ -510,18 +518,31 @@ class Scheduler(BaseScheduler):
         self._numbers += 1
         visit = Visit(lease, self._numbers, self._fingerprint, self._max_links)
         request.meta[TAG] = ("page", visit.number)
-        self._ask_for_changes(request, lease)
         self._visits[request] = self._by_number[visit.number] = visit
         return request
 
-    def _ask_for_changes(self, request: Request, lease: Lease) -> None:
-        """Make a repeated request conditional, so that a page that has not changed costs little."""
-        page = self._job.crawl.page(lease.key) if self._job is not None and lease.visits else None
-        if page is not None and page.changes is not None:
-            if page.changes.etag:
-                request.headers.setdefault("If-None-Match", page.changes.etag)
-            if page.changes.modified:
-                request.headers.setdefault("If-Modified-Since", page.changes.modified)
+    def _ask_for_changes(self, request: Request) -> None:
+        """Make a repeated request conditional, so that a page that has not changed costs little.
+
+        Only while it is transferred: its copies, such as retries and redirects, may ask for something else.
+        """
+        visit = self._visits.get(request)
+        if visit is None or not visit.lease.visits or self._job is None:
+            return
+        page = self._job.crawl.page(visit.lease.key)
+        is_users = any(name in request.headers for name in _CONDITIONS)
+        if page is None or page.changes is None or is_users or request.method not in ("GET", "HEAD"):
+            return
+        for name, value in zip(_CONDITIONS, (page.changes.etag, page.changes.modified), strict=True):
+            if value:
+                request.headers[name] = value
+                visit.is_conditional = True
+
+    def _unask_for_changes(self, request: Request) -> None:
+        visit = self._visits.get(request)
+        if visit is not None and visit.is_conditional:
+            for name in _CONDITIONS:
+                request.headers.pop(name, None)
 
     def _set_aside(self, crawl: Crawl, lease: Lease, error: UnreadableError, now: float) -> None:
         crawl.release(lease, now)
@@ -623,8 +644,9 @@ class Scheduler(BaseScheduler):
             self._count("aopic/recrawl/retired")
         elif content.is_same:
             self._count("aopic/recrawl/not_modified")
-        elif page is not None and page.changes is not None and page.changes.digest == content.digest:
-            self._count("aopic/recrawl/unchanged")
+        elif page is not None and page.changes is not None:
+            is_changed = page.changes.digest != content.digest
+            self._count(f"aopic/recrawl/{'changed' if is_changed else 'unchanged'}")
         return content, is_failure
 
     def _response_received(self, response: Response, request: Request) -> None:
@@ -632,13 +654,19 @@ class Scheduler(BaseScheduler):
         if visit is None:
             return
         visit.status = response.status
-        if self._recrawls:
-            visit.content = Content(
-                blake2b(response.body, digest_size=8).digest(),
-                response.headers.get("ETag") or b"",
-                response.headers.get("Last-Modified") or b"",
-                is_same=response.status == 304 and visit.lease.visits > 0,
-            )
+        if not self._recrawls:
+            return
+        etag, modified = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
+        visit.content = Content(
+            blake2b(response.body, digest_size=8).digest(),
+            etag if len(etag) <= _MAX_CONDITION else b"",
+            modified if len(modified) <= _MAX_CONDITION else b"",
+            is_same=response.status == 304 and visit.lease.visits > 0,
+        )
+        if visit.is_conditional and response.status == 304:
+            # The spider did not ask whether anything has changed: to it, 304 would be an error.
+            request.meta["handle_httpstatus_all"] = True
+            request.callback = _nothing_new
 
     def _failed(self, request: Request, exception: Exception) -> None:
         visit = self._visits.get(request)
@@ -681,6 +709,10 @@ class Scheduler(BaseScheduler):
             ("commits/slowest_seconds", round(job.slowest_commit, 6)),
         ):
             stats.set_value(f"aopic/{name if '/' in name or name == 'commits' else f'job/{name}'}", value)
+
+
+def _nothing_new(response: Response, **_: Any) -> None:
+    """Callback of an answer that the spider is not told of."""
 
 
 def _reason(exception: Exception) -> str:

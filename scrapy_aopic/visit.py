@@ -28,10 +28,11 @@ class Visit:
         reason: Why there was none.
         content: What it says of the page's content, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
+        is_conditional: Whether the scheduler asked the host only for what has changed.
     """
 
-    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_downloading", "is_redirect", "lease", "links",
-                 "number", "reason", "retry", "status", "weight")  # fmt: skip
+    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_conditional", "is_downloading", "is_redirect",
+                 "lease", "links", "number", "reason", "retry", "status", "weight")  # fmt: skip
 
     def __init__(
         self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
@@ -44,6 +45,7 @@ class Visit:
         self.reason = ""
         self.content: Content | None = None
         self.weight = 0
+        self.is_conditional = False
         self.is_downloading = True
         self.is_redirect = False
         self._seen: set[bytes] = set()

@@ -184,11 +184,13 @@ class Hits(BatchOrder):
 
 
 class Aopic(Order):
-    """The default: most cash first, with endowments, a discount for large sites, and budgets by support.
+    """The default: cash and links, with endowments, a discount for large sites, and budgets by support.
 
-    1. Visits are endowed out of the virtual page's reserve, less the more of a domain is visited (see the ledger).
-    2. Hosts are ranked by the cash of their best page over the root of the visited pages of their domain.
-    3. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
+    1. A page counts for its cash times the root of the number of visits that found a link to it: early in a crawl,
+       when little cash has gone round, the number of links says more than their cash.
+    2. Visits are endowed out of the virtual page's reserve, less the more of a domain is visited (see the ledger).
+    3. Hosts are ranked by what counts of their best page over the root of the visited pages of their domain.
+    4. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
        (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008). What is over that budget is deferred until
        the crawl has grown (BEAST), and fetched, least overdrawn domain first, when nothing else can be.
 
@@ -199,12 +201,13 @@ class Aopic(Order):
 
     endows = True
     uses_domains = True
+    counts_links = True
     ranks_by_level = True
     budget: float = 0.004
     allowance: float = 20.0
 
     def level(self, page: Page, cash: int) -> int:
-        return front_queue(cash, page.shift)
+        return front_queue(cash * math.isqrt(max(page.score, 1) << 16) >> 8, page.shift)
 
     def rank(self, row: bytes, host: Host, visited: int) -> bytes:
         return bytes((N_CLASSES - 1 - host_class(row_level(row), visited),))

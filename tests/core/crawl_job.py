@@ -6,6 +6,7 @@ from typing import Any
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -18,12 +19,19 @@ def link(host: str, number: int = 0, request: bytes = b"", *, shift: int = 0, ag
     return Link(key, host, request or f"{host}/{number}".encode(), shift, again)
 
 
+def by_cash() -> Aopic:
+    """The default order, in which nothing but a page's cash decides on its front queue."""
+    order = Aopic()
+    order.counts_links = False
+    return order
+
+
 class Job:
     """A crawl that shares a quarter with the virtual page and endows nothing, unless *policy* says else."""
 
     def __init__(self, **policy: Any) -> None:
         self.store = MemoryStore()
-        self.policy = Policy(**{"share": 0.25, "endowment": 0.0, **policy})
+        self.policy = Policy(**{"order": by_cash(), "share": 0.25, "endowment": 0.0, **policy})
         self.now = NOW
         self.crawl = Crawl(self.store, self.policy, self.now)
 

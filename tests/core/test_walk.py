@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
-from crawl_job import NOW, link
+from crawl_job import NOW, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
-from scrapy_aopic.core.order import Aopic, front_queue, host_class
+from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch, Family
@@ -176,7 +176,7 @@ class Walk(RuleBasedStateMachine):
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
     def begin(self, spending, max_active, page_cache, seeds):
-        order = Aopic()
+        order = by_cash()
         order.budget = 0.0  # the sketches of supporters are no part of the model
         self.policy = Policy(
             order=order,
