@@ -12,10 +12,10 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from .core.audit import audit
-from .core.crawl import read_totals, split_links
+from .core.crawl import read_estimate, read_totals, split_links
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
-from .core.records import HOST_BYTES, Page, State, row_level, unpack_host, unpack_page
+from .core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
 from .requests import url_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
-
-
-def _weight(page: Page, ledger: Totals) -> int:
-    return page.history + page.cash + ledger.owed(page)
 
 
 def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -38,19 +34,19 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
     if not saved:
         return []
     ledger: Totals = saved["ledger"]
-    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    estimate = read_estimate(saved)
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
-        ((_weight(page, ledger), key, page) for key, page in pages if everything or not page.outcome),
+        ((estimate.weight(page), key, page) for key, page in pages if everything or not page.outcome),
         key=lambda row: row[0],
     )
     requests = store.get_many(Family.REQUESTS, [key for _, key, _ in best])
     return [
         {
             "url": url_of(request or b""),
-            "importance": weight / whole,
-            "cash": weight - page.history,
+            "importance": estimate.importance(weight),
+            "cash": page.cash + ledger.owed(page),
             "history": page.history,
             "visits": page.visits,
             "state": page.outcome or State(page.state).name.lower(),
@@ -65,16 +61,17 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     if not saved:
         return []
     ledger: Totals = saved["ledger"]
-    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    estimate = read_estimate(saved)
     sums = []
     for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
-        cash = history = pages = 0
+        weight = cash = history = pages = 0
         for _, data in rows:
             page = unpack_page(data)
-            cash += _weight(page, ledger) - page.history
+            weight += estimate.weight(page)
+            cash += page.cash + ledger.owed(page)
             history += page.history
             pages += 1
-        sums.append((cash + history, key, cash, history, pages))
+        sums.append((weight, key, cash, history, pages))
     best = heapq.nlargest(n, sums)
     hosts = store.get_many(Family.HOSTS, [key for _, key, *_ in best])
     result = []
@@ -83,7 +80,7 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
         result.append(
             {
                 "host": record.name if record else "",
-                "importance": weight / whole,
+                "importance": estimate.importance(weight),
                 "cash": cash,
                 "history": history,
                 "pages": pages,
@@ -122,7 +119,7 @@ def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
     if not saved:
         return
     ledger: Totals = saved["ledger"]
-    whole = (ledger.history + TOTAL - ledger.virtual) or 1
+    estimate = read_estimate(saved)
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
         urls = _urls(store, [key for key, _ in chunk])
@@ -130,13 +127,12 @@ def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
         pages = []
         for key, data in chunk:
             page = unpack_page(data)
-            weight = _weight(page, ledger)
             pages.append(
                 (
                     urls[key],
                     hosts[key[:HOST_BYTES]],
-                    weight / whole,
-                    weight - page.history,
+                    estimate.importance(estimate.weight(page)),
+                    page.cash + ledger.owed(page),
                     page.history,
                     page.visits,
                     State(page.state).name.lower(),

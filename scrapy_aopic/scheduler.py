@@ -574,7 +574,7 @@ class Scheduler(BaseScheduler):
 
     def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1."""
-        return self._job.crawl.importance(page) if self._job is not None else 0.0
+        return self._job.crawl.importance(page, self._clock()) if self._job is not None else 0.0
 
     @property
     def job(self) -> Job | None:

@@ -12,7 +12,7 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from scrapy_aopic.exceptions import StorageError
 from .domains import Domains
 from .frontier import Empty, Frontier, NotBefore, Taken
 from .graph import KnownGraph
-from .ledger import Ledger, Spending, Totals
+from .ledger import Estimate, Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
 from .politeness import Politeness
 from .ports import Family, Store
@@ -140,6 +140,12 @@ def split_links(targets: bytes) -> list[bytes]:
     return [targets[begin : begin + 2 * HOST_BYTES] for begin in range(0, len(targets), 2 * HOST_BYTES)]
 
 
+def read_estimate(saved: dict[str, Any]) -> Estimate:
+    """How important pages are as of the commit whose totals are *saved*."""
+    window = Window(*saved["window"]) if saved["window"] is not None else None
+    return Estimate(saved["ledger"], window, saved["saved_at"])
+
+
 class Crawl:
     """The ledger, the frontier and the seen-set of one job, on one store.
 
@@ -249,9 +255,9 @@ class Crawl:
         """Whether *page* was last queued by an earlier run of this job."""
         return page.order & _COUNTER <= self._known_before
 
-    def importance(self, page: Page) -> float:
+    def importance(self, page: Page, now: float = 0.0) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""
-        return self.ledger.importance(page)
+        return self.ledger.importance(page, now)
 
     def not_before(self, host: bytes) -> float:
         """Instant before which the host under key *host* must be left alone."""
@@ -649,6 +655,7 @@ class Crawl:
             {
                 "format": FORMAT,
                 "ledger": asdict(self.ledger.totals),
+                "window": astuple(self._policy.window) if self._recrawl is not None else None,
                 "queued": frontier.queued,
                 "visited": self._visited,
                 "failed": self._failed,

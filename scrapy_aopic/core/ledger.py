@@ -71,6 +71,34 @@ class Totals:
         return 0 if page.state == State.FAILED else self.handed[class_of(page)] - page.settled
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How important pages are, as of a moment.
+
+    Attributes:
+        window: The window, if pages are visited again and again: what a page has shown per window's length counts, up
+            to this moment. Without it all cash that a page ever received counts, which is the same measure
+            for pages that were visited once and for those that wait.
+        now: Seconds since the epoch.
+    """
+
+    totals: Totals
+    window: Window | None
+    now: float
+
+    def weight(self, page: Page) -> int:
+        """Units that *page* counts for."""
+        cash = page.cash + self.totals.owed(page)
+        if self.window is None or not page.visits:
+            return page.history + cash
+        return self.window.history(page, cash, self.totals.turn, self.now)
+
+    def importance(self, weight: int) -> float:
+        """*weight* as a part of all history and of all cash that pages hold."""
+        whole = self.totals.history + TOTAL - self.totals.virtual
+        return weight / whole if whole else 0.0
+
+
 def class_of(page: Page) -> int:
     """Class of *page*: 0 or 1 whether it was visited, 2 more in a chosen domain."""
     return (page.visits > 0) + 2 * page.is_chosen
@@ -250,7 +278,7 @@ class Ledger:
         )
         return True
 
-    def importance(self, page: Page) -> float:
-        """Estimated importance of *page*: its part of all history and of all cash that pages hold, 0 to 1."""
-        whole = self.totals.history + TOTAL - self.totals.virtual
-        return (page.history + self.cash(page)) / whole if whole else 0.0
+    def importance(self, page: Page, now: float = 0.0) -> float:
+        """Estimated importance of *page* at *now*, 0 to 1."""
+        estimate = Estimate(self.totals, self.window if self.averages else None, now)
+        return estimate.importance(estimate.weight(page))

@@ -319,6 +319,43 @@ def test_the_importance_of_all_pages_is_one():
     assert all(0 <= each <= 1 for each in importance)
 
 
+def test_pages_that_are_visited_again_count_for_what_a_window_brings_them_up_to_now():
+    """Two pages get the same cash in each turn; one was visited just now, the other long ago."""
+    web = Web({"a": 500, "b": 500, "c": 1}, share=0.0, averages=True, window=Window(4.0))
+    web.visit("b", "a")
+    for _ in range(8):
+        web.visit("a", "ab")
+    totals, now = web.ledger.totals, web.pages["a"].visited_at
+    for name in "abc":
+        page = web.pages[name]
+        cash = page.cash + totals.owed(page)
+        received = web.ledger.window.history(page, cash, totals.turn, now) if page.visits else cash
+        assert web.ledger.importance(page, now) == received / (totals.history + TOTAL - totals.virtual)
+
+
+def test_the_average_of_its_class_stands_for_a_newcomers_history_once_half_of_the_pages_were_seen_twice():
+    web = Web({"a": 100, "b": 60, "c": 30}, averages=True, virtual=TOTAL - 190)
+    web.visit("a")
+    assert web.pages["a"].history == 100  # nothing is known of any class
+    web.visit("a", spent=0)
+    second = web.pages["a"].history
+    web.visit("b")
+    assert web.pages["b"].history == second
+    web.visit("c")
+    assert web.pages["c"].history == second  # one of two
+    web.admit("d", 0)
+    web.visit("d")
+    assert web.pages["d"].history == 0  # one of three: too few to speak for the others
+
+
+def test_without_repeated_visits_a_page_counts_for_what_it_received():
+    web = Web({"a": 100, "b": 60}, virtual=TOTAL - 160)
+    web.visit("a")
+    web.visit("a", spent=0)
+    web.visit("b")
+    assert (web.pages["a"].history, web.pages["b"].history) == (100, 60)
+
+
 def test_before_any_cash_is_out_nothing_is_important():
     web = Web({"a": 0}, virtual=TOTAL)
     assert web.ledger.importance(web.pages["a"]) == 0.0

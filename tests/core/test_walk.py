@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
-from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, ticket_key
