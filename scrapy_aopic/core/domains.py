@@ -1,7 +1,7 @@
 """What is known of registered domains: how much of each was visited, and about how many others link to it.
 
-The supporters of a domain are counted in 64 bytes by a HyperLogLog sketch with 64 registers: exact to the eye up to
-some twenty, within some 13 % beyond, and the same domain never counts twice.
+The supporters of a domain are counted in 64 bytes by a HyperLogLog sketch with 64 registers: the same domain never
+counts twice, and the standard error is some 12 %.
 
 Source: Flajolet, Fusy, Gandouet and Meunier, "HyperLogLog", AofA 2007, with linear counting for small numbers.
 """
@@ -32,11 +32,13 @@ class Domain:
     Attributes:
         visited: Pages of it that were visited or failed at least once.
         sketch: Registers of the sketch of its supporters.
+        seeds: Pages of it that are seeds.
         supporters: About how many there are, in memory only.
     """
 
     visited: int = 0
     sketch: bytearray = field(default_factory=lambda: bytearray(_REGISTERS))
+    seeds: int = 0
     supporters: float = 0.0
 
 
@@ -48,12 +50,12 @@ def estimate(sketch: bytes | bytearray) -> float:
 
 
 def _pack(domain: Domain) -> bytes:
-    return pack([domain.visited, bytes(domain.sketch) if any(domain.sketch) else b""])
+    return pack([domain.visited, bytes(domain.sketch) if any(domain.sketch) else b"", domain.seeds])
 
 
 def _unpack(data: bytes) -> Domain:
-    visited, sketch = unpack(data)
-    domain = Domain(visited)
+    visited, sketch, seeds = unpack(data)
+    domain = Domain(visited, seeds=seeds)
     if sketch:
         domain.sketch = bytearray(sketch)
         domain.supporters = estimate(domain.sketch)
@@ -65,11 +67,15 @@ class Domains:
 
     Args:
         domain_of: Registered domain of a host name.
+
+    Attributes:
+        seeds: Seeds of all domains together.
     """
 
     def __init__(self, store: Store, domain_of: Callable[[str], str]) -> None:
         self.table = RecordTable(store, Family.DOMAINS, _pack, _unpack, _CACHE)
         self._domain_of = domain_of
+        self.seeds = 0
 
     def key(self, host: Host) -> bytes:
         """Key of the domain of *host*."""
@@ -89,17 +95,30 @@ class Domains:
         self.table.put(key, domain)
 
     def support(self, key: bytes, supporter: bytes) -> bool:
-        """Let the domain under *key* be linked to by *supporter*: a domain's key, or a seed's of at least 8 bytes.
+        """Let the domain under *key* be linked to by *supporter*: another domain's key.
 
         Returns:
-            Whether its number of supporters rose.
+            Whether its number of supporters, as it is estimated, rose.
         """
         domain = self.get(key)
         bits = int.from_bytes(blake2b(supporter, digest_size=8).digest(), "big")
         register, rank = bits % _REGISTERS, 65 - 6 - (bits >> 6).bit_length()
         if domain.sketch[register] >= rank:
             return False
+        before = domain.supporters
         domain.sketch[register] = rank
         domain.supporters = estimate(domain.sketch)
         self.table.put(key, domain)
-        return True
+        return domain.supporters > before
+
+    def vouch(self, key: bytes, seed: bytes) -> None:
+        """Let *seed*, a page key, be a seed of the domain under *key*; it counts as a supporter, too."""
+        domain = self.get(key)
+        domain.seeds += 1
+        self.seeds += 1
+        self.table.put(key, domain)
+        self.support(key, b"seed" + seed)
+
+    def seeded(self, domain: Domain) -> float:
+        """Part of all seeds that *domain* has."""
+        return domain.seeds / self.seeds if self.seeds else 0.0

@@ -4,16 +4,22 @@ A page waits in one of 64 *front queues* of its host, at a place that the :class
 gives it. A *host* moves through the frontier as a whole, by the rank of its best page. An active host has a
 *back queue* in memory: the best rows of its front queues, best first. A heap of earliest times keeps the hosts
 that must be left alone, and ready hosts are served best rank first. Hosts whose registered domain has used up
-its budget are *late*: they are served when the crawl has grown enough, or when nobody else can be.
+its budget are *late*: the best of them become ready when the crawl has grown enough for their domain, and when
+nobody is ready, the best late host of the least overdrawn domain is served.
 
 Invariant: a host with queued pages has exactly one index row and is in exactly one place,
 
-* active (at most about *max_active* of them): leased, ready, late, waiting for its time, or dry because all its
-  pages are leased;
-* shelved on the disk under its rank, with no page leased and its time come;
-* parked on the disk under its time, with no page leased.
+* active (at most about *max_active* of them): leased, ready, late, waiting for its time, at a gate or for its
+  address, or dry because all its pages are leased;
+* shelved on the disk under its rank, with no page leased: in one *lane* for all hosts in time, or in the lane of
+  its domain if it is late;
+* parked on the disk under its time, with no page leased; apart from the others if it is dead.
 
-A host is leased to at most one request, so it is never asked twice at once.
+A host is leased to at most one request, so it is never asked twice at once. What it shares with others (a domain,
+an address, the connections for slow hosts) is a *gate* at which it waits if it must; see :mod:`.gates`. Whether a host is in time is looked at
+when it is given its place, and again before it is leased; a domain with late hosts, in memory or on the disk, has
+one entry in a heap of the numbers of visits at which it is in time again. If each domain may take a part b of all
+fetches at least, fewer than 1/b of them are late at once.
 
 Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999; Najork and Heydon,
 "High-Performance Web Crawling", 2001; budgets: Lee, Leonard, Wang and Loguinov, "IRLbot", 2008.
@@ -23,24 +29,40 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from .gates import Gates
 from .order import Aopic, Order
+from .politeness import Gap, Outcome, Politeness
 from .ports import Family, Store
 from .records import HOST_BYTES, Host, pack_host, queue_row, row_level, unpack_host
 from .tables import RecordTable, RowTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .domains import Domains
 
 BACK_QUEUE_ROWS = 32
 """Rows that a back queue is filled with; Mercator and storage measurements agree on some tens."""
 
-_ACTIVE, _SHELVED, _PARKED = b"A", b"F", b"P"
+_AT_ONCE = 32
+"""Late hosts of a domain let through in one step."""
+
+_MAX_TURNED_AWAY = 100
+"""Hosts that one step may find at a gate that is shut."""
+
+_SOON = 0.01
+"""Seconds after which such a step goes on."""
+
+_STRANGERS = 10_000
+"""Hosts without any page whose pace is remembered."""
+
+_ACTIVE, _SHELVED, _PARKED, _DEAD, _STRANGER = b"A", b"F", b"P", b"D", b"C"
 _IN_TIME, _LATE = b"F\0", b"F\1"
-_BUCKET = 3
-_LATEST = (1 << 48) - 1
+_LATE_LANE = len(_LATE) + HOST_BYTES
 
 
 class Phase(IntEnum):
@@ -51,6 +73,19 @@ class Phase(IntEnum):
     WAITING = 2
     LEASED = 3
     LATE = 4
+    GATED = 5
+    LOCATING = 6
+
+
+Entry: TypeAlias = tuple[bytes, int, bytes]
+"""Rank, ticket and key of a host that is ready or late; void if the host has another ticket now."""
+
+
+class _Late(NamedTuple):
+    """A domain with late hosts, and the key of the best of them."""
+
+    domain: bytes
+    best: bytes
 
 
 class Taken(NamedTuple):
@@ -61,6 +96,13 @@ class Taken(NamedTuple):
     page: bytes
 
 
+class Unlocated(NamedTuple):
+    """A host that cannot be asked before its address is known (:meth:`Frontier.locate`)."""
+
+    key: bytes
+    name: str
+
+
 class NotBefore(NamedTuple):
     """Nothing may be asked before *instant* (seconds since the epoch)."""
 
@@ -68,7 +110,14 @@ class NotBefore(NamedTuple):
 
 
 class Empty(NamedTuple):
-    """Nothing is queued that is not leased already."""
+    """Nothing is queued that may be asked before something in work is over."""
+
+
+def index_bucket(row: bytes) -> bytes:
+    """Beginning of an index row that it shares with those that are read, and counted, together."""
+    if row[:1] != _SHELVED:
+        return row[:1]
+    return row[:_LATE_LANE] if row[:2] == _LATE else row[:3]  # by the first byte of the rank
 
 
 class Frontier:
@@ -78,6 +127,10 @@ class Frontier:
         store: Where rows and hosts are read; written by :meth:`take_changes`.
         order: Which host is served first.
         domains: Registered domains, if the order uses them.
+        politeness: When a host is dead, and how often it may be asked at most.
+        domain_of: Registered domain of a host name, if hosts of one domain are kept apart.
+        uses_addresses: Whether hosts of one address are kept apart.
+        connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
     """
@@ -88,14 +141,20 @@ class Frontier:
         order: Order | None = None,
         domains: Domains | None = None,
         *,
+        politeness: Politeness | None = None,
+        domain_of: Callable[[str], str] | None = None,
+        uses_addresses: bool = False,
+        connections: int = 0,
         max_active: int = 10_000,
         host_cache: int = 50_000,
     ) -> None:
         self.hosts = RecordTable(store, Family.HOSTS, pack_host, unpack_host, host_cache)
         self.rows = RowTable(store, Family.QUEUE, lambda _: HOST_BYTES)
-        self.index = RowTable(store, Family.META, lambda key: _BUCKET if key[:1] == _SHELVED else 1)
+        self.index = RowTable(store, Family.META, lambda row: len(index_bucket(row)))
         self.order = order if order is not None else Aopic()
         self.domains = domains
+        self.politeness = politeness if politeness is not None else Politeness()
+        self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
         self.max_active = max_active
         self.active: dict[bytes, Host] = {}
         self.n_hosts = 0
@@ -104,13 +163,19 @@ class Frontier:
         self.visits = 0
         self.n_shelved: dict[bytes, int] = {}
         self.n_parked = 0
-        self._first: dict[bytes, bytes] = {}
-        self._ready: list[tuple[bytes, int, bytes]] = []
-        self._late: dict[bytes, list[tuple[bytes, int, bytes]]] = {}
-        self._late_at: list[tuple[float, bytes]] = []
+        self.n_dead = 0
+        self.dead_pages = 0
+        self._shelves: dict[bytes, list[bytes]] = {}  # by lane, its first rows
+        self._ready: list[Entry] = []
+        self._late: dict[bytes, list[Entry]] = {}  # by domain
+        self._due: dict[bytes, float] = {}  # by domain that has late hosts; its entry in the next one
+        self._by_due: list[tuple[float, bytes]] = []
         self._tickets = 0
         self._waiting: list[tuple[float, bytes]] = []
-        self._unpark_at = float("inf")
+        self._unpark_at = {_PARKED: float("inf"), _DEAD: float("inf")}
+        self._turned_away = 0
+        self._strangers: OrderedDict[bytes, Host] = OrderedDict()
+        self._crashed_at: float | None = None
 
     # -- life
 
@@ -123,8 +188,14 @@ class Frontier:
         n_shelved: dict[bytes, int],
         n_parked: int,
         visits: int,
+        n_dead: int = 0,
+        dead_pages: int = 0,
+        is_crash: bool = False,
     ) -> list[tuple[bytes, float]]:
         """Take up the state that the store holds; what was leased when it was left waits again.
+
+        Args:
+            is_crash: Whether hosts may have been asked after the last commit.
 
         Returns:
             The hosts that were leased, with the instant of the lease.
@@ -133,17 +204,26 @@ class Frontier:
         self.n_hosts = n_hosts
         leased = []
         self.n_shelved = n_shelved
-        self.n_parked = n_parked
+        self.n_parked, self.n_dead, self.dead_pages = n_parked, n_dead, dead_pages
         self.visits = visits
-        self._unpark_at = self._first_parked()
+        self._crashed_at = now if is_crash else None
+        self._unpark_at = {place: self._first_parked(place) for place in (_PARKED, _DEAD)}
+        self.gates.load()
+        for row, value in self.index.first(_STRANGER, 1 << 60)[0]:
+            self._strangers[row[1:]] = unpack_host(value)
+        for bucket in n_shelved:
+            if bucket[:2] == _LATE:
+                self._await(bucket[2:], self._domain_due(bucket[2:]))
         keys = [row[1:] for row, _ in self.index.first(_ACTIVE, 1 << 60)[0]]
         for key, host in zip(keys, self.hosts.get_many(keys), strict=True):
             assert host is not None, "an index row without its host"
             self.active[key] = host
+            self.gates.note_pace(key, host, self.politeness.gap(host.transfer))
             if host.leased_at:
                 leased.append((key, host.leased_at))
                 host.leased_at = 0.0
                 self.hosts.put(key, host)
+            self._keep_off(host)
             self._place(key, host, now)
         return leased
 
@@ -167,7 +247,8 @@ class Frontier:
         key = page[:HOST_BYTES]
         host = self.host(key)
         if host is None:
-            host = Host(name)
+            host = self._strangers.pop(key, None) or Host(name)
+            self.index.delete(_STRANGER + key)
             self.n_hosts += 1
         if not host.queued:
             host.best, host.head, host.complete = -1, [], True
@@ -176,8 +257,9 @@ class Frontier:
         host.queued += 1
         self.queued += 1
         self.pending += 1
+        self.dead_pages += host.row[:1] == _DEAD
         self._add_to_head(host, row, page[HOST_BYTES:])
-        self._improve(key, host, level, now)
+        self._improve(key, host, row, now)
 
     def move_up(self, page: bytes, old_level: int, level: int, order: int, now: float) -> None:
         """Move a queued *page* from front queue *old_level* to *level*; it keeps its place in time."""
@@ -196,7 +278,7 @@ class Frontier:
             if position < len(host.head) and host.head[position][0] == old:
                 del host.head[position]
         self._add_to_head(host, new, rest)
-        self._improve(key, host, level, now)
+        self._improve(key, host, new, now)
 
     def finish(self, page: bytes, level: int, order: int) -> Host:
         """Remove a leased *page* for good, whose row is in front queue *level*; returns its host."""
@@ -222,75 +304,185 @@ class Frontier:
         host = self.active[key]
         del host.held[rest]
         self.pending += 1
-        self._add_to_head(host, queue_row(level, order), rest)
-        self._improve(key, host, level, now)
+        if host.phase == Phase.WAITING and not host.held:
+            host.phase = Phase.DRY  # now that no page is in work, it may leave the memory
+        row = queue_row(level, order)
+        self._add_to_head(host, row, rest)
+        self._improve(key, host, row, now)
 
     # -- hosts are leased and released
 
-    def take(self, now: float) -> Taken | NotBefore | Empty:
+    def take(self, now: float) -> Taken | Unlocated | NotBefore | Empty:
         """Lease the best due host for its best page.
 
         O(log hosts) in memory; a read of the store when a back queue is empty or a host comes from the disk.
         """
+        self._turned_away = 0
         self._wake(now)
         while True:
-            top, shelved = self._top(), self._first_shelved(_IN_TIME)
-            if shelved is not None and (top is None or shelved[2:-HOST_BYTES] < top):
+            ready = self._first(self._ready)
+            shelved = self._first_shelved(_IN_TIME)
+            if shelved is not None and self._turned_away >= _MAX_TURNED_AWAY:
+                if ready is None:
+                    return NotBefore(now + _SOON)
+            elif shelved is not None and (ready is None or shelved[len(_IN_TIME) : -HOST_BYTES] < ready[0]):
                 self._unshelve(shelved, now)
                 continue
-            if top is None:
-                if not self._hurry(now):
+            heap = self._ready
+            if ready is None:
+                late = self._next_late()
+                if late is None:
                     return self.when()
-                continue
-            rank, _, key = heapq.heappop(self._ready)
+                if late.best not in self.active:
+                    self._recall(late.best, now)
+                    continue
+                heap = self._late[late.domain]
+            rank, _, key = heapq.heappop(heap)
             host = self.active[key]
-            host.phase, host.ticket = Phase.DRY, 0
+            is_late, host.phase, host.ticket = host.phase == Phase.LATE, Phase.DRY, 0
             self._fill(key, host)
-            if not host.head or host.not_before > now or (rank and self._is_worse(host, rank)):
+            if (
+                not host.head
+                or host.not_before > now
+                or self._is_worse(host, rank, is_late=is_late)
+                or self.gates.shut(host, now)
+            ):
                 self._place(key, host, now)  # what put it here has changed
+                self._give_way(host, now)
                 continue
-            row, page = host.head.pop(0)
+            if self.gates.must_look_up(host):
+                host.phase = Phase.LOCATING
+                self.gates.look_up()
+                self._give_way(host, now)
+                return Unlocated(key, host.name)
+            # If it did not answer, maybe the page is to blame: try another one.
+            row, page = host.head.pop(host.errors % len(host.head))
             host.held[page] = row_level(row)
             host.phase = Phase.LEASED
             host.leased_at = now
+            self.gates.enter(key, host, now)
             self.pending -= 1
             self._refresh_best(host)
             self.hosts.put(key, host)
             return Taken(key, row, key + page)
 
-    def _top(self) -> bytes | None:
-        """Rank of the first ready host; empty for one that is let through although it is late."""
-        while self._ready:
-            if self._stands(self._ready[0]):
-                return self._ready[0][0]
-            heapq.heappop(self._ready)
-        return None
+    def _is_worse(self, host: Host, rank: bytes, *, is_late: bool) -> bool:
+        if is_late:
+            return self._rank(host, 0) > rank
+        visited, due = self._site(host)
+        return self._rank(host, visited) > rank or due > self.visits
 
-    def _is_worse(self, host: Host, rank: bytes) -> bool:
-        return self._rank(host) > rank or self._due(host) > self.visits
+    def transferred(
+        self,
+        key: bytes,
+        name: str,
+        transfer: float,
+        now: float,
+        outcome: Outcome = Outcome.ANSWER,
+        *,
+        retry_after: float = 0.0,
+        at_least: float = 0.0,
+        address: str = "",
+    ) -> Gap:
+        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
+
+        Args:
+            retry_after: Seconds for which the host asks to be left alone.
+            at_least: Seconds for which somebody else wants it to be left alone.
+            address: The address that was asked.
+        """
+        host = self.host(key) or self._stranger(key, name)
+        if address and address != host.address:
+            host.address, host.gates = address, None
+        gap = self.politeness.after(host, transfer, outcome, retry_after)
+        gap = gap._replace(own=max(gap.own, at_least))
+        host.transfer = transfer
+        self.gates.defer(host, now + gap.shared)
+        if key in self.active:
+            self.gates.note_pace(key, host, gap.own)
+        self._hold(key, host, now + gap.own)
+        if host.row[:1] == _DEAD and not self.politeness.is_dead(host):
+            self._drop_row(key, host)
+            self._enter(key, host, now)
+        return gap
+
+    def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
+        """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
+        host = self.host(key) or self._stranger(key, name)
+        is_longer = seconds > host.crawl_delay
+        host.crawl_delay = max(seconds, 0.0)
+        self._hold(key, host, now + self.politeness.crawl_delay(host) if is_longer else 0.0)
 
     def defer(self, key: bytes, not_before: float, transfer: float) -> None:
-        """Leave the host under *key* alone until *not_before*, because a transfer of *transfer* seconds ended."""
+        """Leave the host under *key*, whose last transfer took *transfer* seconds, alone until *not_before*."""
         host = self.host(key)
-        if host is None:
-            return
+        if host is not None:
+            host.transfer = transfer
+            self._hold(key, host, not_before)
+
+    def defer_all(self, key: bytes, not_before: float) -> None:
+        """Leave the host under *key*, and those that share a gate with it, alone until *not_before*."""
+        host = self.host(key)
+        if host is not None:
+            self.gates.defer(host, not_before)
+            self._hold(key, host, not_before)
+
+    def _hold(self, key: bytes, host: Host, not_before: float) -> None:
         host.not_before = max(host.not_before, not_before)
-        host.transfer = transfer
-        self.hosts.put(key, host)  # a host that waits is moved on by _wake, which looks again
+        if key in self._strangers:
+            self.index.put(_STRANGER + key, pack_host(host))
+        else:
+            self.hosts.put(key, host)  # a host that waits is moved on by _wake, which looks again
+
+    def _stranger(self, key: bytes, name: str) -> Host:
+        """The host called *name*, of which the crawl has no page."""
+        host = self._strangers.get(key)
+        if host is None:
+            host = self._strangers[key] = Host(name)
+        self._strangers.move_to_end(key)
+        if len(self._strangers) > _STRANGERS:
+            self.index.delete(_STRANGER + self._strangers.popitem(last=False)[0])
+        return host
+
+    def not_before(self, key: bytes) -> float:
+        """Instant before which the host under *key* must be left alone, as far as that is known."""
+        host = self.host(key) or self._strangers.get(key)
+        return max(host.not_before, self.gates.not_before(host)) if host is not None else 0.0
+
+    def locate(self, key: bytes, address: str, now: float) -> None:
+        """The host under *key* has *address*, empty if that could not be found out."""
+        self.gates.looked_up()
+        host = self.host(key)
+        assert host is not None, "an address of no host"
+        if address:
+            host.address, host.gates = address, None
+        host.is_located = True
+        self.hosts.put(key, host)
+        if host.phase == Phase.LOCATING:
+            host.phase = Phase.DRY
+            self._place(key, host, now)
 
     def release(self, key: bytes, now: float) -> None:
         """End the lease of the host under *key*: from its time on it may be asked again."""
         host = self.active[key]
         host.phase = Phase.DRY
         host.leased_at = 0.0
+        self.gates.leave(key, host, now)
         self.hosts.put(key, host)
         self._place(key, host, now)
 
+    @property
+    def dead_due(self) -> float:
+        """Instant at which a dead host may be asked, infinite if there is none."""
+        return self._unpark_at[_DEAD]
+
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a host may be asked; long past if one may be now."""
-        if self._top() is not None or self.n_shelved or self._late:
+        if self._first(self._ready) is not None or self.n_shelved or self._next_late() is not None:
             return NotBefore(0.0)
-        instant = min(self._waiting[0][0] if self._waiting else float("inf"), self._unpark_at)
+        instant = min(*self._unpark_at.values(), self.gates.when())
+        if self._waiting:
+            instant = min(instant, self._waiting[0][0])
         return NotBefore(instant) if instant != float("inf") else Empty()
 
     # -- places
@@ -302,44 +494,91 @@ class Frontier:
             if not host.queued:
                 self._passivate(key, host)
         elif host.not_before > now:
-            if len(self.active) > self.max_active and not host.held:
-                self._park(key, host)
+            is_out = len(self.active) > self.max_active or self.politeness.is_dead(host)
+            if is_out and not host.held:
+                self._park(key, host, host.not_before)
             else:
                 host.phase = Phase.WAITING
                 if host.wakes_at != host.not_before:
                     host.wakes_at = host.not_before
                     heapq.heappush(self._waiting, (host.wakes_at, key))
-        else:
-            self._tickets += 1
-            host.ticket = self._tickets
-            host.rank = self._rank(host)
-            entry = (host.rank, host.ticket, key)
-            due = self._due(host)
-            if due > self.visits:
-                host.phase = Phase.LATE
-                self._defer_domain(host.domain, due, entry)
+        elif gate := self.gates.shut(host, now):
+            self._turned_away += 1
+            if len(self.active) > self.max_active and not host.held:
+                self._park(key, host, self.gates.reserve(gate, now))
             else:
-                host.phase = Phase.READY
-                heapq.heappush(self._ready, entry)
+                host.phase = Phase.GATED
+                self.gates.wait(gate, self._ticket(key, host, self._site(host)[0]))
+        else:
+            visited, due = self._site(host)
+            is_late = due > self.visits
+            entry = self._ticket(key, host, 0 if is_late else visited)
+            host.phase = Phase.LATE if is_late else Phase.READY
+            heap = self._late.setdefault(host.domain, []) if is_late else self._ready
+            heapq.heappush(heap, entry)
+            if len(heap) > 2 * len(self.active) + 100:  # more than half of the entries are void
+                heap[:] = [entry for entry in heap if self._stands(entry)]
+                heapq.heapify(heap)
+            if is_late:
+                self._await(host.domain, due)
+
+    def _ticket(self, key: bytes, host: Host, visited: int) -> Entry:
+        """A new entry for *host*, which makes others void."""
+        self._refresh_best(host)  # so that whatever is better than its best makes its rank better
+        self._tickets += 1
+        host.ticket, host.rank = self._tickets, self._rank(host, visited)
+        return host.rank, host.ticket, key
+
+    def _give_way(self, host: Host, now: float) -> None:
+        """*host* was ready and is not leased: let others in at its gates, if it is not ready any more."""
+        if host.phase != Phase.READY:
+            self.gates.look_again(host)
+            self._let_in(now)
+
+    def _let_in(self, now: float) -> None:
+        """Let the best host in at each gate that is open."""
+        for gate in self.gates.opened(now):
+            heap = self.gates.waiting.get(gate, [])
+            while (entry := self._first(heap)) is not None:
+                heapq.heappop(heap)
+                host = self.active[entry[2]]
+                self._unready(host)
+                self._place(entry[2], host, now)
+                if host.phase == Phase.READY:
+                    break
 
     def _unready(self, host: Host) -> None:
-        """Take a host out of the ready or the late ones; its entry there is void from now on."""
+        """Take a host out of the ready, late or waiting ones; its entry there is void from now on."""
         host.phase, host.ticket = Phase.DRY, 0
 
-    def _rank(self, host: Host) -> bytes:
-        """Where *host* stands among the ready hosts; as good as can be while its back queue is not in memory."""
+    def _stands(self, entry: Entry) -> bool:
+        host = self.active.get(entry[2])
+        return host is not None and host.ticket == entry[1]
+
+    def _first(self, heap: list[Entry]) -> Entry | None:
+        """The first entry of *heap*, which is rid of void ones in front of it."""
+        while heap:
+            if self._stands(heap[0]):
+                return heap[0]
+            heapq.heappop(heap)
+        return None
+
+    def _rank(self, host: Host, visited: int) -> bytes:
+        """Rank of *host*, as good as can be while its back queue is not in memory.
+
+        Late hosts are compared inside their domain only, without the visited pages that all of it has in common:
+        so their ranks stay true while the domain is visited.
+        """
         row = host.head[0][0] if host.head else queue_row(max(host.best, 0), 0)
-        return self.order.rank(row, host, self._visited(host))
+        return self.order.rank(row, host, visited)
 
-    def _visited(self, host: Host) -> int:
-        return host.visited if self.domains is None else self.domains.get(self.domains.key(host)).visited
-
-    def _due(self, host: Host, more: int = 0) -> float:
-        """Visits of the crawl at which *more* pages of the host's domain are within its budget."""
+    def _site(self, host: Host) -> tuple[int, float]:
+        """Visited pages of the domain of *host*, and visits of the crawl at which the domain is in time."""
         if self.domains is None:
-            return 0.0
+            return host.visited, 0.0
         domain = self.domains.get(self.domains.key(host))
-        return self.order.due(domain.visited + more, domain.supporters)
+        seeded = self.domains.seeded(domain)
+        return domain.visited, self.order.due(domain.visited, domain.supporters, seeded)
 
     def count(self, host: Host) -> None:
         """A page of *host*, which is active, was visited for the first time."""
@@ -351,57 +590,69 @@ class Frontier:
     # -- late hosts
 
     def supported(self, domain: bytes) -> None:
-        """The number of supporters of *domain* rose: its late hosts may be due sooner."""
-        if domain in self._late and (host := self._first_late(domain)) is not None:
-            heapq.heappush(self._late_at, (self._due(host), domain))
+        """The number of supporters or seeds of *domain* rose: its late hosts may be due sooner."""
+        if domain in self._due:
+            self._await(domain, self._domain_due(domain))
 
-    def _defer_domain(self, domain: bytes, due: float, entry: tuple[bytes, int, bytes]) -> None:
-        """Let a host of *domain* wait until the crawl has *due* visits."""
-        late = self._late.get(domain)
-        if late is None:
-            late = self._late[domain] = []
-            heapq.heappush(self._late_at, (due, domain))
-        heapq.heappush(late, entry)
+    def _domain_due(self, domain: bytes, more: int = 0) -> float:
+        """Visits of the crawl at which *more* pages of *domain* than were visited are within its budget."""
+        assert self.domains is not None, "only domains have budgets"
+        known = self.domains.get(domain)
+        return self.order.due(known.visited + more, known.supporters, self.domains.seeded(known))
 
-    def _first_late(self, domain: bytes) -> Host | None:
-        """The best late host of *domain*; a domain without any is forgotten."""
-        late = self._late[domain]
-        while late:
-            if self._stands(late[0]):
-                return self.active[late[0][2]]
-            heapq.heappop(late)
-        del self._late[domain]
+    def _await(self, domain: bytes, due: float) -> None:
+        """Look at the late hosts of *domain* when the crawl has *due* visits, if not before."""
+        known = self._due.get(domain)
+        if known is None or due < known:
+            self._due[domain] = due
+            heapq.heappush(self._by_due, (due, domain))
+
+    def _next_late(self) -> _Late | None:
+        """The domain with late hosts that is in time first."""
+        while self._by_due:
+            due, domain = self._by_due[0]
+            if self._due.get(domain) != due:
+                heapq.heappop(self._by_due)  # it has another entry, or none any more
+            elif (best := self._best_late(domain)) is None:
+                heapq.heappop(self._by_due)
+                del self._due[domain]
+                self._shelves.pop(_LATE + domain, None)
+                self.index.forget(_LATE + domain)
+            elif (now_due := self._domain_due(domain)) > due:  # it was visited meanwhile
+                self._due[domain] = now_due
+                heapq.heapreplace(self._by_due, (now_due, domain))
+            else:
+                return _Late(domain, best)
         return None
 
-    def _let_through(self, domain: bytes, *, anyway: bool = False) -> None:
-        """Make hosts of *domain*, whose entry is off the heap, ready as far as its budget goes; one if *anyway*."""
-        n = 0
-        while (host := self._first_late(domain)) is not None:
-            due = self._due(host, n)
-            if due > self.visits and not (anyway and not n):
-                heapq.heappush(self._late_at, (due, domain))
-                return
-            rank, ticket, key = heapq.heappop(self._late[domain])
-            host.phase = Phase.READY
-            heapq.heappush(self._ready, (b"" if anyway else rank, ticket, key))
-            n += 1
+    def _best_late(self, domain: bytes) -> bytes | None:
+        """Key of the best late host of *domain*, in memory or on the disk."""
+        entry = self._first(self._late.get(domain, []))
+        shelved = self._first_shelved(_LATE + domain)
+        if entry is None:
+            self._late.pop(domain, None)
+        elif shelved is None or entry[0] <= shelved[_LATE_LANE:-HOST_BYTES]:
+            return entry[2]
+        return shelved and shelved[-HOST_BYTES:]
 
-    def _hurry(self, now: float) -> bool:
-        """Nobody is ready: let the least overdrawn domain's best host through, if there is any."""
-        shelved = self._first_shelved(_LATE)
-        while self._late_at:
-            domain = self._late_at[0][1]
-            if domain in self._late and self._first_late(domain) is not None:
+    def _let_through(self, domain: bytes, now: float) -> None:
+        """Let the best late hosts of *domain* be in time, as many as the budget has pages left, some at once."""
+        due = 0.0
+        for n in range(_AT_ONCE):
+            due = self._domain_due(domain, n)
+            key = self._best_late(domain)
+            if due > self.visits or key is None:
                 break
-            heapq.heappop(self._late_at)
-        if shelved is not None and (not self._late_at or _late_due(shelved) <= self._late_at[0][0]):
-            self._unshelve(shelved, now)
-            return True
-        if not self._late_at:
-            return False
-        _, domain = heapq.heappop(self._late_at)
-        self._let_through(domain, anyway=True)
-        return True
+            host = self.active.get(key)
+            if host is not None:
+                self._unready(host)
+                self._place(key, host, now)
+            else:
+                host = self._from_disk(key)
+                self._drop_row(key, host)
+                self._enter(key, host, now)
+        self._due[domain] = due
+        heapq.heappush(self._by_due, (due, domain))
 
     def _wake(self, now: float) -> None:
         """Make the hosts ready whose time has come."""
@@ -414,46 +665,53 @@ class Frontier:
             if host.phase == Phase.WAITING:
                 host.phase = Phase.DRY
                 self._place(key, host, now)
-        while self._late_at and self._late_at[0][0] <= self.visits:
-            _, domain = heapq.heappop(self._late_at)
-            if domain in self._late:
-                self._let_through(domain)
-        shelved = self._first_shelved(_LATE)
-        if shelved is not None and _late_due(shelved) <= self.visits:
-            self._unshelve(shelved, now)
-        while self._unpark_at <= now:
-            rows, _ = self.index.first(_PARKED, BACK_QUEUE_ROWS)
-            for row, _ in rows:
-                if _instant(row) > now:
-                    break
-                key = row[-HOST_BYTES:]
-                parked = self.hosts.get(key)
-                assert parked is not None, "an index row without its host"
-                self._drop_row(key, parked)
-                self._enter(key, parked, now)
-            self._unpark_at = self._first_parked()
+        in_time = []
+        while self._by_due and self._by_due[0][0] <= self.visits:
+            late = self._next_late()
+            if late is None or self._due[late.domain] > self.visits:
+                break
+            heapq.heappop(self._by_due)
+            del self._due[late.domain]
+            in_time.append(late.domain)
+        for domain in in_time:
+            self._let_through(domain, now)
+        for place in (_PARKED, _DEAD):
+            while self._unpark_at[place] <= now:
+                rows, _ = self.index.first(place, BACK_QUEUE_ROWS)
+                for row, _ in rows:
+                    if _instant(row) > now:
+                        break
+                    key = row[-HOST_BYTES:]
+                    parked = self._from_disk(key)
+                    self._drop_row(key, parked)
+                    self._enter(key, parked, now)
+                self._unpark_at[place] = self._first_parked(place)
+        self._let_in(now)
 
-    def _improve(self, key: bytes, host: Host, level: int, now: float) -> None:
-        """A page of *host* is now in front queue *level*: move the host if that is its best."""
-        better = level > host.best
-        if better:
-            host.best = level
+    def _improve(self, key: bytes, host: Host, row: bytes, now: float) -> None:
+        """A page of *host* has the queue row *row* now: move the host if that is its best."""
+        level = row_level(row)
+        may_rise = level > host.best or not self.order.ranks_by_level
+        host.best = max(host.best, level)
         if key in self.active:
             if not host.row:
                 self._set_row(key, host, _ACTIVE + key)
-            if (
-                host.phase in (Phase.READY, Phase.LATE)
-                and (better or not self.order.ranks_by_level)
-                and self._rank(host) < host.rank
-            ):
-                self._unready(host)
+            if may_rise and host.phase in (Phase.READY, Phase.LATE, Phase.GATED):
+                visited = 0 if host.phase == Phase.LATE else self._site(host)[0]
+                if self._rank(host, visited) < host.rank:
+                    self._unready(host)
             if host.phase == Phase.DRY:
                 self._place(key, host, now)
+                if host.phase != Phase.READY:
+                    self.gates.look_again(host)
         elif not host.row:
             self._enter(key, host, now)
-        elif host.row[:1] == _SHELVED and (better or not self.order.ranks_by_level):
-            self._drop_row(key, host)
-            self._shelve(key, host)
+        elif may_rise and host.row[:1] == _SHELVED:
+            visited = 0 if host.row[:2] == _LATE else self._site(host)[0]
+            place = _lane(host.row) + self.order.rank(row, host, visited)
+            if place < host.row:
+                self._drop_row(key, host)
+                self._put_on_shelf(key, host, place)
         self.hosts.put(key, host)
 
     def _enter(self, key: bytes, host: Host, now: float) -> None:
@@ -462,47 +720,69 @@ class Frontier:
             self._activate(key, host)
             self._place(key, host, now)
         elif host.not_before > now:
-            self._park(key, host)
+            self._park(key, host, host.not_before)
         else:
             self._shelve(key, host)
+
+    def _keep_off(self, host: Host) -> None:
+        """Leave a host that comes into memory alone for its shortest gap after a crash, as if it was just asked."""
+        if self._crashed_at is not None:
+            host.not_before = max(host.not_before, self._crashed_at + self.politeness.floor(host))
 
     def _activate(self, key: bytes, host: Host) -> None:
         self._drop_row(key, host)
         self._set_row(key, host, _ACTIVE + key)
+        self._keep_off(host)
         self.active[key] = host
+        self.gates.note_pace(key, host, self.politeness.gap(host.transfer))
         self.hosts.put(key, host)
 
     def _shelve(self, key: bytes, host: Host) -> None:
-        rank, due = self._rank(host), self._due(host)
+        self._refresh_best(host)
+        visited, due = self._site(host)
+        is_late = due > self.visits
+        place = (_LATE + host.domain if is_late else _IN_TIME) + self._rank(host, 0 if is_late else visited)
         self._passivate(key, host)
-        row = _IN_TIME + rank if due <= self.visits else _LATE + min(int(due) + 1, _LATEST).to_bytes(6, "big")
-        self._set_row(key, host, row + key)
-        bucket = row[:_BUCKET]
+        self._put_on_shelf(key, host, place)
+        if is_late:
+            self._await(host.domain, due)
+
+    def _put_on_shelf(self, key: bytes, host: Host, place: bytes) -> None:
+        row = place + key
+        self._set_row(key, host, row)
+        bucket = index_bucket(row)
         self.n_shelved[bucket] = self.n_shelved.get(bucket, 0) + 1
-        lane = row[:2]
-        if lane in self._first:
-            self._first[lane] = min(self._first[lane], row + key)
+        known = self._shelves.get(_lane(row))
+        if known and row < known[-1]:
+            insort(known, row)
 
     def _first_shelved(self, lane: bytes) -> bytes | None:
         """The first index row of the hosts shelved in *lane*."""
-        first = self._first.get(lane)
-        if first is None:
-            bucket = min((bucket for bucket in self.n_shelved if bucket[:2] == lane), default=None)
-            if bucket is None:
+        known = self._shelves.get(lane)
+        if not known:
+            buckets = [bucket for bucket in self.n_shelved if bucket.startswith(lane)]
+            if not buckets:
                 return None
-            first = self._first[lane] = self.index.first(bucket, 1)[0][0][0]
-        return first
+            rows, _ = self.index.first(min(buckets), BACK_QUEUE_ROWS)
+            known = self._shelves[lane] = [row for row, _ in rows]
+        return known[0]
 
-    def _park(self, key: bytes, host: Host) -> None:
+    def _park(self, key: bytes, host: Host, until: float) -> None:
+        place = _DEAD if self.politeness.is_dead(host) else _PARKED
         self._passivate(key, host)
-        self._set_row(key, host, _PARKED + int(host.not_before * 1000 + 1).to_bytes(8, "big") + key)
-        self.n_parked += 1
-        self._unpark_at = min(self._unpark_at, host.not_before)
+        self._set_row(key, host, place + int(until * 1000 + 1).to_bytes(8, "big") + key)
+        self._unpark_at[place] = min(self._unpark_at[place], until)
+        if place == _DEAD:
+            self.n_dead += 1
+            self.dead_pages += host.queued
+        else:
+            self.n_parked += 1
 
     def _passivate(self, key: bytes, host: Host) -> None:
         assert not host.held, "a host with a leased page must stay active"
         self._drop_row(key, host)
         self.active.pop(key, None)
+        self.gates.forget_pace(key)
         host.phase, host.ticket = Phase.DRY, 0
         host.wakes_at = 0.0
         host.head, host.complete = None, False
@@ -518,46 +798,64 @@ class Frontier:
             return
         self.index.delete(host.row + key)
         if host.row[:1] == _SHELVED:
-            bucket, lane = host.row[:_BUCKET], host.row[:2]
+            row = host.row + key
+            bucket = index_bucket(row)
             self.n_shelved[bucket] -= 1
             if not self.n_shelved[bucket]:
                 del self.n_shelved[bucket]
-            if self._first.get(lane) == host.row + key:
-                del self._first[lane]
+            known = self._shelves.get(_lane(row))
+            if known and row <= known[-1]:
+                del known[bisect_left(known, row)]
         elif host.row[:1] == _PARKED:
             self.n_parked -= 1
+        elif host.row[:1] == _DEAD:
+            self.n_dead -= 1
+            self.dead_pages -= host.queued
         host.row = b""
 
     def _unshelve(self, row: bytes, now: float) -> None:
-        """Bring the host of the index row *row* from the disk, and shelve worse ones for it if there is no room."""
+        """Bring the host of the index row *row* from the disk, or put it where the late ones are if it is late."""
         key = row[-HOST_BYTES:]
-        host = self.hosts.get(key)
-        assert host is not None, "an index row without its host"
-        if len(self.active) >= self.max_active and row[:2] == _IN_TIME:
-            self._make_room(row[2:-HOST_BYTES])
+        host = self._from_disk(key)
+        if self._site(host)[1] > self.visits:
+            self._drop_row(key, host)
+            self._shelve(key, host)
+            return
+        self._recall(key, now, row[len(_IN_TIME) : -HOST_BYTES])
+
+    def _recall(self, key: bytes, now: float, rank: bytes = b"") -> None:
+        """Bring a shelved host of *rank* from the disk, and shelve worse ones for it if there is no room."""
+        host = self._from_disk(key)
+        if len(self.active) >= self.max_active:
+            self._make_room(rank)
         self._activate(key, host)
         self._place(key, host, now)
 
     def _make_room(self, rank: bytes) -> None:
         """Shelve some hosts that are late, or ready but worse than *rank*, the worst first."""
         n = max(self.max_active // 20, 1)  # some at once, because looking for them costs more than shelving
-        self._ready = [entry for entry in self._ready if self._stands(entry)]
-        heapq.heapify(self._ready)
-        victims = [entry for late in self._late.values() for entry in late if self._stands(entry)][:n]
-        for _, _, key in victims or [entry for entry in heapq.nlargest(n, self._ready) if entry[0] > rank]:
+        late = (entry for heap in self._late.values() for entry in heap if self._is_free(entry))
+        victims = heapq.nlargest(n, late)
+        if not victims:
+            ready = (entry for entry in self._ready if entry[0] > rank and self._is_free(entry))
+            victims = heapq.nlargest(n, ready)
+        for _, _, key in victims:
             host = self.active[key]
-            if not host.held:
-                self._unready(host)
-                self._refresh_best(host)
-                self._shelve(key, host)
+            self._unready(host)
+            self._shelve(key, host)
+            self.gates.look_again(host)
 
-    def _stands(self, entry: tuple[bytes, int, bytes]) -> bool:
-        """Whether *entry*, of a ready or late host, is still its place."""
-        host = self.active.get(entry[2])
-        return host is not None and host.ticket == entry[1]
+    def _is_free(self, entry: Entry) -> bool:
+        """Whether the host of *entry* may leave the memory."""
+        return self._stands(entry) and not self.active[entry[2]].held
 
-    def _first_parked(self) -> float:
-        rows, _ = self.index.first(_PARKED, 1)
+    def _from_disk(self, key: bytes) -> Host:
+        host = self.hosts.get(key)
+        assert host is not None, "an index row without its host"
+        return host
+
+    def _first_parked(self, place: bytes) -> float:
+        rows, _ = self.index.first(place, 1)
         return _instant(rows[0][0]) if rows else float("inf")
 
     # -- back queues
@@ -607,8 +905,9 @@ class Frontier:
             table.failed()
 
 
-def _late_due(shelved_row: bytes) -> int:
-    return int.from_bytes(shelved_row[2:8], "big")
+def _lane(row: bytes) -> bytes:
+    """Lane of the index row of a shelved host."""
+    return row[: _LATE_LANE if row[:2] == _LATE else len(_IN_TIME)]
 
 
 def _instant(parked_row: bytes) -> float:

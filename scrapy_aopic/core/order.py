@@ -12,6 +12,7 @@ Orders that look at the whole graph (:class:`BatchOrder`) give every page a scor
 from __future__ import annotations
 
 import math
+import struct
 from typing import TYPE_CHECKING, ClassVar
 
 from .records import N_FRONT_QUEUES, row_level
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
 N_CLASSES = 2 * N_FRONT_QUEUES
 _MIDDLE = N_FRONT_QUEUES // 2
 _COUNTER = (1 << 32) - 1
+_FLOAT = struct.Struct(">f")
 
 
 def front_queue(cash: int, shift: int = 0) -> int:
     """Front queue of a page with *cash* units, moved up by *shift* queues."""
     return min(max(cash.bit_length() + shift, 0), N_FRONT_QUEUES - 1)
+
+
+def quarter_queue(worth: int, shift: int = 0) -> int:
+    """Quarter of a front queue, numbered from the lowest, of a visited page that counts for *worth* units."""
+    return min(max(int(4 * math.log2(worth + 1)) + 4 * shift, 0), 4 * N_FRONT_QUEUES - 2)
 
 
 def host_class(best: int, visited: int) -> int:
@@ -66,12 +73,20 @@ class Order:
         """
         return front_queue(1 << (_MIDDLE - 1), page.shift)
 
+    def again(self, page: Page, worth: int) -> int:
+        """Which of the visited pages is let in first, 0 to 254, the best highest; the same for all in turn.
+
+        Args:
+            worth: Units that *page* counts for at its next visit.
+        """
+        return 0
+
     def place(self, number: int) -> int:
         """Place inside a front queue, lowest first, of the *number*-th page queued: 64 bits that end in *number*."""
         return number
 
-    def taken(self, place: int) -> None:
-        """A page at *place* is fetched now."""
+    def taken(self, page: Page) -> None:
+        """*page* is fetched now."""
 
     def rank(self, row: bytes, host: Host, visited: int) -> bytes:
         """Where *host* stands among hosts that may be asked, lowest bytes first; the same length for all.
@@ -82,12 +97,13 @@ class Order:
         """
         return row
 
-    def due(self, visited: int, supporters: float) -> float:
+    def due(self, visited: int, supporters: float, seeded: float) -> float:
         """Visits of the whole crawl before which a registered domain is over its budget; 0 for no budget.
 
         Args:
             visited: Pages of the domain visited so far.
             supporters: About how many other domains link to it; a seed counts as one.
+            seeded: Part of all seeds that are its pages.
         """
         return 0.0
 
@@ -109,6 +125,9 @@ class Opic(Order):
     def level(self, page: Page, cash: int) -> int:
         return front_queue(cash, page.shift)
 
+    def again(self, page: Page, worth: int) -> int:
+        return quarter_queue(worth, page.shift)
+
 
 class OpicCycle(Order):
     """All pages in turn; cash is counted but does not decide (the paper's cycle)."""
@@ -118,7 +137,8 @@ class OpicRandom(Order):
     """Any waiting page with the same chance (the paper's random).
 
     Each page gets an exponentially distributed time on a clock that stands at the time of the last page taken:
-    such times have no memory, so the next one to come is equally likely to be any page's.
+    such times have no memory, so the next one to come is equally likely to be any page's. They are kept as 32-bit
+    floating-point numbers, whose bytes sort as they do.
     """
 
     def place(self, number: int) -> int:
@@ -126,11 +146,12 @@ class OpicRandom(Order):
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & (1 << 64) - 1
         chance = ((mixed ^ mixed >> 31) + 1) / 2**64
-        instant = self.clock - int(math.log(chance) * (1 << 24))
-        return min(instant, _COUNTER) << 32 | number
+        (clock,) = _FLOAT.unpack(self.clock.to_bytes(4, "big"))
+        return int.from_bytes(_FLOAT.pack(clock - math.log(chance)), "big") << 32 | number
 
-    def taken(self, place: int) -> None:
-        self.clock = place >> 32
+    def taken(self, page: Page) -> None:
+        if not page.shift:  # a page of another priority may come long before or after its time
+            self.clock = max(self.clock, page.order >> 32)  # its host may have had to wait
 
 
 class Backlinks(Order):
@@ -191,8 +212,9 @@ class Aopic(Order):
     2. Visits are endowed out of the virtual page's reserve, less the more of a domain is visited (see the ledger).
     3. Hosts are ranked by what counts of their best page over the root of the visited pages of their domain.
     4. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
-       (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008). What is over that budget is deferred until
-       the crawl has grown (BEAST), and fetched, least overdrawn domain first, when nothing else can be.
+       (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008), and the part of all seeds that it has. What is
+       over that budget is deferred until the crawl has grown (BEAST), and fetched, least overdrawn domain first,
+       when nothing else can be.
 
     Attributes:
         budget: Part of all fetches that a domain with one supporter may take; 0 for no budgets.
@@ -209,14 +231,17 @@ class Aopic(Order):
     def level(self, page: Page, cash: int) -> int:
         return front_queue(cash * math.isqrt(max(page.score, 1) << 16) >> 8, page.shift)
 
+    def again(self, page: Page, worth: int) -> int:
+        return quarter_queue(worth, page.shift)
+
     def rank(self, row: bytes, host: Host, visited: int) -> bytes:
         return bytes((N_CLASSES - 1 - host_class(row_level(row), visited),))
 
-    def due(self, visited: int, supporters: float) -> float:
+    def due(self, visited: int, supporters: float, seeded: float) -> float:
         support: float = max(supporters, 1.0) ** 1.5
         if not self.budget or visited < self.allowance * support:
             return 0.0
-        return visited / (self.budget * support)
+        return visited / (self.budget * support + seeded)
 
 
 ORDERS: dict[str, type[Order]] = {

@@ -126,9 +126,28 @@ class BlobTable:
                 return layer[key]
         return self._store.get_many(self._family, (key,))[0]
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values under *keys*, in their order; the ones not in memory with one read of the store."""
+        found: list[bytes | None] = []
+        missing: list[int] = []
+        for position, key in enumerate(keys):
+            layer = self._fresh if key in self._fresh else self._in_flight
+            if key not in layer:
+                missing.append(position)
+            found.append(layer.get(key))
+        if missing:
+            values = self._store.get_many(self._family, [keys[position] for position in missing])
+            for position, value in zip(missing, values, strict=True):
+                found[position] = value
+        return found
+
     def put(self, key: bytes, value: bytes) -> None:
         """Set the value under *key*."""
         self._fresh[key] = value
+
+    def delete(self, key: bytes) -> None:
+        """Delete the value under *key*."""
+        self._fresh[key] = None
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""

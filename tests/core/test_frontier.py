@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier import (
     BACK_QUEUE_ROWS,
     Empty,
@@ -14,9 +15,9 @@ from scrapy_aopic.core.frontier import (
     Taken,
 )
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import front_queue, host_class
+from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, host_key, page_key, row_level
+from scrapy_aopic.core.records import HOST_BYTES, Host, host_key, page_key, row_level
 from scrapy_aopic.storage.memory import MemoryStore
 
 Named = tuple[str, int]
@@ -729,3 +730,411 @@ def test_a_host_has_one_index_row_or_none():
         rows = [key[-HOST_BYTES:] for key, _ in desk.store.scan(Family.META)]
         queued = {page[:HOST_BYTES] for page, _ in desk.store.scan(Family.QUEUE)}
         assert sorted(rows) == sorted(queued)
+
+
+# -- budgets of registered domains
+
+
+class BudgetDesk(Desk):
+    """A desk that counts visits; the domain of a host is its last label.
+
+    A domain may take a tenth of all fetches, and two pages before that counts.
+    """
+
+    def __init__(self, max_active: int = 100, *, budget: float = 0.1, allowance: float = 2.0) -> None:
+        super().__init__(max_active)
+        self.order = Aopic()
+        self.order.budget, self.order.allowance = budget, allowance
+        self.open(max_active)
+
+    def open(self, max_active: int) -> None:
+        self.domains = Domains(self.store, lambda host: host.rpartition(".")[2])
+        self.frontier = Frontier(self.store, self.order, self.domains, max_active=max_active)
+
+    def finish(self, page: Named) -> None:
+        self.frontier.count(self.frontier.finish(self.key(page), self.levels[page], page[1]))
+
+    def support(self, host: str, *supporters: str) -> None:
+        domain = self.domains.key(Host(host))
+        for supporter in supporters:
+            if self.domains.support(domain, supporter.encode().rjust(8)):
+                self.frontier.supported(domain)
+
+    def visit_others(self, n: int) -> None:
+        """Let the crawl grow by *n* visits of a domain with all seeds."""
+        domain = self.domains.key(Host("others"))
+        self.domains.vouch(domain, b"a seed")
+        for number in range(n):
+            self.insert("others", 10_000 + self.frontier.visits + number, 63)
+            assert self.fetch()[0] == "others"
+
+    def commit(self) -> None:
+        self.store.write(
+            {**self.frontier.take_changes(), Family.DOMAINS: self.domains.table.take()}, sync=True
+        )
+        self.frontier.changes_landed()
+        self.domains.table.landed()
+
+    def reopen(self, max_active: int = 100) -> list[tuple[bytes, float]]:
+        old, seeds = self.frontier, self.domains.seeds
+        self.open(max_active)
+        self.domains.seeds = seeds
+        return self.frontier.load(
+            self.now,
+            queued=old.queued,
+            n_hosts=old.n_hosts,
+            n_shelved=dict(old.n_shelved),
+            n_parked=old.n_parked,
+            visits=old.visits,
+        )
+
+
+def overdrawn(max_active: int = 100, hosts: tuple[str, ...] = ("www.a",)) -> BudgetDesk:
+    """A desk where two pages of the domain "a" were visited, and its *hosts* have a good page each, best first."""
+    desk = BudgetDesk(max_active)
+    for number in range(2):
+        desk.insert("first.a", number, 50)
+        desk.fetch()
+    for number, host in enumerate(hosts):
+        desk.insert(host, 10 + number, 40 - number)
+    return desk
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+def test_a_domain_over_its_budget_comes_after_all_others(max_active):
+    desk = overdrawn(max_active)
+    desk.insert("b", 20, 1)
+    desk.insert("c", 21, 2)
+    assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)]
+
+
+def test_a_late_host_is_said_to_be_late():
+    desk = overdrawn()
+    assert desk.place("www.a") == "late"
+    assert desk.frontier.when() == NotBefore(0.0)
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+def test_a_late_domain_is_let_through_when_the_crawl_has_grown_enough(max_active):
+    """Two pages of it are a tenth of twenty."""
+    desk = overdrawn(max_active)
+    desk.visit_others(17)
+    desk.insert("others", 1, 5)
+    desk.insert("others", 2, 5)
+    assert desk.fetch() == ("others", 1)
+    assert desk.frontier.visits == 20
+    assert desk.take() == ("www.a", 10)
+
+
+def test_no_more_hosts_are_let_through_than_the_budget_has_pages_left():
+    desk = overdrawn(hosts=("x.a", "y.a", "z.a"))
+    desk.visit_others(26)
+    for number in range(4):
+        desk.insert("others", number, 5)
+    # 28 visits: the third page of "a" is in time since 20, the fourth from 30 on, the fifth from 40 on.
+    assert [desk.place(host) for host in ("x.a", "y.a", "z.a")] == ["ready", "late", "late"]
+    assert [desk.fetch()[0] for _ in range(7)] == ["x.a", "others", "y.a", *3 * ["others"], "z.a"]
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 3, 100])
+def test_of_late_domains_the_least_overdrawn_goes_on_and_its_best_host_first(max_active):
+    desk = BudgetDesk(max_active)
+    for number, (domain, n) in enumerate((("a", 4), ("b", 3), ("c", 2))):
+        for step in range(n):
+            desk.insert(f"first.{domain}", 100 * number + step, 60)
+    desk.drain()
+    for number, (host, level) in enumerate(
+        (("x.a", 50), ("x.b", 20), ("y.b", 30), ("x.c", 9), ("z.b", 10), ("y.c", 1))
+    ):
+        desk.insert(host, 1000 + number, level)
+    # c has 2, b has 3, a has 4 visited; at a tie the one whose hosts were late first.
+    order = [host for host, _ in desk.drain()]
+    assert order[:2] == ["x.c", "y.b"] or order[:2] == ["x.c", "y.c"]
+    assert sorted(order) == ["x.a", "x.b", "x.c", "y.b", "y.c", "z.b"]
+    visited = {"a": 4, "b": 3, "c": 2}
+    waiting = {"a": ["x"], "b": ["y", "x", "z"], "c": ["x", "y"]}  # best first
+    for host in order:
+        label, domain = host.split(".")
+        assert label == waiting[domain].pop(0)
+        assert visited[domain] == min(visited[each] for each in waiting if waiting[each] or each == domain)
+        visited[domain] += 1
+
+
+@pytest.mark.parametrize("place", ["late", "shelved"])
+def test_a_late_domain_that_finds_supporters_is_due_sooner(place):
+    desk = overdrawn(max_active=1 if place == "shelved" else 100)
+    desk.insert("b", 20, 5)
+    desk.insert("c", 21, 4)
+    if place == "shelved":
+        desk.insert("d", 22, 30)
+        assert desk.fetch()[0] == "d"
+    assert desk.place("www.a") == place
+    assert desk.fetch() == ("b", 20)
+    desk.support("www.a", "one", "two", "three", "four")
+    assert desk.fetch() == ("www.a", 10)
+    assert desk.fetch() == ("c", 21)
+
+
+def test_a_domain_that_is_seeded_in_mid_crawl_is_due_sooner():
+    desk = overdrawn()
+    desk.insert("b", 20, 5)
+    domain = desk.domains.key(Host("a"))
+    desk.domains.vouch(domain, b"seed")
+    desk.frontier.supported(domain)
+    assert desk.drain() == [("www.a", 10), ("b", 20)]
+
+
+def test_a_host_becomes_late_while_it_is_ready():
+    desk = BudgetDesk()
+    for number, host in enumerate(("x.a", "y.a", "z.a")):
+        desk.insert(host, number, 40 - number)
+    desk.insert("b", 20, 1)
+    assert desk.drain() == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
+
+
+def test_a_late_host_that_must_wait_is_not_asked():
+    desk = overdrawn()
+    desk.defer("www.a", 5.0)
+    desk.insert("b", 20, 1)
+    assert desk.fetch() == ("b", 20)
+    assert desk.try_to_take() == NotBefore(1005.0)
+    desk.now = 1005.0
+    assert desk.take() == ("www.a", 10)
+
+
+@pytest.mark.parametrize("max_active", [1, 100])
+def test_a_page_of_a_late_host_that_is_put_back_waits_again(max_active):
+    desk = overdrawn(max_active)
+    page = desk.take()
+    desk.insert("b", 20, 1)
+    desk.release(page)
+    desk.put_back(page)
+    assert desk.drain() == [("b", 20), ("www.a", 10)]
+
+
+def test_a_late_host_with_a_page_in_work_stays_in_memory():
+    desk = overdrawn(max_active=1)
+    desk.insert("www.a", 11, 39)
+    page = desk.take()
+    desk.release(page)
+    assert desk.place("www.a") == "late"
+    desk.insert("b", 20, 1)
+    desk.insert("c", 21, 2)
+    assert desk.fetch() == ("c", 21)
+    assert desk.place("www.a") == "late"
+    desk.finish(page)
+    assert desk.drain() == [("b", 20), ("www.a", 11)]
+
+
+def test_a_late_host_whose_page_becomes_better_is_the_first_of_its_domain():
+    for max_active in (1, 100):
+        desk = overdrawn(max_active, hosts=("x.a", "y.a", "z.a"))
+        desk.insert("b", 20, 1)
+        desk.insert("z.a", 30, 45)
+        desk.move_up("y.a", 11, 50)
+        assert desk.drain() == [("b", 20), ("y.a", 11), ("z.a", 30), ("x.a", 10), ("z.a", 12)]
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 3])
+def test_late_hosts_wait_again_after_a_reopen(max_active):
+    desk = overdrawn(max_active, hosts=("x.a", "y.a", "z.a"))
+    desk.insert("b", 20, 1)
+    desk.commit()
+    desk.reopen(max_active)
+    assert desk.fetch() == ("b", 20)
+    desk.commit()
+    desk.reopen(max_active)
+    desk.insert("c", 21, 3)
+    desk.insert("c", 22, 2)
+    assert desk.fetch() == ("c", 21)
+    desk.visit_others(16)
+    assert desk.frontier.visits == 20
+    assert desk.fetch()[0] == "x.a"
+    assert desk.drain() == [("c", 22), ("y.a", 11), ("z.a", 12)]
+    desk.commit()
+    assert not list(desk.store.scan(Family.META))
+
+
+def test_endless_sub_hosts_of_a_late_domain_do_not_fill_the_memory_and_cost_a_few_reads_each():
+    desk = BudgetDesk(max_active=20, budget=0.01)
+    for number in range(3000):
+        desk.insert(f"h{number}.trap", number, 30)
+    for number in range(300):
+        desk.insert(f"h.real{number}", 10_000 + number, 20)
+        desk.insert(f"h.real{number}", 20_000 + number, 10)
+    desk.commit()
+    scans: list[int] = []
+    scan = desk.store.scan
+    desk.store.scan = lambda *args, **how: scans.append(1) or scan(*args, **how)
+    order = []
+    for _ in range(700):
+        order.append(desk.fetch()[0])
+        assert len(desk.frontier.active) <= 21
+        if len(order) % 50 == 0:
+            desk.commit()
+    traps = [position for position, host in enumerate(order) if host.endswith("trap")]
+    real = [position for position, host in enumerate(order) if not host.endswith("trap")]
+    assert len(real) == 600
+    # Two are free, then one of a hundred; and all there is when the others are through.
+    assert sum(position < 600 for position in traps) == 2 + (600 - 200) // 100
+    assert len(scans) < 6 * len(order)
+
+
+def test_what_is_remembered_of_domains_is_forgotten_when_they_are_late_no_more():
+    desk = BudgetDesk(max_active=3, budget=1e-4)
+    for number in range(300):
+        for step in range(4):
+            desk.insert(f"h{step}.domain{number}", 10 * number + step, 10)
+    desk.drain()
+    frontier = desk.frontier
+    assert not any((frontier._late, frontier._due, frontier._by_due, frontier._ready, frontier.n_shelved))
+    assert len(frontier._shelves) <= 1
+
+
+@pytest.mark.parametrize("order", [DepthFirst, LargerSites, PageRank, Aopic])
+def test_hosts_that_become_better_all_the_time_leave_little_behind(order):
+    desk = Desk()
+    desk.frontier = Frontier(desk.store, order())
+    desk.insert("best", 0, 60)
+    for number in range(1, 5000):
+        place = order().place(number)
+        desk.frontier.insert(desk.key(("a", number)), "a", min(number // 100, 50), place, desk.now)
+    assert len(desk.frontier._ready) < 300
+
+
+# -- budgets, beside a plain reference
+
+
+def walk_with_budgets(max_active: int, seed: int) -> int:
+    """Fetch one page after the other while pages come, move and are committed; returns how many choices were late.
+
+    The reference knows no heaps: whoever may be asked and is in time comes by class, and else the domain with the
+    fewest visited pages for its support, of it the host whose page is in the best front queue.
+    """
+    dice = random.Random(1000 * max_active + seed)
+    desk = BudgetDesk(max_active, budget=0.05, allowance=3.0)
+    visited: dict[str, int] = {}
+    waiting: dict[str, set[Named]] = {}
+    free_at: dict[str, float] = {}
+    number = n_late = 0
+
+    def domain(host: str) -> str:
+        return host.rpartition(".")[2]
+
+    def due(host: str) -> float:
+        known = desk.domains.get(desk.domains.key(Host(host)))
+        n, support = visited.get(domain(host), 0), max(known.supporters, 1.0) ** 1.5
+        return 0.0 if n < 3 * support else n / (0.05 * support)
+
+    def best(host: str) -> Named:
+        return min(waiting[host], key=lambda page: (-desk.levels[page], page[1]))
+
+    for step in range(600):
+        for _ in range(dice.choice((0, 1, 1, 2)) if step < 400 else 0):
+            number += 1
+            host = f"h{dice.randrange(5)}.{'aaaabbc'[dice.randrange(7)]}"
+            if dice.random() < 0.3:
+                host = f"h.{dice.randrange(30)}"
+            desk.insert(host, number, dice.randrange(20))
+            waiting.setdefault(host, set()).add((host, number))
+        if waiting and dice.random() < 0.4:
+            page = dice.choice(sorted(waiting[dice.choice(sorted(waiting))]))
+            desk.move_up(*page, max(desk.levels[page] + dice.choice((-4, 1, 3)), 0))
+        if dice.random() < 0.05:
+            desk.support(f"x.{dice.choice('abc')}", f"supporter {step}")
+        if dice.random() < 0.1:
+            desk.commit()
+        if dice.random() < 0.02:
+            desk.commit()
+            desk.reopen(max_active)
+        desk.now += dice.choice((0.0, 0.5, 1.0))
+        available = [host for host in waiting if free_at.get(host, 0.0) <= desk.now]
+        page = desk.try_to_take()
+        if not available:
+            instant = min((free_at[host] for host in waiting), default=None)
+            assert page == Empty() if instant is None else desk.now < page.instant <= instant + 0.002
+            continue
+        assert page[0] in available
+        assert page == best(page[0])
+        host, visits = page[0], desk.frontier.visits
+        in_time = [each for each in available if due(each) <= visits]
+        if in_time:
+            assert host in in_time
+            classes = {
+                each: host_class(desk.levels[best(each)], visited.get(domain(each), 0)) for each in in_time
+            }
+            assert classes[host] == max(classes.values())
+        else:
+            n_late += 1
+            assert due(host) == min(map(due, available))
+            rivals = [each for each in available if domain(each) == domain(host)]
+            assert desk.levels[page] == max(desk.levels[best(each)] for each in rivals)
+        desk.release(page, gap=gap) if (gap := dice.choice((0.0, 0.0, 2.25))) else desk.release(page)
+        desk.finish(page)
+        free_at[host] = desk.now + gap
+        visited[domain(host)] = visited.get(domain(host), 0) + 1
+        waiting[host].remove(page)
+        if not waiting[host]:
+            del waiting[host]
+        assert len(desk.frontier.active) <= max_active + 1
+    return n_late
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 3, 100])
+def test_budgets_are_those_of_a_plain_reference(max_active):
+    n_late = sum(walk_with_budgets(max_active, seed) for seed in range(6))
+    assert n_late > 100
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 3, 100])
+def test_nothing_is_idle_or_lost_under_budgets_whatever_happens(max_active):  # noqa: PLR0912
+    """Several pages in work at once, put back, deferred while their hosts are late, and reopened."""
+    dice = random.Random(max_active)
+    desk = BudgetDesk(max_active, budget=0.05, allowance=3.0)
+    for number in range(700):
+        host = f"h{dice.randrange(40)}.{'aaabc'[dice.randrange(5)]}" if number % 3 else f"h.d{number % 80}"
+        desk.insert(host, number, dice.randrange(20))
+    in_work: list[Named] = []
+    unreleased: set[Named] = set()
+    free_at: dict[str, float] = {}
+    waiting = set(desk.levels)
+    while waiting or in_work:
+        busy = {host for host, _ in unreleased}
+        if len(in_work) < 6:
+            page = desk.try_to_take()
+            may = {host: free_at.get(host, 0.0) for host, _ in waiting if host not in busy}
+            if isinstance(page, NotBefore | Empty):
+                assert not [host for host, instant in may.items() if instant < desk.now - 0.002]
+                if isinstance(page, NotBefore):
+                    assert page.instant > desk.now
+                    desk.now = page.instant
+            else:
+                assert may[page[0]] <= desk.now
+                waiting.remove(page)
+                in_work.append(page)
+                unreleased.add(page)
+        if waiting and dice.random() < 0.2:
+            host = dice.choice(sorted(waiting))[0]
+            desk.defer(host, 3.0)
+            free_at[host] = max(free_at.get(host, 0.0), desk.now + 3.0)
+        if in_work and dice.random() < 0.7:
+            page = in_work.pop(dice.randrange(len(in_work)))
+            if page in unreleased:
+                desk.release(page, gap=(gap := dice.choice((0.0, 2.0))))
+                free_at[page[0]] = max(free_at.get(page[0], 0.0), desk.now + gap)
+                unreleased.remove(page)
+            if dice.random() < 0.2:
+                desk.put_back(page)
+                waiting.add(page)
+            else:
+                desk.finish(page)
+        elif in_work and dice.random() < 0.5 and in_work[0] in unreleased:
+            desk.release(in_work[0])
+            unreleased.remove(in_work[0])
+        if dice.random() < 0.05:
+            desk.commit()
+        if not in_work and dice.random() < 0.3:
+            desk.commit()
+            desk.reopen(max_active)
+    assert (len(desk.frontier), desk.frontier.queued, len(desk.frontier.active)) == (0, 0, 0)
+    assert desk.frontier.visits == 700
