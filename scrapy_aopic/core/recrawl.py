@@ -1,13 +1,14 @@
-"""When a visited page is worth another visit.
+"""When a visited page is worth another visit, and which of them is next.
 
 A page that was visited comes back with the priority cash x phi(D S): D is the rate at which it changes, S the time
-since the last visit, and phi what one more visit is worth for the freshness of its copy. It is compared with the
-cash of pages that were never visited. phi is largest near D S = 1.8: a page that has surely not changed yet, and one
-that changes faster than it can be followed, both count for less.
+since it was last seen, and phi(x) = (1 - (1 + x) e^-x) / x what one more visit is worth for the freshness of its copy.
+It is compared with the cash of pages that were never visited. phi is largest near D S = 1.8: a page that has surely not
+changed yet, and one that changes faster than it can be followed, both count for less.
 
-Since a front queue is a factor of two, and phi grows at most as S does, it is enough to look at a page again each
-time S has doubled. The pages that are due are remembered by the instant of that look, in the store; those looked at
-last stand in a heap in memory, best first, from which they are let into the frontier as the budget allows.
+1. :class:`Rates` learns D from what the visits find. What is not known of a rate matters as much as its mean, so it is
+   a distribution, and phi its mean over it.
+2. :class:`Wheel` looks at a page again each time S has grown by half, at instants that the store remembers.
+3. :class:`Due` pages, those that were looked at, wait until a visit is paid for. The frontier has them from then on.
 
 Sources: Cho and Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", TODS 28(4), 2003, and "Estimating
 Frequency of Change", TOIT 3(3), 2003; Azar et al., "Tractable near-optimal policies for crawling", PNAS 2018.
@@ -17,18 +18,32 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from .records import Changes, Page
+from .records import HOST_BYTES, Changes, Page, pack, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .tables import RowTable
 
-_WAKES = b"W"
+OVERDUE = 255
+"""In the place of a front queue: that of pages whose longest interval is over."""
+
+WAKES, DUE = b"W", b"O"
+"""How the index rows of times to look, and of pages that are due, begin."""
+
+_FIRST_LOOK, _NEXT_LOOK = 0.25, 1.5
+_LOOKS = 100
+_HEAD = 1000
 _MAX_DUE = 100_000
 _MAX_TOKENS = 100.0
-_LOOKS = 100
+_OVERDUE_TURN = 10
+_SHAPE = 0.7  # the rates of pages are spread over orders of magnitude: about 1 to 50 in half of all cases
+_MEMORY = 1000
+_JUST_NOW = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +52,9 @@ class Recrawl:
 
     Attributes:
         min_interval: Seconds that pass between two visits of a page at least.
-        max_interval: Seconds after which a page comes back before all others, however little cash it holds.
-        share: Part of the fetches that goes to visited pages while new ones wait, 0 to 1.
+        max_interval: Seconds after which a page has a claim on a tenth of the repeated visits, the longest ago
+            first, however little cash it holds.
+        share: Part of the fetches that goes to visited pages while new ones wait whose hosts may be asked, 0 to 1.
         uses_changes: Whether the rate of change counts; else a page's cash alone does.
     """
 
@@ -47,14 +63,26 @@ class Recrawl:
     share: float = 0.5
     uses_changes: bool = True
 
-    def worth(self, page: Page, cash: int, now: float) -> int:
-        """Units that *page*, which holds *cash*, counts for in the frontier at *now*."""
+    def worth(self, page: Page, rates: Rates, now: float) -> int:
+        """Units that *page*, whose cash is up to date, counts for at *now*."""
         if not page.visits or page.changes is None:
-            return cash
-        passed = max(now - page.visited_at, 0.0)
-        if passed >= self.max_interval:
+            return page.cash
+        if self.is_overdue(page, now):
             return 1 << 62
-        return int(cash * phi(change_rate(page, passed) * passed)) if self.uses_changes else cash
+        return int(page.cash * rates.phi(page.changes, now)) if self.uses_changes else page.cash
+
+    def is_overdue(self, page: Page, now: float) -> bool:
+        """Whether the longest interval of *page*, which was visited, is over."""
+        return now - page.visited_at >= self.max_interval
+
+    def first_look(self, interval: float) -> float:
+        """Seconds after a visit at which to look at a page that was visited *interval* seconds after the last one."""
+        return max(min(interval * _FIRST_LOOK, self.max_interval), self.min_interval)
+
+    def next_look(self, passed: float) -> float:
+        """Seconds after a visit at which to look at a page again, *passed* seconds after it."""
+        later = max(passed * _NEXT_LOOK, self.min_interval)
+        return min(later, self.max_interval) if passed < self.max_interval else later
 
 
 class Content(NamedTuple):
@@ -66,6 +94,7 @@ class Content(NamedTuple):
         modified: ``Last-Modified``.
         is_same: The server says that nothing has changed (304); its links are those of the last visit.
         is_missing: There was no such answer; nothing is known, and the links are those of the last visit.
+        changed_at: Instant of the last change according to the server, 0 if it does not say.
     """
 
     digest: bytes = b""
@@ -73,47 +102,186 @@ class Content(NamedTuple):
     modified: bytes = b""
     is_same: bool = False
     is_missing: bool = False
+    changed_at: float = 0.0
 
 
-def phi(x: float) -> float:
-    """What a visit is worth at D S = *x*, >= 0."""
-    return x / 2 - x * x / 3 if x < 1e-4 else (1 - (1 + x) * math.exp(-x)) / x
+class Rates:
+    """How often pages change, as far as their visits have shown.
 
+    The rate of a page has a gamma distribution. The one before anything is known of a page is the same for all: its
+    mean is the mean rate of the pages at their repeated visits so far. What is then found is kept as the changes and
+    the seconds that it adds to the two parameters, so it stays true when that mean moves.
 
-def change_rate(page: Page, passed: float) -> float:
-    """Estimated changes of *page* a second, from the repeated visits that found it changed.
-
-    One imagined visit that found half a change stands for what is not known yet.
-
-    Args:
-        passed: Seconds since the last visit; the interval that counts if the page was visited once.
+    Attributes:
+        mean: Changes a second of a page that nothing is known of.
+        n: Repeated visits that the mean comes from.
     """
-    changes = page.changes
-    assert changes is not None, "a page that may come back"
-    n = changes.n_looks
-    interval = (page.visited_at - changes.first_visit) / n if n else passed
-    return math.log((n + 1) / (n - changes.n_changes + 0.5)) / interval if interval > 0 else 0.0
+
+    def __init__(self, mean: float = 1 / (30 * 86_400), n: int = 0) -> None:
+        self.mean = mean
+        self.n = n
+
+    def of(self, changes: Changes) -> tuple[float, float]:
+        """Shape and rate parameter (seconds) of the distribution of a page with *changes*."""
+        return _SHAPE + changes.n_changes, _SHAPE / self.mean + changes.watched
+
+    def phi(self, changes: Changes, now: float) -> float:
+        """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth, 0 to 0.3."""
+        passed = now - changes.seen_at
+        if passed <= 0:
+            return 0.0
+        shape, seconds = self.of(changes)
+        log = math.log1p(passed / seconds)
+        power = shape - 1
+        gone = -math.expm1(-power * log) / power if abs(power) > 1e-9 else log
+        return max(seconds * gone / passed - math.exp(-shape * log), 0.0)
+
+    def learn(self, known: Changes | None, content: Content, now: float) -> Changes:
+        """What is known of a page after an answer with *content* at *now*; *known* is ``None`` at its first visit."""
+        age = now - content.changed_at if content.changed_at else -1.0
+        if known is None:
+            found = Changes(0.0, now, 0.0, 0.0, content.digest, content.etag, content.modified)
+            return found._replace(n_changes=1.0, watched=age) if age > _JUST_NOW else found
+        if content.is_missing:
+            return known
+        interval = max(now - known.seen_at, 0.0)
+        shape, seconds = self.of(known)
+        if content.is_same or content.digest == known.digest:
+            more, longer = 0.0, interval
+        # Many servers say of each page that it was made just now.
+        elif max(_JUST_NOW, interval / 100) < age <= interval:
+            more, longer = 1.0, age
+        else:
+            more, longer = _seen_changed(shape, seconds, interval)
+        self.n += 1
+        self.mean += ((shape + more) / (seconds + longer) - self.mean) / min(self.n + 10, _MEMORY)
+        known = known._replace(seen_at=now, n_changes=known.n_changes + more, watched=known.watched + longer)
+        if content.is_same:
+            return known
+        return known._replace(digest=content.digest, etag=content.etag, modified=content.modified)
 
 
-def noted(page: Page, content: Content, now: float) -> Changes:
-    """What is known of *page*, whose visit at *now* is settled, after an answer with *content*."""
-    known = page.changes
-    if known is None:
-        return Changes(0.0, now, 0, 0, content.digest, content.etag, content.modified)
-    if content.is_missing:
-        return known
-    is_same = content.is_same or content.digest == known.digest
-    known = known._replace(n_looks=known.n_looks + 1, n_changes=known.n_changes + (not is_same))
-    if content.is_same:
-        return known
-    return known._replace(digest=content.digest, etag=content.etag, modified=content.modified)
+def _seen_changed(shape: float, seconds: float, interval: float) -> tuple[float, float]:
+    """What to add to *shape* and *seconds* because of one change or more, nobody knows when, in *interval* seconds.
+
+    The distribution is then a difference of two; the one with its mean and variance is taken for it.
+    """
+    log = math.log1p(interval / seconds)
+    if log <= 0:
+        return 0.0, 0.0
+    none, one, two = (math.expm1(-(shape + n) * log) for n in range(3))
+    mean = shape / seconds * one / none
+    variance = shape * (shape + 1) / seconds**2 * two / none - mean * mean
+    return max(mean * mean / variance - shape, 0.0), max(mean / variance - seconds, 0.0)
+
+
+class Due:
+    """Visited pages that wait to be let in: the best front queue first, and in it the longest ago.
+
+    A host is *free* if none of its pages is in the frontier, or all that are there were taken. The best page of all
+    hosts, and that of the free ones, are each at the top of a heap of hosts. Entries that are no longer true are
+    left in the heaps, and passed over when they come up.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, tuple[int, float]] = {}
+        self._pages: dict[bytes, list[tuple[int, float, bytes]]] = {}
+        self._all: list[tuple[int, float, bytes]] = []
+        self._free: list[tuple[int, float, bytes]] = []
+        self._n_entries = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._places
+
+    def add(self, key: bytes, level: int, visited_at: float) -> bool:
+        """Let the page under *key* wait in front queue *level*; returns whether this is news."""
+        place = (-level, visited_at)
+        if self._places.get(key) == place:
+            return False
+        self._places[key] = place
+        self._push(key, place)
+        self._count()
+        return True
+
+    def remove(self, key: bytes) -> None:
+        """The page under *key* waits no more."""
+        self._places.pop(key, None)
+
+    def freed(self, host: bytes) -> None:
+        """The host under key *host* is free."""
+        if (top := self._top(host)) is not None:
+            heapq.heappush(self._free, (*top[:2], host))
+            self._count()
+
+    def best(self, is_free: Callable[[bytes], bool] | None = None) -> bytes | None:
+        """The best page, which waits no more; of a host that *is_free*, if that is given."""
+        heads = self._all if is_free is None else self._free
+        while heads:
+            head = heads[0]
+            host = head[2]
+            top = self._top(host)
+            if top is None or top[:2] != head[:2]:
+                heapq.heappop(heads)
+                if top is not None:
+                    heapq.heappush(heads, (*top[:2], host))
+            elif is_free is not None and not is_free(host):
+                heapq.heappop(heads)  # until it is freed
+            else:
+                del self._places[top[2]]
+                return top[2]
+        return None
+
+    def trim(self, n: int) -> list[bytes]:
+        """Keep the best *n* pages; returns the others."""
+        worst = sorted(self._places, key=self._places.__getitem__)[n:]
+        for key in worst:
+            del self._places[key]
+        self._rebuild()
+        return worst
+
+    def _push(self, key: bytes, place: tuple[int, float]) -> None:
+        host = key[:HOST_BYTES]
+        pages = self._pages.setdefault(host, [])
+        heapq.heappush(pages, (*place, key))
+        if pages[0][2] == key:
+            for heads in (self._all, self._free):
+                heapq.heappush(heads, (*place, host))
+
+    def _top(self, host: bytes) -> tuple[int, float, bytes] | None:
+        """The best page of *host*."""
+        pages = self._pages.get(host)
+        while pages:
+            if self._places.get(pages[0][2]) == pages[0][:2]:
+                return pages[0]
+            heapq.heappop(pages)
+        self._pages.pop(host, None)
+        return None
+
+    def _count(self) -> None:
+        """Count an entry, and bound those that are no longer true."""
+        self._n_entries += 1
+        if self._n_entries > 2 * _MAX_DUE:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Leave out what is no longer true."""
+        self._pages, self._all, self._free = {}, [], []
+        self._n_entries = len(self._places)
+        for key, place in self._places.items():
+            self._push(key, place)
 
 
 class Wheel:
     """Which visited pages are looked at when, and which of those wait to be let in.
 
+    Invariant: in the store, a page that may come back has one row that says when it is looked at, and a page that
+    is due has one more, with its place.
+
     Args:
-        index: Rows of the store that say when a page is looked at.
+        index: Those rows.
         share: Visits that each fetch pays for.
     """
 
@@ -121,59 +289,91 @@ class Wheel:
         self._index = index
         self._share = share
         self._tokens = 0.0
-        self._due: list[tuple[int, float, bytes]] = []
-        self._next: float | None = None
+        self._head: list[bytes] = []  # the first rows of times to look, and whether these are all
+        self._is_whole = False
+        self._n_let_in = 0
+        self._due, self._overdue = Due(), Due()
+        for row, value in index.first(DUE, 1 << 60)[0]:
+            level, visited_at = unpack(value)
+            (self._overdue if level == OVERDUE else self._due).add(row[1:], level, visited_at)
 
     def set(self, key: bytes, page: Page, instant: float) -> None:
-        """Look at *page* at *instant*, and no more at the time set before."""
+        """Look at *page* at *instant*, at no time if it is 0, and no more at the time set before."""
         assert page.changes is not None
+        head = self._head
         if page.changes.wakes_at:
-            self._index.delete(_row(page.changes.wakes_at, key))
+            row = wake_row(page.changes.wakes_at, key)
+            self._index.delete(row)
+            position = bisect_left(head, row)
+            if position < len(head) and head[position] == row:
+                del head[position]
         page.changes = page.changes._replace(wakes_at=instant)
-        if instant:
-            self._index.put(_row(instant, key), b"")
-            if self._next is not None:
-                self._next = min(self._next, instant)
+        if not instant:
+            return
+        row = wake_row(instant, key)
+        self._index.put(row, b"")
+        if self._is_whole or (head and row < head[-1]):
+            insort(head, row)
+            if len(head) > 2 * _HEAD:
+                del head[_HEAD:]
+                self._is_whole = False
 
     def when(self) -> float:
         """Instant of the next look; infinite if there is none."""
-        if self._next is None:
-            rows, _ = self._index.first(_WAKES, 1)
-            self._next = _instant(rows[0][0]) if rows else math.inf
-        return self._next
+        if not self._head and not self._is_whole:
+            rows, self._is_whole = self._index.first(WAKES, _HEAD)
+            self._head = [row for row, _ in rows]
+        return _instant(self._head[0]) if self._head else math.inf
 
     def looks(self, now: float) -> list[bytes]:
         """Keys of some pages to look at; the caller sets their next time."""
         if self.when() > now:
             return []
-        rows, _ = self._index.first(_WAKES, _LOOKS)
-        self._next = None
-        return [row[9:] for row, _ in rows[:_LOOKS] if _instant(row) <= now]
+        return [row[9:] for row in self._head[:_LOOKS] if _instant(row) <= now]
 
-    def offer(self, key: bytes, worth: int, visited_at: float) -> None:
-        """Let the page under *key*, last visited at *visited_at*, wait to be let in; it may do so more than once."""
-        heapq.heappush(self._due, (-worth, visited_at, key))
-        if len(self._due) > _MAX_DUE:
-            self._due = heapq.nsmallest(_MAX_DUE // 2, self._due)  # the others come back at their next look
+    def offer(self, key: bytes, level: int, visited_at: float) -> None:
+        """Let the visited page under *key*, last visited at *visited_at*, wait in front queue *level* to be let in."""
+        lane, other = (self._overdue, self._due) if level == OVERDUE else (self._due, self._overdue)
+        other.remove(key)
+        if lane.add(key, level, visited_at):
+            self._index.put(DUE + key, pack((level, visited_at)))
+        if len(lane) > _MAX_DUE:
+            for worse in lane.trim(_MAX_DUE // 2):  # until their next looks
+                self._index.delete(DUE + worse)
+
+    def remove(self, key: bytes) -> None:
+        """The page under *key* is not to be let in."""
+        if key in self._due or key in self._overdue:
+            self._due.remove(key)
+            self._overdue.remove(key)
+            self._index.delete(DUE + key)
 
     def fetched(self) -> None:
         """A fetch pays for its share of a repeated visit."""
         self._tokens = min(self._tokens + self._share, _MAX_TOKENS)
 
-    def best(self, *, is_idle: bool) -> tuple[bytes, float] | None:
-        """The best page to let in now and the visit it was offered after; for nothing if *is_idle*."""
-        if not self._due or (self._tokens < 1 and not is_idle):
+    def freed(self, host: bytes) -> None:
+        """The host under key *host* has nothing in the frontier any more."""
+        self._due.freed(host)
+        self._overdue.freed(host)
+
+    def best(self, is_free: Callable[[bytes], bool] | None = None) -> bytes | None:
+        """Key of the page to let in now, if one is paid for; for nothing if its host must satisfy *is_free*."""
+        if is_free is None and self._tokens < 1:
             return None
-        _, visited_at, key = heapq.heappop(self._due)
-        return key, visited_at
+        lanes = (self._due, self._overdue) if self._n_let_in % _OVERDUE_TURN else (self._overdue, self._due)
+        for lane in lanes:
+            if (key := lane.best(is_free)) is not None:
+                self._index.delete(DUE + key)
+                self._tokens = max(self._tokens - 1, 0.0)
+                self._n_let_in += 1
+                return key
+        return None
 
-    def let_in(self) -> None:
-        """A page was let in."""
-        self._tokens = max(self._tokens - 1, 0.0)
 
-
-def _row(instant: float, key: bytes) -> bytes:
-    return _WAKES + int(instant * 1000).to_bytes(8, "big") + key
+def wake_row(instant: float, key: bytes) -> bytes:
+    """Row that says that the page under *key* is looked at at *instant*."""
+    return WAKES + int(instant * 1000).to_bytes(8, "big") + key
 
 
 def _instant(row: bytes) -> float:

@@ -1,0 +1,310 @@
+"""What a page pays each of its links: equal parts, or parts in proportion to ``AOPIC_LINK_WEIGHTS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.queries import top_pages
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://www.a.com/"
+SEED = TOTAL >> 24
+"""What the home page distributes: nothing is endowed, and the virtual page has no share."""
+
+
+class Home(Follow):
+    start_urls = [HOME]
+
+
+def page(body: str, kind: str = "text/html") -> Answer:
+    return Answer(headers={"Content-Type": kind}, body=body.encode())
+
+
+async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tuple[dict[str, int], Crawler]:
+    """Units that each page but the home page got, which has all spent them; the cash audit holds."""
+    alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
+    plain = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "CONCURRENT_REQUESTS": 1}
+    crawler = await crawl(spider, {**alone, **plain, **settings})
+    result = check(folder)
+    assert result.violations == []
+    assert result.queued == 0
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    rows = ask(folder, top_pages, 100, everything=True)
+    return {row["url"]: row["history"] for row in rows if row["url"] != HOME}, crawler
+
+
+def parts(units: dict[str, int]) -> dict[str, float]:
+    """*units* as parts of what the home page distributed; each unit of weight loses less than a unit of cash."""
+    return {url: round(cash / SEED, 4) for url, cash in units.items()}
+
+
+@deferred_f_from_coro_f
+async def test_every_link_gets_the_same_unless_told_otherwise(serve: Serve, tmp_path: Path) -> None:
+    serve({HOME: ["/1", "/2", "http://b.com/"]})
+    units, _ = await paid(tmp_path)
+    assert units == dict.fromkeys(["http://www.a.com/1", "http://www.a.com/2", "http://b.com/"], SEED // 3)
+
+
+@pytest.mark.parametrize("given", ["internal=1, external=4", {"external": 4}])
+@deferred_f_from_coro_f
+async def test_links_to_other_registered_domains_weigh_what_is_said(
+    serve: Serve, tmp_path: Path, given: Any
+) -> None:
+    serve({HOME: ["/1", "http://blog.a.com/", "http://b.com/", "http://a.org/"]})
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=given)
+    assert parts(units) == {
+        "http://www.a.com/1": 0.1,
+        "http://blog.a.com/": 0.1,
+        "http://b.com/": 0.4,
+        "http://a.org/": 0.4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("home", "other"),
+    [
+        ("http://a.co.uk/", "http://b.co.uk/"),
+        ("http://a.github.io/", "http://b.github.io/"),
+        ("http://10.0.0.1/", "http://10.0.0.2/"),
+        ("http://one/", "http://two/"),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_names_below_a_public_suffix_are_domains_of_their_own(
+    serve: Serve, tmp_path: Path, home: str, other: str
+) -> None:
+    class There(Follow):
+        start_urls = [home]
+
+    serve({home: ["/inside", other]})
+    units, _ = await paid(tmp_path, There, AOPIC_LINK_WEIGHTS="internal=1,external=3")
+    assert parts(units)[f"{home}inside"] == 0.25
+    assert parts(units)[other] == 0.75
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<a href="/no" rel="nofollow">no</a> <a href="/yes">yes</a>',
+        '<a href="/no" rel="NoFollow">no</a> <a href="/yes" rel="noopener">yes</a>',
+        '<a href="/no" rel="ugc\tnofollow\nnoopener">no</a> <a href="/yes" rel="nofollowers">yes</a>',
+        '<a href=" /no#part " rel="nofollow">no</a> <a href="/yes#nofollow">yes</a>',
+        '<map><area href="/no" rel="nofollow"></map> <a href="/yes">yes</a>',
+        '<base href="http://www.a.com/x/y/"> <a href="../../no" rel="nofollow">no</a> <a href="/yes">yes</a>',
+        '<a href="/no" rel="nofollow">no</a> <a href="http://[" rel="nofollow">no URL</a> <a href="/yes">yes</a>',
+        '<a rel="nofollow">nowhere</a> <a href="//www.a.com:80/no" rel="nofollow">no</a> <a href="/yes">yes</a>',
+        '<a href="/yes">yes</a> <a href="/no">once so</a> <a href="/no" rel="nofollow">and once so</a>',
+    ],
+)  # fmt: skip
+@deferred_f_from_coro_f
+async def test_nofollow_is_found_however_it_is_written(serve: Serve, tmp_path: Path, body: str) -> None:
+    class Two(Spider):
+        name = "two"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == HOME:
+                yield Request("http://www.a.com/yes")
+                yield Request("http://www.a.com/no" if ":80" not in body else "http://www.a.com:80/no")
+
+    serve({HOME: page(body), "http://www.a.com/yes": [], "http://www.a.com/no": []})
+    units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0.25")
+    assert sorted(parts(units).values()) == [0.2, 0.8]
+    assert parts(units)["http://www.a.com/yes"] == 0.8
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/links/unweighed") is None
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/pdf", "application/xml"])
+@deferred_f_from_coro_f
+async def test_only_html_can_say_nofollow(serve: Serve, tmp_path: Path, kind: str) -> None:
+    class Two(Spider):
+        name = "two"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == HOME:
+                yield Request("http://www.a.com/1")
+                yield Request("http://www.a.com/2")
+
+    serve({HOME: page('<x><a href="/1" rel="nofollow">1</a></x>', kind)})
+    units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0")
+    assert set(parts(units).values()) == {0.5}
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/links/unweighed") is None
+
+
+@deferred_f_from_coro_f
+async def test_a_nofollow_link_of_weight_0_is_fetched_and_paid_nothing(serve: Serve, tmp_path: Path) -> None:
+    web = serve(
+        {
+            HOME: page('<a href="/no" rel="nofollow">no</a> <a href="/yes">yes</a>'),
+            "http://www.a.com/no": [],
+            "http://www.a.com/yes": [],
+        }
+    )
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS={"nofollow": 0, "internal": 2})
+    assert parts(units) == {"http://www.a.com/yes": 1.0, "http://www.a.com/no": 0.0}
+    assert web.asked == [HOME, "http://www.a.com/yes", "http://www.a.com/no"]
+
+
+@deferred_f_from_coro_f
+async def test_if_no_link_weighs_anything_the_virtual_page_gets_all(serve: Serve, tmp_path: Path) -> None:
+    serve({HOME: ["/1", "/2"]})
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=0")
+    assert units == {"http://www.a.com/1": 0, "http://www.a.com/2": 0}
+    assert check(tmp_path).virtual == TOTAL
+
+
+def by_name(request: Request, response: Response) -> float:
+    """The number that the URL of a link ends in."""
+    assert response.url == HOME
+    return float(request.url.rpartition("/")[2])
+
+
+@deferred_f_from_coro_f
+async def test_a_function_named_by_its_import_path_weighs_links(serve: Serve, tmp_path: Path) -> None:
+    serve({HOME: ["/1", "/2.5", "/0.5", "/0", "/0.0001"]})
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
+    assert parts(units) == {
+        "http://www.a.com/1": 0.25,
+        "http://www.a.com/2.5": 0.625,
+        "http://www.a.com/0.5": 0.125,
+        "http://www.a.com/0": 0.0,
+        "http://www.a.com/0.0001": 0.0,  # weights go in steps of 1/1000
+    }
+
+
+WRONG: list[Any] = [float("nan"), -1, float("inf"), 1e7, None, "much", ZeroDivisionError()]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@deferred_f_from_coro_f
+async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: Any
+) -> None:
+    def weigh(request: Request, response: Response) -> Any:
+        if request.url.endswith("/good"):
+            return 2
+        if isinstance(wrong, Exception):
+            raise wrong
+        return wrong
+
+    serve({HOME: ["/good", "/1", "/2"], "http://www.a.com/good": ["/3"], "http://www.a.com/3": []})
+    units, crawler = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
+    assert parts(units) == {
+        "http://www.a.com/good": 0.5,
+        "http://www.a.com/1": 0.25,
+        "http://www.a.com/2": 0.25,
+        "http://www.a.com/3": 0.5,
+    }
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/links/unweighed") == 3
+    (said,) = [text for record in caplog.records if (text := record.getMessage()).startswith("AOPIC_")]
+    assert said == (
+        "AOPIC_LINK_WEIGHTS gives no weight from 0 to 1,000,000 for the link from http://www.a.com/ to "
+        "http://www.a.com/1, which counts 1; further ones are only counted (aopic/links/unweighed)"
+    )
+
+
+@deferred_f_from_coro_f
+async def test_dropped_links_pay_the_virtual_page_their_weight_and_not_their_siblings(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Bounded(Home):
+        allowed_domains = ["a.com"]
+
+    serve({HOME: ["/1", "http://b.com/1", "/2", "http://b.com/2"]})
+    units, _ = await paid(tmp_path, Bounded, AOPIC_LINK_WEIGHTS="internal=1,external=4")
+    assert parts(units) == {"http://www.a.com/1": 0.1, "http://www.a.com/2": 0.1}
+
+
+@deferred_f_from_coro_f
+async def test_of_several_links_to_a_page_the_first_counts_and_the_page_itself_never(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Repeats(Spider):
+        name = "repeats"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == HOME:
+                for path, weight in (("1", 1), ("2", 3), ("1", 8), ("", 8), ("2#part", 8)):
+                    yield Request(HOME + path, cb_kwargs={"weight": weight})
+
+    serve({HOME: []})
+    units, _ = await paid(
+        tmp_path, Repeats, AOPIC_LINK_WEIGHTS=lambda request, response: request.cb_kwargs["weight"]
+    )
+    assert parts(units) == {"http://www.a.com/1": 0.25, "http://www.a.com/2": 0.75}
+
+
+@deferred_f_from_coro_f
+async def test_links_to_known_pages_are_paid_by_weight(serve: Serve, tmp_path: Path) -> None:
+    serve(
+        {
+            HOME: ["/1", "/2"],
+            "http://www.a.com/1": ["/2", "/3"],
+            "http://www.a.com/2": [],
+            "http://www.a.com/3": [],
+        }
+    )
+
+    def weigh(request: Request, response: Response) -> float:
+        return 3 if request.url.endswith("/2") and response.url != HOME else 1
+
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
+    everything = {row["url"]: row["history"] + row["cash"] for row in ask(tmp_path, top_pages, 10)}
+    assert parts(units)["http://www.a.com/3"] == 0.125
+    assert round(everything["http://www.a.com/2"] / SEED, 4) == 0.5 + 0.375
+
+
+@deferred_f_from_coro_f
+async def test_a_redirect_passes_all_its_cash_on_whatever_links_weigh(serve: Serve, tmp_path: Path) -> None:
+    serve({HOME: ["/moved"], "http://www.a.com/moved": Answer(301, {"Location": "http://b.com/"})})
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=1,external=0")
+    assert parts(units) == {"http://www.a.com/moved": 1.0, "http://b.com/": 1.0}
+
+
+@deferred_f_from_coro_f
+async def test_links_beyond_the_limit_share_no_cash(serve: Serve, tmp_path: Path) -> None:
+    serve({HOME: ["/1", "/2", "/3"]})
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name", AOPIC_MAX_LINKS=2)
+    assert parts(units) == {
+        "http://www.a.com/1": 0.3333,
+        "http://www.a.com/2": 0.6667,
+        "http://www.a.com/3": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", ["best", "internal=-1", "internal=much", {"outside": 1}, "os.no_such_function", "os.name"], ids=str
+)  # fmt: skip
+@deferred_f_from_coro_f
+async def test_wrong_weights_stop_the_start_with_one_sentence(
+    serve: Serve, caplog: pytest.LogCaptureFixture, wrong: Any
+) -> None:
+    web = serve({HOME: []})
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_LINK_WEIGHTS": wrong}
+    crawler = await crawl(Home, settings)
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error == (
+        f'AOPIC_LINK_WEIGHTS ({wrong!r}) must be "equal", weights such as "internal=1, external=2, nofollow=0", or '
+        "the import path of a function of the request and the response. The crawl does not start."
+    )
+    assert web.asked == []
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_setting"

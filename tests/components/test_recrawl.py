@@ -1,0 +1,412 @@
+"""``AOPIC_RECRAWL = True``: visited pages come back, changed pages are told from unchanged ones, none is lost.
+
+A second is the shortest interval there is, so every repeated visit of these tests costs one. What is expected is
+read from the server's log and from counts, and a crawl is stopped when the server has seen enough: no test measures
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from web import Follow, Web, ask, check, html
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.testing.server import Answer, Exchange
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+CONDITIONS = {"if-none-match", "if-modified-since"}
+
+
+class Script:
+    """A page that gives its answers in turn, the last one for ever, and keeps the headers of each request."""
+
+    def __init__(self, *answers: Answer | list[str]) -> None:
+        self._answers = [Answer(headers={"Content-Type": "text/html"}, body=html(answer))
+                         if isinstance(answer, list) else answer for answer in answers]  # fmt: skip
+        self.asked: list[Exchange] = []
+
+    def __call__(self, exchange: Exchange) -> Answer:
+        self.asked.append(exchange)
+        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+
+    @property
+    def conditions(self) -> list[dict[str, str]]:
+        """Conditional headers of each request."""
+        return [{k: v for k, v in each.headers.items() if k in CONDITIONS} for each in self.asked]
+
+
+def tagged(links: list[str], etag: str = "", modified: str = "") -> Answer:
+    headers = {"Content-Type": "text/html", "ETag": etag, "Last-Modified": modified}
+    return Answer(headers={k: v for k, v in headers.items() if v}, body=html(links))
+
+
+class Told(Follow):
+    """Notes what its callback and errback are told."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.told: list[str] = []
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.start_urls:
+            yield Request(url, errback=self.failed, dont_filter=True)
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        self.told.append(f"{response.status} {response.url}")
+        for request in super().parse(response):
+            yield request.replace(errback=self.failed)
+
+    def failed(self, failure: Any) -> None:
+        response = getattr(failure.value, "response", None)
+        self.told.append(f"{failure.type.__name__} {response.status if response is not None else ''}".strip())
+
+
+async def crawl_until(
+    enough: Callable[[], bool], folder: Path, spider: type[Spider] = Follow, **settings: Any
+) -> Crawler:
+    """Crawl again and again until *enough* is true; the audit holds at the end."""
+    crawler = get_crawler(
+        spider,
+        {
+            "SCHEDULER": "scrapy_aopic.Scheduler",
+            "JOBDIR": str(folder),
+            "AOPIC_STORE": "sqlite",
+            "AOPIC_POLITENESS_FACTOR": 0,
+            "AOPIC_BACKOFF": 0,
+            "AOPIC_RECRAWL": True,
+            "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+            "RETRY_ENABLED": False,
+            "CONCURRENT_REQUESTS": 1,
+            **settings,
+        },
+    )
+
+    async def watch() -> None:
+        for _ in range(6000):  # a test that fails must end, too
+            if enough():
+                break
+            await asyncio.sleep(0.01)
+        await crawler.stop_async()
+
+    watching = asyncio.ensure_future(watch())
+    await crawler.crawl_async()
+    watching.cancel()
+    assert enough(), "the crawl ended by itself"
+    result = check(folder)
+    assert result.violations == []
+    assert result.cash + result.virtual == TOTAL
+    assert stats(crawler, "errors") is None
+    return crawler
+
+
+def stats(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(f"aopic/{name}")
+
+
+def recrawled(crawler: Crawler) -> dict[str, int]:
+    """The stats of repeated visits."""
+    assert crawler.stats is not None
+    found = crawler.stats.get_stats().items()
+    return {name.rpartition("/")[2]: n for name, n in found if name.startswith("aopic/recrawl/")}
+
+
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["url"]: row for row in ask(folder, top_pages, 100, everything=True)}
+
+
+@deferred_f_from_coro_f
+async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, tmp_path: Path) -> None:
+    pages = {HOME: ["/1", "http://b.test/"], "http://a.test/1": [], "http://b.test/": ["http://a.test/1"]}
+    web = serve(pages)
+    crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
+    assert sorted(web.asked[:3]) == sorted(pages)
+    assert {url: row["visits"] for url, row in rows(tmp_path).items()} == Counter(web.asked)
+    assert recrawled(crawler) == {"visits": len(web.asked) - 3, "unchanged": len(web.asked) - 3}
+    pages_of = ask(tmp_path, status)["pages"]
+    assert (pages_of["queued"] + pages_of["visited"], pages_of["failed"]) == (3, 0)
+
+
+# Conditional requests
+
+
+DATE = "Tue, 20 Oct 2026 07:28:00 GMT"
+
+
+@deferred_f_from_coro_f
+async def test_what_the_server_said_of_a_page_is_sent_back(serve: Serve, tmp_path: Path) -> None:
+    class All(Follow):
+        start_urls = [f"http://a.test/{name}" for name in ("both", "weak", "date", "neither", "long")]
+
+    pages = {
+        "both": (Script(tagged([], '"1"', DATE)), {"if-none-match": '"1"', "if-modified-since": DATE}),
+        "weak": (Script(tagged([], 'W/"1"')), {"if-none-match": 'W/"1"'}),
+        "date": (Script(tagged([], "", DATE)), {"if-modified-since": DATE}),
+        "neither": (Script(tagged([])), {}),
+        "long": (Script(tagged([], f'"{"x" * 300}"')), {}),  # too long to be kept with every page
+    }
+    serve({f"http://a.test/{name}": page for name, (page, _) in pages.items()})
+    await crawl_until(lambda: all(len(page.asked) >= 3 for page, _ in pages.values()), tmp_path, All)
+    for page, sent in pages.values():
+        assert page.conditions[:3] == [{}, sent, sent]
+
+
+@pytest.mark.parametrize("settings", [{}, {"HTTPERROR_ALLOW_ALL": True}], ids=["default", "all are allowed"])
+@deferred_f_from_coro_f
+async def test_an_unchanged_page_costs_no_callback_and_pays_the_links_that_it_had(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
+) -> None:
+    home = Script(tagged(["/1", "/2"], '"1"'), Answer(304))
+    serve({HOME: home, "http://a.test/1": [HOME], "http://a.test/2": [HOME]})
+    closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, **settings}
+    with caplog.at_level("INFO"):
+        crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, Told, **closed)
+    assert isinstance(crawler.spider, Told)
+    assert crawler.spider.told.count(f"200 {HOME}") == 1
+    assert [text for text in crawler.spider.told if not text.startswith("200 ")] == []
+    assert "Ignoring response" not in caplog.text
+    assert recrawled(crawler)["not_modified"] >= 2
+    # Each unit that the three pages hold has gone round: nothing leaked to the virtual page but an odd unit a visit.
+    visits = sum(row["visits"] for row in rows(tmp_path).values())
+    assert 0 <= (TOTAL >> 24) - check(tmp_path).cash <= visits
+    assert all(row["cash"] + row["history"] > 0 for row in rows(tmp_path).values())
+
+
+@deferred_f_from_coro_f
+async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve: Serve, tmp_path: Path) -> None:
+    home = Script(tagged(["/1"], '"1"'), tagged(["/1", "/2"], '"2"'), Answer(304))
+    web = serve({HOME: home, "http://a.test/1": [], "http://a.test/2": []})
+    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Told)
+    assert "http://a.test/2" in web.asked
+    assert [each.get("if-none-match") for each in home.conditions[:3]] == [None, '"1"', '"2"']
+    assert recrawled(crawler)["changed"] == 1
+    assert isinstance(crawler.spider, Told)
+    assert crawler.spider.told.count(f"200 {HOME}") == 2
+
+
+@deferred_f_from_coro_f
+async def test_a_condition_is_not_passed_on_to_another_page(serve: Serve, tmp_path: Path) -> None:
+    class Copies(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            assert response.request is not None
+            if response.url == HOME and len(home.asked) == 2:
+                yield response.request.replace(url="http://a.test/copy")
+
+    home = Script(tagged([], '"1"'), tagged([], '"2"'), Answer(302, {"Location": "/target", "ETag": '"3"'}))
+    copy, target = Script(tagged([], '"1"')), Script(tagged([], '"2"'))
+    serve({HOME: home, "http://a.test/copy": copy, "http://a.test/target": target})
+    await crawl_until(lambda: len(copy.asked) >= 2 and len(target.asked) >= 2, tmp_path, Copies)
+    assert [each.get("if-none-match") for each in home.conditions[:4]] == [None, '"1"', '"2"', None]
+    assert [each.get("if-none-match") for each in copy.conditions[:2]] == [None, '"1"']
+    assert [each.get("if-none-match") for each in target.conditions[:2]] == [None, '"2"']
+
+
+@deferred_f_from_coro_f
+async def test_a_retry_keeps_no_old_condition(serve: Serve, tmp_path: Path) -> None:
+    home = Script(tagged([], '"1"'), Answer(503), tagged([], '"2"'), Answer(304))
+    serve({HOME: home})
+    crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, RETRY_ENABLED=True)
+    assert [each.get("if-none-match") for each in home.conditions[:4]] == [None, '"1"', '"1"', '"2"']
+    assert rows(tmp_path)[HOME]["visits"] == 3
+    assert stats(crawler, "recrawl/errors") is None
+
+
+@deferred_f_from_coro_f
+async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Own(Told):
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request(HOME, headers={"If-None-Match": '"mine"'}, errback=self.failed)
+
+    home = Script(tagged([], '"1"', DATE), Answer(304))
+    serve({HOME: home})
+    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Own)
+    assert home.conditions[:3] == [{"if-none-match": '"mine"'}] * 3
+    assert isinstance(crawler.spider, Own)
+    assert crawler.spider.told[:2] == [f"200 {HOME}", "HttpError 304"]
+    assert recrawled(crawler)["not_modified"] >= 2
+
+
+@deferred_f_from_coro_f
+async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditions(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Posts(Follow):
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request(HOME, method="POST", body=b"12345", headers={"X-Own": "kept"})
+
+    home = Script(tagged([], '"1"', DATE))
+    serve({HOME: home})
+    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Posts)
+    assert {(each.method, each.headers["content-length"], each.headers["x-own"]) for each in home.asked} == {
+        ("POST", "5", "kept")
+    }
+    assert home.conditions[:3] == [{}, {}, {}]
+    assert recrawled(crawler)["unchanged"] >= 2
+
+
+# Pages that disappear, fail or move
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve: Serve, tmp_path: Path) -> None:
+    gone, other = {code: Script([], Answer(code)) for code in (404, 410)}, Script([])
+    paths = {f"http://a.test/{code}": page for code, page in gone.items()}
+    serve({HOME: Script([*paths, "/other"]), "http://a.test/other": other, **paths})
+    retired_after: list[int] = []
+
+    def enough() -> bool:
+        if all(len(page.asked) == 2 for page in gone.values()) and not retired_after:
+            retired_after.append(len(other.asked))
+        return bool(retired_after) and len(other.asked) >= retired_after[0] + 3
+
+    crawler = await crawl_until(enough, tmp_path)
+    assert [len(page.asked) for page in gone.values()] == [2, 2]
+    assert recrawled(crawler)["retired"] == 2
+    assert ask(tmp_path, status)["pages"]["failed"] == 2
+    for code in gone:
+        row = rows(tmp_path)[f"http://a.test/{code}"]
+        assert (row["cash"], row["visits"], row["state"]) == (0, 2, f"http {code}")
+
+
+@deferred_f_from_coro_f
+async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Handles(Follow):
+        handle_httpstatus_list = [404]
+
+    page = Answer(404, {"Content-Type": "text/html"}, html(["/1"]))
+    home = Script([], page)
+    serve({HOME: home, "http://a.test/1": []})
+    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Handles)
+    assert stats(crawler, "recrawl/retired") is None
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_that_it_had(
+    serve: Serve, tmp_path: Path
+) -> None:
+    failures = {
+        "http 503": Answer(503),
+        "http 403": Answer(403),
+        "ResponseNeverReceived": Answer(abort=True),
+        "TimeoutError": Answer(delay=10),
+    }
+    homes = [
+        Script([f"http://h{n}.test/1"], failure, [f"http://h{n}.test/1"])
+        for n, failure in enumerate(failures.values())
+    ]
+
+    class All(Follow):
+        start_urls = [f"http://h{n}.test/" for n in range(len(failures))]
+
+    pages: dict[str, Any] = {f"http://h{n}.test/": home for n, home in enumerate(homes)}
+    pages |= {f"http://h{n}.test/1": [f"http://h{n}.test/"] for n in range(len(homes))}
+    serve(pages)
+    closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "DOWNLOAD_TIMEOUT": 0.3}
+    crawler = await crawl_until(lambda: all(len(home.asked) >= 4 for home in homes), tmp_path, All, **closed)
+    assert recrawled(crawler)["errors"] == 4
+    assert stats(crawler, "recrawl/retired") is None
+    for name in ("http 503", "http 403"):
+        assert stats(crawler, f"outcomes/{name}") == 1
+    assert {row["state"] for row in rows(tmp_path).values()} <= {"visited", "queued"}
+    n_visits = sum(row["visits"] for row in rows(tmp_path).values())
+    seeds = 0
+    for _ in failures:
+        seeds += (TOTAL - seeds) >> 24
+    assert 0 <= seeds - check(tmp_path).cash <= n_visits
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes_back(
+    serve: Serve, tmp_path: Path
+) -> None:
+    home, new = Script(["/1"], Answer(301, {"Location": "/new"})), Script([HOME])
+    serve({HOME: home, "http://a.test/1": [HOME], "http://a.test/new": new})
+    crawler = await crawl_until(lambda: len(home.asked) >= 4 and len(new.asked) >= 2, tmp_path)
+    assert rows(tmp_path)[HOME]["state"] in ("redirect", "queued")
+    assert recrawled(crawler)["changed"] == 1
+    assert stats(crawler, "recrawl/retired") is None
+
+
+# Stops and crashes
+
+
+@deferred_f_from_coro_f
+async def test_a_stopped_crawl_goes_on_with_its_visited_pages(serve: Serve, tmp_path: Path) -> None:
+    pages = {HOME: ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []}
+    web = serve(pages)
+    for n in (2, 3, 4):
+        await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= n, tmp_path)  # noqa: B023
+        await asyncio.sleep(1.1)  # now all of them are due when the next crawl begins
+    assert check(tmp_path).pages == len(pages)
+    assert {url: row["visits"] for url, row in rows(tmp_path).items()} == Counter(web.asked)
+
+
+def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
+    pages = {f"http://h0.test/{n}": [f"http://h0.test/{n + 1}"] for n in range(5)} | {"http://h0.test/5": []}
+    web = serve(pages)
+    job = tmp_path / "job"
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": job,
+        "AOPIC_POLITENESS_FACTOR": 0,
+        "AOPIC_BACKOFF": 0,
+        "AOPIC_RECRAWL": True,
+        "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+        "LOG_LEVEL": "ERROR",
+        "TELNETCONSOLE_ENABLED": False,
+    }
+    options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
+    spider = Path(__file__).parents[1] / "support" / "follow.py"
+    line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
+    for last, n in ((signal.SIGKILL, 2), (signal.SIGKILL, 3), (signal.SIGINT, 4)):
+        with subprocess.Popen(line, cwd=tmp_path) as process:
+            while process.poll() is None and min(web.asked.count(url) for url in pages) < n:
+                time.sleep(0.01)
+            assert process.poll() is None, "the crawl ended by itself"
+            process.send_signal(last)
+        result = check(job)
+        assert result.violations == []
+        assert result.pages == len(pages)
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_was_asked_for_twice_comes_back_once(serve: Serve, tmp_path: Path) -> None:
+    class Polls(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == HOME:
+                yield Request("http://a.test/1", cb_kwargs={"n": 1}, callback=self.poll)
+                if len(home.asked) == 1:
+                    yield Request("http://a.test/1", dont_filter=True, cb_kwargs={"n": 2}, callback=self.poll)
+                    yield Request("http://a.test/1", dont_filter=True, cb_kwargs={"n": 3}, callback=self.poll)
+
+        def poll(self, response: Response, n: int) -> None:
+            polled.append(n)
+
+    polled: list[int] = []
+    home = Script([])
+    serve({HOME: home, "http://a.test/1": []})
+    await crawl_until(lambda: len(home.asked) >= 3 and len(polled) >= 5, tmp_path, Polls)
+    assert (polled.count(2), polled.count(3)) == (1, 1)
+    assert polled.count(1) >= 3
