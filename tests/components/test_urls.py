@@ -1,0 +1,629 @@
+"""URLs: their normal form, what is refused and why, and what becomes of both in a crawl."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hostile import PIECES, STARTS
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from twisted.web.client import URI
+from web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic import Addon
+from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.settings import read
+from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.urls import CHANGES, DEFAULT_RULES, REFUSALS, Normaliser, Verdict
+
+Serve = Callable[[dict[str, Any]], Web]
+
+DRAWN = "9682993c8daa2c5497996114facdc805"
+"""A value of the kind that sessions have."""
+
+
+def normal(url: str, *rules: str, **options: Any) -> str:
+    """Normal form of *url*, which is not refused, under the default rules or under *rules*."""
+    verdict = Normaliser(rules or DEFAULT_RULES, **options)(url)
+    assert verdict.reason == ""
+    return verdict.url
+
+
+def refusal(url: str, **options: Any) -> str:
+    return Normaliser(**{"last_year": 2028, **options})(url).reason
+
+
+# Rules that change a URL
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("HTTP://EXAMPLE.com", "http://example.com/"),
+        ("http://example.com:80/a/./b/../c", "http://example.com/a/c"),
+        ("https://example.com:443/%2e%2E/a", "https://example.com/a"),
+        ("http://example.com:8080/", "http://example.com:8080/"),
+        ("  http://exa\tmple.com/a\nb  ", "http://example.com/ab"),
+        ("http:\\\\example.com\\a", "http://example.com/a"),
+        ("http://bücher.example/ä?ö", "http://xn--bcher-kva.example/%C3%A4?%C3%B6"),
+        ("http://faß.de/", "http://xn--fa-hia.de/"),  # IDNA 2003 would make it fass.de
+        ("http://日本。jp/", "http://xn--wgv71a.jp/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://[2001:DB8:0:0::1]/", "http://[2001:db8::1]/"),
+    ],
+)
+def test_the_url_standard_is_kept_without_any_rule_of_our_own(url: str, expected: str) -> None:
+    assert normal(url, "scheme") == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "expected"),
+    [
+        ("fragment", "http://h/a#b", "http://h/a"),
+        ("fragment", "http://h/a#!/b", "http://h/a"),
+        ("userinfo", "http://user:secret@h/", "http://h/"),
+        ("root-dot", "http://example.com./", "http://example.com/"),
+        ("percent", "http://h/%7efoo%2fbar", "http://h/~foo%2Fbar"),
+        ("percent", "http://h/%41?%41=%e4", "http://h/A?A=%E4"),
+        ("percent", "http://h/100%?100%", "http://h/100%25?100%25"),
+        ("percent", "http://h/%%341", "http://h/%2541"),
+        ("percent", "http://h/[1]|?{2}|^`\\", "http://h/%5B1%5D%7C?%7B2%7D%7C%5E%60%5C"),
+        ("empty-query", "http://h/a?", "http://h/a"),
+        ("empty-query", "http://h/a?&b=1&&c=2&", "http://h/a?b=1&c=2"),
+        ("session", "http://h/a;jsessionid=1A.node1?b=1", "http://h/a?b=1"),
+        ("session", "http://h/a?b=1&PHPSESSID=x&c", "http://h/a?b=1&c"),
+        ("session", "http://h/a?JSESSIONID=x", "http://h/a"),
+        ("session", "http://h/a?ASPSESSIONIDQQ=x&b", "http://h/a?b"),
+        ("session", "http://h/a?CFID=1&CFTOKEN=2", "http://h/a"),
+        ("session", f"http://h/a?sid={DRAWN}", "http://h/a"),
+        ("session", f"http://h/a;sid={DRAWN}/b", "http://h/a/b"),
+        ("session", "http://h/a?session_id=0f8fad5b-d9cb-469f-a165-70867728950e", "http://h/a"),
+        ("session", "http://h/(S(lit3py55t21z5v55vlm25s55))/a.aspx", "http://h/a.aspx"),
+        ("session", "http://h/b/(lit3py55t21z5v55vlm25s55)/a.aspx", "http://h/b/a.aspx"),
+        ("session", "http://h/(A(x)S(lit3py55t21z5v55vlm25s55)F(y))/a", "http://h/a"),
+        ("session", "http://h/a/..;jsessionid=1/b", "http://h/b"),  # what is left is a dot segment
+        ("tracking", "http://h/?utm_source=x&id=1&UTM_Medium=y", "http://h/?id=1"),
+        ("tracking", "http://h/?gclid=x&fbclid=y", "http://h/"),
+        ("sort", "http://h/?b=2&a=1&b=1", "http://h/?a=1&b=1&b=2"),
+    ],
+)
+def test_each_rule_changes_a_url_if_it_is_on(rule: str, url: str, expected: str) -> None:
+    assert normal(url, rule) == expected
+    assert normal(url, *(name for name in CHANGES if name != rule), max_repeats=0) != expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/a%2Fb?c=%26&d=%3D",  # reserved characters say something else when they are escaped
+        "http://h/a?b=2&a=1",
+        "http://h/a?b=&c",
+        "http://h/a?sid=17&s=shoes&session_id=2024",  # no value of a session
+        "http://h/a?s=my-session-about-crawlers-2024",
+        "http://h/a;version=2?ref=home&source=x&utm=1",
+        "http://h/wiki/Set_(mathematics)/(abc)",
+        "http://h/a//b",
+        "http://h/a/",
+        "https://www.example.com/",
+        "http://my_host.example.com/",
+        "http://-x-.example.com/",
+        "http://xn--i-7iq.ws/",  # an emoji: no name of IDNA 2008, but there are such hosts
+        "http://localhost:8000/",
+    ],
+)
+def test_what_may_mean_another_page_is_left_alone(url: str) -> None:
+    assert normal(url) == url
+
+
+def test_the_rules_are_told_apart() -> None:
+    assert set(DEFAULT_RULES) == {*CHANGES, *REFUSALS} - {"sort"}
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("", "invalid"),
+        ("/relative", "invalid"),
+        ("http://", "invalid"),
+        ("http://exa mple.com/", "invalid"),
+        ("http://[::1/", "invalid"),
+        ("http://h:65536/", "invalid"),
+        ("http://1.2.3.256/", "invalid"),
+        ("http://h/\ud800", "invalid"),
+        ("ftp://h/", "scheme"),
+        ("mailto:a@b.c", "scheme"),
+        ("javascript:void(0)", "scheme"),
+        ("data:text/html,x", "scheme"),
+        ("http://a..b/", "host"),
+        ("http://./", "host"),
+        ("http://exa!mple.com/", "host"),
+        ("http://" + "a" * 64 + ".com/", "host"),
+        ("http://" + "a." * 127 + "com/", "host"),
+        ("http://h:0/", "port"),
+        ("http://h/a%0Ab", "control"),
+        ("http://h/a%7fb", "control"),
+        ("http://h/?a=%00", "control"),
+        ("http://h/" + "a" * 2075, "length"),
+        ("http://h" + "/a/b/c/d/e" * 4 + "/f", "depth"),
+        ("http://h/a/a/a/a/x", "repeats"),
+        ("http://h/x/a/b/a/b/a/b/a/b", "repeats"),
+        ("http://h/a/b/c/a/b/c/a/b/c/a/b/c/", "repeats"),
+        ("http://h/x/////", "repeats"),
+        ("http://h/?" + "&".join(f"p{n}" for n in range(21)), "parameters"),
+        ("http://h/calendar/2099/05/", "calendar"),
+        ("http://h/kalender?month=2031-07", "calendar"),
+        ("http://calendar.h/?date=20310501", "calendar"),
+        ("http://h/calendar/?year=1850&month=1", "calendar"),
+        ("http://h/events/5/2031/", "calendar"),
+    ],
+)
+def test_what_is_not_worth_a_place_is_refused_with_a_reason(url: str, reason: str) -> None:
+    assert refusal(url) == reason
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/" + "a" * 2074,
+        "http://h/#" + "a" * 5000,
+        "http://h" + "/a/b/c/d/e" * 3 + "/a/b/c/d/f",
+        "http://h/a/a/a/b/a/a/a",
+        "http://h/a/b/a/b/a/b/",
+        "http://h/a/a/a/aa",
+        "http://h/?" + "&".join(f"p{n}" for n in range(20)),
+        "http://h/?a=%0A",
+        "http://h/calendar/2027/05/",
+        "http://h/2099/05/",  # not a calendar's
+        "http://h/events/1945/05/08/",  # history
+        "http://h/calendar/12345-99/",
+    ],
+)
+def test_what_is_within_the_bounds_is_not_refused(url: str) -> None:
+    assert refusal(url) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "reason", "option"),
+    [
+        ("http://h/" + "a" * 5000, "length", {"max_length": 0}),
+        ("http://h" + "/a/b/c/d/e" * 9, "depth", {"max_depth": 0, "max_repeats": 0}),
+        ("http://h" + "/a" * 9, "repeats", {"max_repeats": 9}),
+        ("http://h/?" + "&a" * 50, "parameters", {"max_parameters": 50}),
+    ],
+)
+def test_bounds_can_be_moved(url: str, reason: str, option: dict[str, int]) -> None:
+    assert refusal(url) == reason
+    assert refusal(url, **option) == ""
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "expected"),
+    [
+        ("scheme", "ftp://User@h", "ftp://User@h"),
+        ("host", "http://exa!mple.com", "http://exa!mple.com/"),
+        ("port", "http://h:0", "http://h:0/"),
+        ("control", "http://h/%00", "http://h/%00"),
+        ("calendar", "http://h/calendar/2099/05/", "http://h/calendar/2099/05/"),
+    ],
+)
+def test_refusals_can_be_turned_off(rule: str, url: str, expected: str) -> None:
+    assert refusal(url) == rule
+    on = [name for name in DEFAULT_RULES if name != rule]
+    assert Normaliser(on, last_year=2028)(url) == Verdict(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_refused"),
+    [
+        ("/a.pdf", True),
+        ("/a.PDF?x", True),
+        ("/a.b/c.tar.gz", True),
+        ("/a.pdf;v=1", True),
+        ("/a.pdf/b", False),
+        ("/a.gz", False),
+        ("/apdf", False),
+        ("/a?b=c.pdf", False),
+        ("/", False),
+    ],
+)
+def test_file_names_are_refused_by_their_ends(path: str, is_refused: bool) -> None:
+    assert refusal(f"http://h.pdf{path}", extensions=frozenset({"pdf", "tar.gz"})) == "extension" * is_refused
+    assert refusal(f"http://h.pdf{path}") == ""
+
+
+def test_wrong_punycode_is_refused() -> None:
+    assert refusal("http://xn--a.com/") in ("host", "invalid")  # the URL Standard has changed its mind
+
+
+def test_a_refused_url_has_its_normal_form_for_those_that_ask_anyway() -> None:
+    assert Normaliser()("HTTP://h:0/%7e#x") == ("http://h:0/~", "port")
+    assert Normaliser()("Mailto:a@b") == ("Mailto:a@b", "scheme")
+
+
+# The user's rules
+
+
+def test_the_users_rules_come_last_and_their_result_is_normalised() -> None:
+    seen = []
+
+    def rewrite(url: str) -> str | None:
+        seen.append(url)
+        return {"http://h/drop": None, "http://h/bad": "http://"}.get(url, url.replace("h/", "H/%7e"))
+
+    assert [
+        Normaliser(rewrite=rewrite)(url)
+        for url in ("HTTP://h/drop#x", "http://h/bad", "http://h/a", "ftp://h")
+    ] == [
+        ("http://h/drop", "user"),
+        ("http://", "invalid"),
+        ("http://h/~a", ""),
+        ("ftp://h", "scheme"),
+    ]
+    assert seen == ["http://h/drop", "http://h/bad", "http://h/a"]
+
+
+def shorten(url: str) -> str | None:
+    """A rule of a user's, by its import path."""
+    return None if "/drop" in url else url.replace("/long", "/short")
+
+
+@pytest.mark.parametrize(
+    "value", [[("/long(er)?", "/short"), [r"(\d)0+", r"\1"]], "test_urls.shorten", shorten]
+)
+def test_rules_are_pairs_or_a_function(value: Any) -> None:
+    rewrite = read(Settings({"AOPIC_URL_REWRITE": value}), "AOPIC_URL_REWRITE")
+    assert rewrite("http://h/longer" if isinstance(value, list) else "http://h/long") == "http://h/short"
+
+
+@pytest.mark.parametrize(
+    ("value", "on", "off"),
+    [
+        ("+sort, -calendar", {"sort", "session"}, {"calendar"}),
+        (["-tracking"], {"session", "scheme"}, {"tracking", "sort"}),
+        ("fragment,percent", {"fragment", "percent"}, {"scheme", "session"}),
+        ((), set(), {*CHANGES, *REFUSALS}),
+    ],
+)
+def test_rules_are_named_all_or_by_what_is_different(value: Any, on: set[str], off: set[str]) -> None:
+    rules = read(Settings({"AOPIC_URL_RULES": value}), "AOPIC_URL_RULES")
+    assert on <= rules
+    assert not off & rules
+
+
+# Whatever the text
+
+hostile = st.builds(lambda start, pieces: start + "".join(pieces), st.sampled_from(STARTS), st.lists(st.sampled_from(PIECES)))  # fmt: skip
+texts = st.one_of(
+    st.text(), hostile, st.text(alphabet="ht:p/?#@[]%.;&=a1\\", max_size=60).map("http://".__add__)
+)
+every_rule = Normaliser({*CHANGES, *REFUSALS}, last_year=2028)
+
+
+@given(texts, st.sets(st.sampled_from((*CHANGES, *REFUSALS))), st.integers(0, 30))
+@example("http://h/%2e;jsessionid=1/%%341", {"percent", "session"}, 0)
+@example("http://h/(S(lit3py55t21z5v55vlm25s55))/(S(lit3py55t21z5v55vlm25s55))/..", {"session"}, 0)
+@example("http://a../", {"root-dot"}, 0)
+def test_a_normal_form_is_its_own_and_nothing_raises(text: str, rules: set[str], bound: int) -> None:
+    normaliser = Normaliser(
+        rules, max_length=bound * 9, max_depth=bound, max_repeats=bound, max_parameters=bound, last_year=2028
+    )
+    verdict = normaliser(text)
+    if not verdict.reason:
+        assert normaliser(verdict.url) == verdict
+
+
+@given(texts)
+def test_what_is_not_refused_can_be_asked_for_as_it_is(text: str) -> None:
+    url, reason = every_rule(text)
+    if reason:
+        return
+    assert Request(url).url == url
+    parts, asked = urlsplit(url), URI.fromBytes(url.encode("ascii"))
+    assert parts.scheme in ("http", "https")
+    assert parts.hostname == asked.host.decode("ascii")
+    assert 0 < asked.port < 65536
+    assert asked.toBytes() == url.encode("ascii")
+    assert url.isprintable()
+    assert " " not in url
+
+
+# In a crawl
+
+ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1}
+HOME = "http://a.test/"
+
+
+def stats_of(crawler: Crawler) -> dict[str, Any]:
+    """What was counted of URLs, without the common beginning of the names."""
+    assert crawler.stats is not None
+    stats = crawler.stats.get_stats()
+    assert "aopic/errors" not in stats
+    return {name[11:]: value for name, value in stats.items() if name.startswith("aopic/urls/")}
+
+
+@deferred_f_from_coro_f
+async def test_links_to_one_page_are_one(serve: Serve, tmp_path: Path) -> None:
+    names = [
+        "/x",
+        "/x#part",
+        "/./x",
+        "HTTP://A.test:80/x?utm_source=home",
+        "/x;jsessionid=77",
+        "http://a.test./x?",
+    ]
+    web = serve({HOME: names, "http://a.test/x": []})
+    crawler = await crawl(Follow, {**ALONE, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    assert web.asked == [HOME, "http://a.test/x"]
+    assert check(tmp_path).pages == 2
+    assert stats_of(crawler)["changed"] >= 3
+
+
+@deferred_f_from_coro_f
+async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Raw(Spider):
+        name = "raw"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == HOME:
+                refused = [
+                    "http://a..test/",
+                    "http://a.test:0/",
+                    "ftp://a.test/",
+                    "http://a.test/" + "a/" * 5,
+                ]
+                for url in [*refused, refused[0], "http://a.test/kept"]:
+                    yield Request(url)
+
+    web = serve({HOME: [], "http://a.test/kept": []})
+    settings = {
+        "AOPIC_ENDOWMENT": 0,
+        "AOPIC_VIRTUAL_SHARE": 0,
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+    }
+    crawler = await crawl(Raw, {**ALONE, **settings})
+    assert web.asked == [HOME, "http://a.test/kept"]
+    assert stats_of(crawler) == {
+        "refused/host": 2,
+        "refused/port": 1,
+        "refused/scheme": 1,
+        "refused/repeats": 1,
+    }
+    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/kept"]["history"] == rows[HOME]["history"] // 5
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_what_a_spider_does_on_purpose_stays_possible(serve: Serve) -> None:
+    class Purpose(Spider):
+        name = "purpose"
+        start_urls = ["data:text/html,start"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url.startswith("data:"):
+                deep = "http://a.test/" + "a/" * 9
+                yield Request(f"{deep}?utm_source=x", dont_filter=True)
+                yield Request(deep)
+                yield Request("http://a.test/verbatim?utm_source=x", meta={"verbatim_url": True})
+                yield Request("http://a.test/form?utm_source=x", method="POST", body="q=1")
+                yield Request("http://a.test/form?utm_source=x", method="PUT")
+
+    web = serve({})
+    crawler = await crawl(Purpose, ALONE)
+    deep = "http://a.test/" + "a/" * 9
+    assert sorted(web.asked) == sorted(
+        [deep, "http://a.test/verbatim?utm_source=x", *["http://a.test/form?utm_source=x"] * 2]
+    )
+    assert stats_of(crawler) == {"changed": 1, "refused/repeats": 1}
+
+
+@deferred_f_from_coro_f
+async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve: Serve, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.html"
+    secret.write_text("<p>", encoding="utf-8")
+    read_by = []
+
+    class Files(Spider):
+        name = "files"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("data:text/html,start")
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            read_by.append(response.url)
+            if response.url.startswith("data:text/html"):
+                yield Request("data:,next")
+                yield Request(HOME)
+            elif response.url == HOME:
+                yield Request(secret.as_uri())
+                yield Request("data:,page")
+
+    serve({HOME: []})
+    crawler = await crawl(Files, ALONE)
+    assert sorted(read_by) == ["data:,next", "data:text/html,start", HOME]
+    assert stats_of(crawler) == {"refused/scheme": 2}
+
+
+@deferred_f_from_coro_f
+async def test_start_requests_and_those_of_errbacks_are_normalised_too(serve: Serve) -> None:
+    class Start(Spider):
+        name = "start"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/1?utm_source=x", errback=self.failed)
+            yield Request("http://a.test:0/", dont_filter=False)
+
+        def failed(self, failure: Any) -> Iterator[Any]:
+            yield Request("http://a.test/2#x?utm_source=x")
+            yield Request("http://a..test/")
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/1": Answer(404), "http://a.test/2": []})
+    crawler = await crawl(Start, ALONE)
+    assert web.asked == ["http://a.test/1", "http://a.test/2"]
+    assert stats_of(crawler) == {"changed": 2, "refused/port": 1, "refused/host": 1}
+
+
+@deferred_f_from_coro_f
+async def test_the_target_of_a_redirect_is_normalised_or_refused(serve: Serve, tmp_path: Path) -> None:
+    web = serve(
+        {
+            HOME: ["/moved", "/away", "/x"],
+            "http://a.test/moved": Answer(301, {"Location": "/x?utm_source=moved"}),
+            "http://a.test/away": Answer(302, {"Location": "/a/a/a/a/a"}),
+            "http://a.test/x": [],
+        }
+    )
+    crawler = await crawl(Follow, {**ALONE, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    assert sorted(web.asked) == [HOME, "http://a.test/away", "http://a.test/moved", "http://a.test/x"]
+    assert ask(tmp_path, status)["outcomes"]["redirect"] == 2
+    assert stats_of(crawler)["refused/repeats"] == 1
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve: Serve) -> None:
+    def page(exchange: Exchange) -> Answer:
+        return Answer(302, {"Location": f"{exchange.target};jsessionid=1"})
+
+    pages = {f"http://a.test/{n};jsessionid=1": [f"/{n + 1};jsessionid=2"] for n in range(3)}
+    web = serve({**dict.fromkeys((f"http://a.test/{n}" for n in range(3)), page), **pages})
+
+    class Sessions(Follow):
+        start_urls = ["http://a.test/0"]
+
+    await crawl(Sessions, ALONE)
+    expected = [f"http://a.test/{n}{end}" for n in range(3) for end in ("", ";jsessionid=1")]
+    assert web.asked == [*expected, "http://a.test/3"]
+
+
+@deferred_f_from_coro_f
+async def test_lists_of_seeds_are_normalised_before_they_become_requests(
+    serve: Serve, tmp_path: Path
+) -> None:
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text(
+        "http://A.test/1?utm_source=list\nhttp://a.test/1#x\nhttp://faß.test/\nhttp://a.test:0/\n",
+        encoding="utf-8",
+    )
+
+    class Empty(Follow):
+        start_urls = []
+
+    web = serve({"http://a.test/1": [], "http://xn--fa-hia.test/": []})
+    crawler = await crawl(Empty, {**ALONE, "AOPIC_SEEDS": str(seeds)})
+    assert sorted(web.asked) == ["http://a.test/1", "http://xn--fa-hia.test/"]
+    assert stats_of(crawler) == {"changed": 3, "refused/port": 1}
+    assert crawler.stats is not None
+    assert [crawler.stats.get_value(f"aopic/seeds/{name}") for name in ("rows", "queued", "known")] == [
+        4,
+        2,
+        1,
+    ]
+
+
+@deferred_f_from_coro_f
+async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rewrite(url: str) -> Any:
+        if "/1" in url:
+            raise RuntimeError("no")
+        return 7 if "/2" in url else None if "/3" in url else url
+
+    web = serve({HOME: ["/1?", "/2", "/3"], "http://a.test/1": [], "http://a.test/2": []})
+    crawler = await crawl(Follow, {**ALONE, "AOPIC_URL_REWRITE": rewrite})
+    assert sorted(web.asked) == [HOME, "http://a.test/1", "http://a.test/2"]
+    assert stats_of(crawler)["refused/user"] == 1
+    assert stats_of(crawler)["unrewritten"] == 2
+    assert caplog.text.count("AOPIC_URL_REWRITE fails on") == 1
+
+
+# Content types
+
+
+@deferred_f_from_coro_f
+async def test_answers_of_other_types_are_not_read(serve: Serve, tmp_path: Path) -> None:
+    called = []
+
+    class Called(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            called.append(response.url)
+            yield from super().parse(response)
+
+    zipped = gzip.compress(b"%PDF" * 1000)
+    names = ["/pdf", "/zip", "/moved", "/gone", "/plain", "/feed", "/none"]
+    web = serve(
+        {
+            HOME: names,
+            "http://a.test/pdf": Answer(
+                headers={"Content-Type": "Application/PDF; x=y"}, body=b"%PDF" * 100_000
+            ),
+            "http://a.test/zip": Answer(
+                headers={"Content-Type": "application/pdf", "Content-Encoding": "gzip"}, body=zipped
+            ),
+            "http://a.test/moved": Answer(301, {"Location": "/target", "Content-Type": "image/png"}),
+            "http://a.test/target": [],
+            "http://a.test/gone": Answer(404, {"Content-Type": "image/png"}),
+            "http://a.test/plain": Answer(headers={"Content-Type": "text/plain"}, body=b"x"),
+            "http://a.test/feed": Answer(headers={"Content-Type": "application/atom+xml"}, body=b"<feed/>"),
+            "http://a.test/none": Answer(body=b"<p>"),
+        }
+    )
+    settings = {
+        "AOPIC_CONTENT_TYPES": "text/*, application/*+xml",
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+    }
+    crawler = await crawl(Called, {**ALONE, **settings})
+    assert len(web.asked) == 9
+    assert sorted(called) == sorted(
+        [HOME, *(f"http://a.test/{name}" for name in ("target", "plain", "feed", "none"))]
+    )
+    outcomes = ask(tmp_path, status)["outcomes"]
+    assert (outcomes["content type"], outcomes["http 404"], outcomes["redirect"]) == (2, 1, 1)
+    result = check(tmp_path)
+    assert (result.failed, result.violations) == (3, [])
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("downloader/response_bytes") < 100_000
+    assert not [name for name in crawler.stats.get_stats() if "exception" in name]
+
+
+@deferred_f_from_coro_f
+async def test_every_answer_is_read_without_the_addon(serve: Serve) -> None:
+    pdf = Answer(headers={"Content-Type": "application/pdf"}, body=b"%PDF")
+    read_by: list[list[str]] = []
+
+    class Files(Spider):
+        name = "files"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            read_by[-1].append(response.url)
+            yield from (Request(f"http://a.test/{name}") for name in ("a.pdf", "b"))
+
+    serve({HOME: [], "http://a.test/a.pdf": pdf, "http://a.test/b": pdf})
+    for settings in (ALONE, {"ADDONS": {Addon: 500}, "AOPIC_POLITENESS_FACTOR": 0}):
+        read_by.append([])
+        await crawl(Files, settings)
+    assert sorted(read_by[0]) == [HOME, "http://a.test/a.pdf", "http://a.test/b"]
+    assert read_by[1] == [HOME]
