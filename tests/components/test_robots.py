@@ -1,0 +1,979 @@
+"""robots.txt as servers saw it: what is asked of whom, how often, and what is never asked."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.robotstxt import ProtegoRobotParser
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from web import Follow, Web, check, crawl
+
+from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.robots import MAX_BYTES, parse
+from scrapy_aopic.testing.server import Answer, Exchange, audit
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "ROBOTSTXT_OBEY": True}
+BESIDE = {
+    "ROBOTSTXT_OBEY": True,
+    "DOWNLOADER_MIDDLEWARES": {
+        "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+        "scrapy_aopic.RobotsMiddleware": 100,
+    },
+}
+DAY = 86_400
+
+
+def rules(*forbidden: str, more: str = "") -> Answer:
+    lines = "".join(f"Disallow: {path}\n" for path in forbidden)
+    return Answer(headers={"Content-Type": "text/plain"}, body=f"User-agent: *\n{lines}{more}".encode())
+
+
+def to(url: str, status: int = 301) -> Answer:
+    return Answer(status, {"Location": url})
+
+
+def in_turn(*answers: Answer) -> Callable[[Exchange], Answer]:
+    """One answer after the other; the last one for ever."""
+    left = list(answers)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+def n_robots(web: Web) -> Counter[str]:
+    """How often each host was asked for its robots.txt."""
+    return Counter(entry.host for entry in web.log if entry.target == "/robots.txt")
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(name)
+
+
+def middleware(crawler: Crawler) -> RobotsMiddleware:
+    found = crawler.get_downloader_middleware(RobotsMiddleware)
+    assert found is not None
+    return found
+
+
+class Start(Follow):
+    """Begins where it is told to."""
+
+    def __init__(self, urls: list[str], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.start_urls = urls
+
+
+# -- each kind of answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rules(),
+        rules("/other"),
+        Answer(204),
+        *(Answer(status) for status in (304, 400, 401, 403, 404, 410, 451)),
+    ],
+    ids=lambda answer: f"{answer.status}-{len(answer.body)}",
+)
+@deferred_f_from_coro_f
+async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_it(
+    serve: Serve, answer: Answer
+) -> None:
+    web = serve({"http://a.test/robots.txt": answer, "http://a.test/": ["/1"], "http://a.test/1": []})
+    crawler = await crawl(Follow, SCHEDULER)
+    assert web.asked == ["http://a.test/", "http://a.test/1"]
+    assert n_robots(web) == {"a.test": 1}
+    assert stat(crawler, f"robotstxt/response_status_count/{answer.status}") == 1
+    assert stat(crawler, "robotstxt/request_count") == stat(crawler, "robotstxt/response_count") == 1
+
+
+@deferred_f_from_coro_f
+async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve(
+        {
+            "http://a.test/robots.txt": rules("/private/", "/*.php$"),
+            "http://a.test/": ["/private/1", "/a.php", "/2"],
+            "http://a.test/2": [],
+        }
+    )
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
+    assert web.asked == ["http://a.test/", "http://a.test/2"]
+    assert stat(crawler, "robotstxt/forbidden") == stat(crawler, "aopic/outcomes/robots.txt") == 2
+    assert stat(crawler, "aopic/pages/failed") == 2
+    assert check(tmp_path).violations == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(Answer(status) for status in (429, 500, 503, 599)),
+        Answer(abort=True),
+        to("http://b.test/robots.txt"),
+    ],
+    ids=lambda answer: f"{answer.status}-{answer.abort}",
+)
+@deferred_f_from_coro_f
+async def test_while_robots_txt_is_unreachable_nothing_is_asked(
+    serve: Serve, tmp_path: Path, answer: Answer
+) -> None:
+    web = serve(
+        {
+            "http://a.test/robots.txt": answer,
+            "http://b.test/robots.txt": Answer(503),
+            "http://a.test/": ["/1"],
+        }
+    )
+    settings = {
+        "AOPIC_ROBOTS_RETRY": 0.01,
+        "AOPIC_ROBOTS_TRIES": 3,
+        "AOPIC_STORE": "sqlite",
+        "JOBDIR": tmp_path,
+    }
+    crawler = await crawl(Follow, {**SCHEDULER, **settings})
+    assert web.asked == []
+    assert n_robots(web)["a.test"] == 3
+    assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
+    assert stat(crawler, "aopic/robots/unreachable") == 3
+    assert stat(crawler, "aopic/robots/put_back") == 2
+    assert stat(crawler, "aopic/robots/refused") == 1
+    assert check(tmp_path).violations == []
+
+
+@pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
+@deferred_f_from_coro_f
+async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer) -> None:
+    web = serve(
+        {
+            "http://a.test/robots.txt": in_turn(failure, failure, rules("/2")),
+            "http://a.test/": ["/1", "/2"],
+            "http://a.test/1": [],
+            "http://b.test/": [],
+        }
+    )
+    crawler = await crawl(
+        Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.2}, urls=["http://a.test/", "http://b.test/"]
+    )
+    assert web.asked == ["http://b.test/", "http://a.test/", "http://a.test/1"]  # nobody waits for a.test
+    assert n_robots(web) == {"a.test": 3, "b.test": 1}
+    assert stat(crawler, "aopic/pages/failed") == 1  # what it forbids
+    assert stat(crawler, "retry/count") is None
+
+
+@deferred_f_from_coro_f
+async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve({"http://a.test/robots.txt": Answer(abort=True), "http://b.test/": []})
+    settings = {
+        "AOPIC_ROBOTS_RETRY": 0,
+        "AOPIC_ROBOTS_TRIES": 2,
+        "AOPIC_BACKOFF": 0.01,
+        "AOPIC_DEAD_AFTER": 2,
+    }
+    crawler = await crawl(
+        Start,
+        {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path},
+        urls=["http://a.test/", "http://b.test/"],
+    )
+    assert (web.asked, n_robots(web)) == (["http://b.test/"], {"a.test": 2, "b.test": 1})
+    assert stat(crawler, "aopic/pages/failed") is None
+    assert stat(crawler, "aopic/job/queued") == 1
+    assert stat(crawler, "finish_reason") == "finished"
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(serve: Serve) -> None:
+    class Alone(Follow):
+        async def start(self) -> AsyncIterator[Any]:
+            meta = {"dont_obey_robotstxt": True, "dont_retry": True, "handle_httpstatus_list": [429]}
+            yield Request("http://b.test/", meta=meta)
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.status == 429:
+                yield Request("http://a.test/")
+
+    web = serve(
+        {
+            "http://a.test/robots.txt": to("http://b.test/rules"),
+            "http://a.test/": [],
+            "http://b.test/": Answer(429, {"Retry-After": "3600"}),
+        }
+    )
+    crawler = await crawl(Alone, {**SCHEDULER, "AOPIC_ROBOTS_TRIES": 1})
+    assert web.asked == ["http://b.test/"]
+    assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
+
+
+@deferred_f_from_coro_f
+async def test_the_pauses_between_tries_double(serve: Serve) -> None:
+    web = serve({"http://a.test/robots.txt": Answer(500), "http://a.test/": []})
+    await crawl(Follow, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.1, "AOPIC_ROBOTS_TRIES": 4})
+    starts = [entry.start for entry in web.log]
+    gaps = [after - before for before, after in pairwise(starts)]
+    assert [gap >= least for gap, least in zip(gaps, (0.1, 0.2, 0.4), strict=True)] == [True] * 3
+
+
+@deferred_f_from_coro_f
+async def test_a_robots_txt_that_a_middleware_turns_down_counts_as_missing(serve: Serve) -> None:
+    web = serve({"http://a.test/robots.txt": rules("/"), "http://a.test/": []})
+    await crawl(Follow, {**SCHEDULER, "DOWNLOADER_MIDDLEWARES": {f"{__name__}.{NoRobots.__name__}": 200}})
+    assert (web.asked, n_robots(web)) == (["http://a.test/"], {})
+
+
+class NoRobots:
+    def process_request(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            raise IgnoreRequest
+
+
+# -- redirects
+
+
+def chain(n: int, end: Answer) -> dict[str, Any]:
+    """The robots.txt of a.test, *n* redirects away on hosts of its own."""
+    names = ["a.test", *(f"r{number}.test" for number in range(n))]
+    hops = {f"http://{name}/robots.txt": to(f"http://{after}/robots.txt") for name, after in pairwise(names)}
+    return {**hops, f"http://{names[-1]}/robots.txt": end, "http://a.test/": ["/1"], "http://a.test/1": []}
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@deferred_f_from_coro_f
+async def test_redirects_are_followed_to_other_hosts(serve: Serve, n: int) -> None:
+    web = serve(chain(n, rules("/1")))
+    await crawl(Follow, {**SCHEDULER, "REDIRECT_ENABLED": False, "AOPIC_POLITENESS_FACTOR": 3})
+    assert web.asked == ["http://a.test/"]
+    assert audit(web.log, 3).is_polite
+
+
+@deferred_f_from_coro_f
+async def test_a_spider_that_stays_on_its_domain_follows_them_all_the_same(serve: Serve) -> None:
+    class Bound(Follow):
+        allowed_domains = ["a.test"]
+
+    web = serve(chain(1, rules("/1")))
+    await crawl(Bound, SCHEDULER)
+    assert web.asked == ["http://a.test/"]
+
+
+@deferred_f_from_coro_f
+async def test_after_six_redirects_robots_txt_counts_as_missing_for_the_first_host_only(serve: Serve) -> None:
+    web = serve({**chain(6, rules("/")), "http://r5.test/": [], "http://a.test/1": ["http://r5.test/"]})
+    await crawl(Follow, SCHEDULER)
+    assert web.asked == ["http://a.test/", "http://a.test/1"]
+    assert n_robots(web) == {"a.test": 1, **{f"r{n}.test": 1 for n in range(4)}, "r4.test": 1, "r5.test": 1}
+
+
+@deferred_f_from_coro_f
+async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve: Serve) -> None:
+    hosts = ["a.test", "www.a.test", "b.test"]
+    web = serve(
+        {
+            "http://a.test/robots.txt": to("http://www.a.test/robots.txt"),
+            "http://b.test/robots.txt": to("/robots2.txt"),
+            "http://b.test/robots2.txt": to("http://www.a.test/robots.txt", 307),
+            "http://www.a.test/robots.txt": Answer(body=rules("/1").body, delay=0.05),
+            **{f"http://{host}/": ["/1"] for host in hosts},
+            **{f"http://{host}/1": [] for host in hosts},
+        }
+    )
+    await crawl(Start, SCHEDULER, urls=[f"http://{host}/" for host in hosts])
+    assert n_robots(web) == {"a.test": 1, "www.a.test": 1, "b.test": 1}
+    assert sorted(web.asked) == sorted([*(f"http://{host}/" for host in hosts), "http://b.test/robots2.txt"])
+
+
+@deferred_f_from_coro_f
+async def test_what_a_redirect_leads_to_is_known_from_then_on(serve: Serve) -> None:
+    web = serve({**chain(2, rules("/1")), "http://a.test/": ["http://r1.test/"], "http://r1.test/": ["/1"]})
+    await crawl(Follow, SCHEDULER)
+    assert web.asked == ["http://a.test/", "http://r1.test/"]
+    assert n_robots(web) == {"a.test": 1, "r0.test": 1, "r1.test": 1}
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"a.test": "/robots.txt"},
+        {"a.test": "http://b.test/robots.txt", "b.test": "http://a.test/robots.txt"},
+        {
+            "a.test": "http://b.test/robots.txt",
+            "b.test": "http://c.test/robots.txt",
+            "c.test": "http://a.test/robots.txt",
+        },
+        {"a.test": "ftp://a.test/robots.txt"},
+        {"a.test": "http://[broken/robots.txt"},
+    ],
+    ids=["itself", "two", "three", "ftp", "broken"],
+)
+@deferred_f_from_coro_f
+async def test_redirects_that_lead_nowhere_count_as_missing(serve: Serve, targets: dict[str, str]) -> None:
+    pages: dict[str, Any] = {f"http://{host}/": [] for host in targets}
+    pages |= {
+        f"http://{host}/robots.txt": Answer(302, {"Location": url}, delay=0.02)
+        for host, url in targets.items()
+    }
+    web = serve(pages)
+    await asyncio.wait_for(crawl(Start, SCHEDULER, urls=[f"http://{host}/" for host in targets]), 60)
+    assert sorted(web.asked) == sorted(f"http://{host}/" for host in targets)
+
+
+# -- how much is read
+
+
+@deferred_f_from_coro_f
+async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve: Serve) -> None:
+    begin = b"User-agent: *\nDisallow: /1\n"
+    padding = b"# padding\n" * (MAX_BYTES // 10)
+    half_a_rule = b"Disallow: /"  # the file is cut behind the slash
+    start = begin + padding[: MAX_BYTES - len(begin) - len(half_a_rule) - 1] + b"\n" + half_a_rule
+    assert len(start) == MAX_BYTES
+    web = serve(
+        {
+            "http://a.test/robots.txt": Answer(
+                body=start + b"else\nDisallow: /2\n" + b"# more\n" * 3_000_000
+            ),
+            "http://a.test/": ["/1", "/2", "/else"],
+            "http://a.test/2": [],
+            "http://a.test/else": [],
+        }
+    )
+    await crawl(Follow, SCHEDULER)
+    assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/else"]
+    assert [entry.status for entry in web.log if entry.target == "/robots.txt"] == [0]  # we hung up
+
+
+GROUPS = {
+    "crawl delay": (b"User-agent: a\nCrawl-delay: 5\n\nUser-agent: b\nDisallow: /\n", {"a", "b"}),
+    "unknown line": (b"user agent: a\nNoindex: /x\nSitemap: /s\nuser-agent: b\ndisallow: /\n", {"a", "b"}),
+    "both": (b"User-agent: a\nHost: x\nUser-agent: b\nFoo\nUser-agent: c\nDisallow: /\n", {"a", "b", "c"}),
+    "byte order mark": (
+        b"\xef\xbb\xbfUser-agent: a\r\nFoo: 1\r\nUser-agent: b\r\nDisallow: /\r\n",
+        {"a", "b"},
+    ),
+    "a rule ends it": (b"User-agent: a\nDisallow:\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", {"b"}),
+    "a comment does not": (b"User-agent: a\n# Disallow: /x\n\nUser-agent: b\nDisallow: /\n", {"a", "b"}),
+    "rules of two groups": (b"User-agent: a\nAllow: /x\nUser-agent: b\nCrawl-delay: 1\nDisallow: /\n", {"b"}),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(name: str) -> None:
+    text, forbidden = GROUPS[name]
+    rules = parse(text, ProtegoRobotParser)
+    assert {agent for agent in "abc" if not rules.allowed("http://h.test/page", agent)} == forbidden
+
+
+def test_a_crawl_delay_is_that_of_the_agents_before_it() -> None:
+    rules = parse(b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", ProtegoRobotParser)
+    assert [rules.rp.crawl_delay(agent) for agent in "abc"] == [5, None, None]
+
+
+# -- how often it is asked for
+
+
+class Inline(Spider):
+    """Asks one host for ten pages at once, inside a callback."""
+
+    name = "inline"
+    start_urls = ["http://a.test/"]
+    answered = 0
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        engine = self.crawler.engine
+        assert engine is not None
+        if response.url != "http://a.test/":
+            return
+        wanted = [engine.download_async(Request(f"http://b.test/{n}")) for n in range(10)]
+        for result in await asyncio.gather(*wanted, return_exceptions=True):
+            self.answered += isinstance(result, Response)
+        yield Request("http://b.test/9")
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, BESIDE], ids=["scheduler", "beside"])
+@deferred_f_from_coro_f
+async def test_however_many_requests_wait_it_is_fetched_once(serve: Serve, settings: dict[str, Any]) -> None:
+    slow = Answer(body=rules("/1", "/2").body, delay=0.1)
+    pages = {
+        "http://a.test/": [],
+        "http://b.test/robots.txt": slow,
+        **{f"http://b.test/{n}": [] for n in range(10)},
+    }
+    web = serve(pages)
+    crawler = await crawl(Inline, settings)
+    assert n_robots(web) == {"a.test": 1, "b.test": 1}
+    assert set(web.asked) == set(pages) - {f"http://b.test/{path}" for path in ("robots.txt", "1", "2")}
+    assert isinstance(crawler.spider, Inline)
+    assert crawler.spider.answered == 8
+
+
+@deferred_f_from_coro_f
+async def test_beside_another_scheduler_all_of_its_requests_are_judged(serve: Serve) -> None:
+    urls = [f"http://a.test/{n}" for n in range(12)]
+    web = serve(
+        {"http://a.test/robots.txt": Answer(body=rules("/1").body, delay=0.1), **{url: [] for url in urls}}
+    )
+    crawler = await crawl(Start, BESIDE, urls=urls)
+    assert n_robots(web) == {"a.test": 1}
+    assert set(web.asked) == set(urls) - {"http://a.test/1", "http://a.test/10", "http://a.test/11"}
+    assert stat(crawler, "aopic/robots/put_back") is None
+
+
+@deferred_f_from_coro_f
+async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_retries(serve: Serve) -> None:
+    web = serve({"http://a.test/robots.txt": Answer(503), "http://a.test/": ["/1"]})
+    crawler = await crawl(Follow, {**BESIDE, "RETRY_TIMES": 2})
+    assert web.asked == []
+    assert n_robots(web) == {"a.test": 3}
+    assert stat(crawler, "aopic/robots/refused") == 1
+
+
+@deferred_f_from_coro_f
+async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(serve: Serve) -> None:
+    urls = [
+        "http://a.test/",
+        "http://a.test:80/1",
+        "http://A.test/2",
+        "http://a.test:8080/3",
+        "http://x:y@a.test/4",
+    ]
+    web = serve({f"http://a.test/{path}": [] for path in ("", "1", "2", "3", "4")})
+    await crawl(Start, SCHEDULER, urls=urls)
+    assert len(web.asked) == 5
+    assert n_robots(web) == {"a.test": 2}
+
+
+# -- when it is asked for again
+
+
+class Later(Follow):
+    """Puts the middleware's clock forward in the callback of some pages."""
+
+    steps: dict[str, float] = {}
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for path, days in self.steps.items():
+            if response.url.endswith(path):
+                middleware(self.crawler).clock = lambda days=days: time.time() + days * DAY
+        yield from super().parse(response)
+
+
+def later(**steps: float) -> type[Later]:
+    return type("Days", (Later,), {"steps": {f"/{path}": days for path, days in steps.items()}})
+
+
+def line(n: int) -> dict[str, Any]:
+    """Pages one behind the other."""
+    return {"http://a.test/": ["/p1"], **{f"http://a.test/p{i}": [f"/p{i + 1}"] for i in range(1, n + 1)}}
+
+
+@deferred_f_from_coro_f
+async def test_it_is_asked_for_again_when_it_has_expired_and_not_before(serve: Serve) -> None:
+    web = serve({**line(4), "http://a.test/robots.txt": in_turn(rules(), rules("/p4"), rules())})
+    await crawl(later(p1=0.99, p2=1.01), SCHEDULER)
+    assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2", "p3")]
+    order = [entry.target for entry in sorted(web.log, key=lambda entry: entry.start)]
+    assert order == ["/robots.txt", "/", "/p1", "/p2", "/robots.txt", "/p3"]
+
+
+@deferred_f_from_coro_f
+async def test_old_rules_hold_for_30_days_while_new_ones_cannot_be_had(serve: Serve) -> None:
+    web = serve(
+        {
+            **line(5),
+            "http://a.test/p2": ["/p3", "/old"],
+            "http://a.test/robots.txt": in_turn(rules("/old"), Answer(503)),
+        }
+    )
+    crawler = await crawl(later(p1=2, p3=31), {**SCHEDULER, "AOPIC_ROBOTS_TRIES": 1})
+    assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2", "p3")]
+    assert n_robots(web) == {"a.test": 3}
+    assert stat(crawler, "robotstxt/forbidden") == 1
+    assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_the_same(serve: Serve) -> None:
+    class Slow(Follow):
+        """A host whose gap is longer than its robots.txt is believed."""
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Slow:
+            def parsed(robotparser: Any) -> None:
+                middleware(crawler).clock = lambda: time.time() + DAY * 2
+
+            crawler.signals.connect(parsed, signal=signals.robots_parsed, weak=False)
+            return super().from_crawler(crawler, *args, **kwargs)
+
+    if not hasattr(signals, "robots_parsed"):
+        pytest.skip("this Scrapy has no signal for it")
+    web = serve({"http://a.test/": [], "http://a.test/robots.txt": rules()})
+    await crawl(Slow, SCHEDULER)
+    assert (web.asked, n_robots(web)) == (["http://a.test/"], {"a.test": 1})
+
+
+# -- what is remembered
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+@deferred_f_from_coro_f
+async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Path, store: str) -> None:
+    web = serve(
+        {
+            **line(3),
+            "http://a.test/robots.txt": rules("/p3"),
+            "http://b.test/robots.txt": Answer(500),
+            "http://b.test/": [],
+            "http://b.test/2": [],
+        }
+    )
+    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": store, "AOPIC_ROBOTS_TRIES": 1}
+    await crawl(
+        Start,
+        {**settings, "CLOSESPIDER_PAGECOUNT": 3, "CONCURRENT_REQUESTS": 1},
+        urls=["http://b.test/", "http://a.test/"],
+    )
+    assert (web.asked, n_robots(web)) == (["http://a.test/"], {"a.test": 1, "b.test": 1})
+    crawler = await crawl(Start, settings, urls=["http://b.test/2"])
+    assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2")]
+    assert n_robots(web) == {"a.test": 1, "b.test": 1}
+    assert stat(crawler, "aopic/robots/from_store") == 2
+    assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(serve: Serve) -> None:
+    hosts = [f"h{n}.test" for n in range(10)]
+    web = serve(
+        {
+            **{f"http://{host}/robots.txt": rules("/no") for host in hosts},
+            **{f"http://{host}/": ["/1", "/no"] for host in hosts},
+            **{f"http://{host}/1": ["/2", "/no2"] for host in hosts},
+            **{f"http://{host}/2": [] for host in hosts},
+        }
+    )
+    crawler = await crawl(
+        Start,
+        {**SCHEDULER, "AOPIC_ROBOTS_CACHE": 3, "CONCURRENT_REQUESTS": 2},
+        urls=[f"http://{host}/" for host in hosts],
+    )
+    assert n_robots(web) == dict.fromkeys(hosts, 1)
+    assert len(web.asked) == 30
+    assert len(middleware(crawler)) <= 3
+    assert stat(crawler, "aopic/robots/from_store") > 0
+
+
+@deferred_f_from_coro_f
+async def test_a_large_robots_txt_takes_more_of_the_memory(serve: Serve) -> None:
+    hosts = [f"h{n}.test" for n in range(10)]
+    large = Answer(body=b"User-agent: *\n" + b"Disallow: /no\n" * 2500)  # 35 kB
+    web = serve(
+        {
+            **{f"http://{host}/robots.txt": large for host in hosts},
+            **{f"http://{host}/": [] for host in hosts},
+        }
+    )
+    crawler = await crawl(
+        Start, {**SCHEDULER, "AOPIC_ROBOTS_CACHE": 20}, urls=[f"http://{h}/" for h in hosts]
+    )
+    assert len(web.asked) == 10
+    assert len(middleware(crawler)) == 2
+
+
+# -- a page that goes back keeps all that it had
+
+
+class Careful(Spider):
+    """Notes what comes back of what it gave."""
+
+    name = "careful"
+    seen: list[tuple[str, int, Any, Any, int]]
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.seen = []
+        for n, priority in enumerate((0, -1, 3)):
+            yield Request(
+                f"http://h{n}.test/",
+                self.parse_page,
+                priority=priority,
+                cb_kwargs={"n": n},
+                meta={"mine": [n]},
+            )
+
+    def parse_page(self, response: Response, n: int) -> None:
+        request = response.request
+        assert request is not None
+        known = {key: value for key, value in request.meta.items() if "retry" in key}
+        self.seen.append((request.url, request.priority, request.meta["mine"], known, n))
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Serve, tmp_path: Path) -> None:
+    web = serve({f"http://h{n}.test/": [] for n in range(3)})
+    crawler = await crawl(Careful, {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"})
+    assert isinstance(crawler.spider, Careful)
+    assert sorted(crawler.spider.seen) == [
+        (f"http://h{n}.test/", priority, [n], {}, n) for n, priority in enumerate((0, -1, 3))
+    ]
+    assert len(web.asked) == 3
+    assert stat(crawler, "aopic/robots/put_back") == 3
+    assert stat(crawler, "scheduler/dequeued") == stat(crawler, "scheduler/enqueued") == 6
+    assert stat(crawler, "aopic/pages/visited") == 3
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_it_does_not_change_the_order_of_pages(serve: Serve) -> None:
+    pages = {
+        "http://a.test/": [f"/{n}" for n in range(6)],
+        **{f"http://a.test/{n}": ["/4", f"/{n}a"] for n in range(6)},
+        **{f"http://a.test/{n}a": [] for n in range(6)},
+    }
+    web = serve(pages)
+    await crawl(Follow, {**SCHEDULER, "ROBOTSTXT_OBEY": False})
+    order, n = web.asked, len(web.asked)
+    await crawl(Follow, SCHEDULER)
+    assert web.asked[n:] == order
+    assert len(order) == 13
+
+
+@deferred_f_from_coro_f
+async def test_a_second_request_for_a_page_goes_back_as_one(serve: Serve, tmp_path: Path) -> None:
+    class Twice(Spider):
+        name = "twice"
+
+        async def start(self) -> AsyncIterator[Any]:
+            for _ in range(3):
+                yield Request("http://a.test/", dont_filter=True)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve(
+        {"http://a.test/robots.txt": in_turn(Answer(500), Answer(500), rules()), "http://a.test/": []}
+    )
+    settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite", "AOPIC_ROBOTS_RETRY": 0.01}
+    crawler = await crawl(Twice, {**SCHEDULER, **settings})
+    assert web.asked == ["http://a.test/"] * 3
+    assert stat(crawler, "aopic/pages/visited") == 3
+    assert stat(crawler, "aopic/outcomes/redirect") is None
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_it_does_not_wait_inside_the_downloader(serve: Serve) -> None:
+    web = serve(
+        {
+            "http://slow.test/robots.txt": Answer(404, delay=0.1),
+            "http://slow.test/": [],
+            "http://fast.test/": ["/1"],
+            "http://fast.test/1": [],
+        }
+    )
+    settings = {**SCHEDULER, "CONCURRENT_REQUESTS": 1, "DOWNLOAD_SLOTS": {"slow.test": {"delay": 3}}}
+    await crawl(Start, settings, urls=["http://slow.test/", "http://fast.test/"])
+    assert web.asked == ["http://fast.test/", "http://fast.test/1", "http://slow.test/"]
+
+
+# -- whom the rules are for
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "allowed"),
+    [
+        ({"USER_AGENT": "mybot/1.0"}, {}, False),
+        ({"USER_AGENT": "other"}, {}, True),
+        ({"USER_AGENT": "other"}, {"User-Agent": "Mozilla/5.0 (compatible; MyBot/1.0)"}, False),
+        ({"USER_AGENT": "mybot", "ROBOTSTXT_USER_AGENT": "other"}, {}, True),
+        ({"USER_AGENT": "mybot", "ROBOTSTXT_PARSER": "scrapy.robotstxt.PythonRobotParser"}, {}, False),
+        ({"USER_AGENT": "mybot", "ROBOTSTXT_OBEY": False}, {}, True),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_the_user_agent_decides(
+    serve: Serve, settings: dict[str, Any], headers: dict[str, str], allowed: bool
+) -> None:
+    class One(Spider):
+        name = "one"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/", headers=headers)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve(
+        {"http://a.test/robots.txt": Answer(body=b"User-agent: mybot\nDisallow: /\n"), "http://a.test/": []}
+    )
+    await crawl(One, {**SCHEDULER, **settings})
+    assert web.asked == ["http://a.test/"] * allowed
+
+
+@deferred_f_from_coro_f
+async def test_a_request_may_be_exempt(serve: Serve) -> None:
+    class Exempt(Spider):
+        name = "exempt"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/", meta={"dont_obey_robotstxt": True})
+            yield Request("data:,text", dont_filter=True)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/robots.txt": rules("/"), "http://a.test/": []})
+    crawler = await crawl(Exempt, SCHEDULER)
+    assert (web.asked, n_robots(web)) == (["http://a.test/"], {})
+    assert stat(crawler, "aopic/pages/visited") == 2
+
+
+@deferred_f_from_coro_f
+async def test_it_is_paced_in_the_slot_that_the_page_has(serve: Serve) -> None:
+    class Slots(Spider):
+        name = "slots"
+
+        async def start(self) -> AsyncIterator[Any]:
+            for n in range(4):
+                yield Request(f"http://h{n}.test/", meta={"download_slot": "all"})
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    web = serve(
+        {f"http://h{n}.test/{path}": Answer(delay=0.02) for n in range(4) for path in ("", "robots.txt")}
+    )
+    await crawl(Slots, {**SCHEDULER, "AOPIC_POLITENESS_FACTOR": 1})
+    as_one = [entry.__class__(**{**vars_of(entry), "host": "all"}) for entry in web.log]
+    assert len(as_one) == 8
+    assert audit(as_one, 1).is_polite
+
+
+def vars_of(entry: Any) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in entry.__slots__}
+
+
+# -- others are told
+
+
+@deferred_f_from_coro_f
+async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
+    if not hasattr(signals, "robots_parsed"):
+        pytest.skip("this Scrapy has no signal for it")
+    told: list[tuple[str, bool]] = []
+
+    class Told(Follow):
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Told:
+            def parsed(robotparser: Any, request: Request) -> None:
+                told.append((request.url, robotparser.allowed("http://a.test/1", "me")))
+
+            crawler.signals.connect(parsed, signal=signals.robots_parsed, weak=False)
+            return super().from_crawler(crawler, *args, **kwargs)
+
+    serve({"http://a.test/robots.txt": rules("/1"), "http://a.test/": ["/2"], "http://a.test/2": []})
+    await crawl(Told, SCHEDULER)
+    assert told == [("http://a.test/", False)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "pacer"),
+    [
+        (SCHEDULER, Scheduler),
+        ({**BESIDE, "DOWNLOADER_MIDDLEWARES": {**BESIDE["DOWNLOADER_MIDDLEWARES"], PolitenessMiddleware: 990}}, PolitenessMiddleware),
+    ],
+    ids=["scheduler", "beside"],
+)  # fmt: skip
+@deferred_f_from_coro_f
+async def test_the_crawl_delay_is_handed_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], pacer: type
+) -> None:
+    told: list[tuple[str, float]] = []
+    monkeypatch.setattr(
+        pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
+    )
+    web = serve(
+        {
+            **line(3),
+            "http://a.test/robots.txt": in_turn(rules(more="Crawl-delay: 2.5\n"), rules()),
+            "http://b.test/robots.txt": rules(),
+            "http://b.test/": [],
+        }
+    )
+    await crawl(later(p1=2), settings)
+    assert len(web.asked) == 4 + 1  # the last one is not there
+    assert told == [("a.test", 2.5), ("a.test", 0.0)]
+
+
+@deferred_f_from_coro_f
+async def test_a_restart_knows_the_crawl_delay(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[tuple[str, float]] = []
+    monkeypatch.setattr(
+        Scheduler, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
+    )
+    serve({**line(2), "http://a.test/robots.txt": rules(more="Crawl-delay: 2\n")})
+    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 2})
+    await crawl(Follow, settings)
+    assert told == [("a.test", 2.0)] * 2
+
+
+# -- sitemaps
+
+
+def sitemap(*urls: str, kind: str = "urlset", entry: str = "url") -> bytes:
+    entries = "".join(f"<{entry}><loc> {url} </loc></{entry}>" for url in urls)
+    text = (
+        f'<?xml version="1.0"?><{kind} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{kind}>'
+    )
+    return text.encode()
+
+
+def mapped() -> dict[str, Any]:
+    index = sitemap(
+        "http://a.com/two.xml.gz",
+        "http://cdn.other/three.xml",
+        "http://a.com/index.xml",
+        kind="sitemapindex",
+        entry="sitemap",
+    )
+    xml = {"Content-Type": "application/xml"}
+    lines = "Sitemap: http://a.com/one.xml\nSitemap: /index.xml\nSITEMAP: http://maps.example/a.xml\nSitemap: bad.xml\n"
+    return {
+        "http://a.com/robots.txt": rules("/no", more=lines),
+        "http://a.com/": [],
+        "http://a.com/one.xml": Answer(headers=xml, body=sitemap("http://a.com/1", "http://a.com/no", "ftp://a.com/")),
+        "http://a.com/index.xml": Answer(headers=xml, body=index),
+        "http://a.com/two.xml.gz": Answer(
+            headers={"Content-Type": "application/gzip"},
+            body=gzip.compress(sitemap("http://a.com/2", "http://www.a.com/3")),
+        ),
+        "http://maps.example/a.xml": Answer(
+            headers=xml, body=sitemap("http://a.com/4", "http://maps.example/5", "http://[/")
+        ),
+        "http://a.com/bad.xml": Answer(headers=xml, body=b"not a sitemap"),
+        **{f"http://a.com/{n}": [] for n in (1, 2, 4)},
+        "http://www.a.com/3": [],
+    }  # fmt: skip
+
+
+ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE], ids=["scheduler", "addon", "beside"])
+@deferred_f_from_coro_f
+async def test_sitemaps_are_seeds_if_they_are_wanted(serve: Serve, settings: dict[str, Any]) -> None:
+    class Pages(Follow):
+        start_urls = ["http://a.com/"]
+        pages: list[str] = []
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            self.pages.append(response.url)
+            yield from super().parse(response)
+
+    web = serve(mapped())
+    crawler = await crawl(Pages, {**settings, "AOPIC_SITEMAPS": True})
+    maps = ["one.xml", "index.xml", "bad.xml", "two.xml.gz"]
+    pages = [*(f"http://a.com/{path}" for path in ("", "1", "2", "4")), "http://www.a.com/3"]
+    assert Counter(web.asked) == Counter(
+        [*pages, *(f"http://a.com/{path}" for path in maps), "http://maps.example/a.xml"]
+    )
+    assert sorted(Pages.pages) == sorted(pages)  # the spider sees no sitemap
+    assert stat(crawler, "aopic/sitemaps/read") == 4
+    assert stat(crawler, "aopic/sitemaps/bad") == 1
+    assert stat(crawler, "aopic/sitemaps/pages") == 5
+
+
+@deferred_f_from_coro_f
+async def test_sitemaps_are_left_alone_by_default(serve: Serve) -> None:
+    web = serve(mapped())
+    await crawl(Start, SCHEDULER, urls=["http://a.com/"])
+    assert web.asked == ["http://a.com/"]
+
+
+@deferred_f_from_coro_f
+async def test_the_pages_of_a_sitemap_are_its_links(serve: Serve, tmp_path: Path) -> None:
+    serve({**mapped(), "http://a.com/bad.xml": Answer(404)})
+    settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite", "AOPIC_SITEMAPS": True}
+    crawler = await crawl(Start, {**SCHEDULER, **settings}, urls=["http://a.com/"])
+    result = check(tmp_path)
+    assert result.violations == []
+    assert stat(crawler, "aopic/outcomes/http 404") == 1
+    assert stat(crawler, "scheduler/unserializable") is None
+
+
+# -- it takes the place of Scrapy's
+
+
+class Own(RobotsTxtMiddleware):
+    """A user's own."""
+
+
+def places(crawler: Crawler) -> list[str]:
+    assert crawler.engine is not None
+    return [type(each).__name__ for each in crawler.engine.downloader.middleware.middlewares]
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE, {**ADDON, **BESIDE}])
+@deferred_f_from_coro_f
+async def test_it_takes_the_place_of_scrapys(serve: Serve, settings: dict[str, Any]) -> None:
+    web = serve({"http://a.test/robots.txt": rules("/1"), "http://a.test/": ["/1"]})
+    stock = places(await crawl(Follow, {"ROBOTSTXT_OBEY": True}))
+    ours = places(await crawl(Follow, settings))
+    place = stock.index("RobotsTxtMiddleware")
+    assert ours[: place + 2] == [*stock[:place], "RobotsMiddleware", stock[place + 1]]
+    assert "RobotsTxtMiddleware" not in ours
+    assert web.asked == ["http://a.test/"] * 2
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, ADDON], ids=["scheduler", "addon"])
+@deferred_f_from_coro_f
+async def test_a_users_own_stays(serve: Serve, settings: dict[str, Any]) -> None:
+    serve({"http://a.test/": []})
+    own = {"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: None, Own: 100}}
+    names = places(await crawl(Follow, {**settings, **own}))
+    assert "Own" in names
+    assert not {"RobotsMiddleware", "RobotsTxtMiddleware"} & set(names)
+
+
+@deferred_f_from_coro_f
+async def test_it_is_not_there_if_robots_txt_is_not_obeyed(serve: Serve) -> None:
+    web = serve({"http://a.test/": []})
+    for settings in ({"SCHEDULER": "scrapy_aopic.Scheduler"}, {**ADDON, "ROBOTSTXT_OBEY": False}):
+        assert "RobotsMiddleware" not in places(await crawl(Follow, settings))
+    assert n_robots(web) == {}
+
+
+def test_the_addon_leaves_what_the_user_lists() -> None:
+    for listed in ({RobotsTxtMiddleware: None, Own: 100}, {"scrapy_aopic.RobotsMiddleware": 90}):
+        settings = Settings({"DOWNLOADER_MIDDLEWARES": listed})
+        Addon().update_settings(settings)
+        assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {**listed, PolitenessMiddleware: 990}
+
+
+@pytest.mark.parametrize("name", ["CACHE", "EXPIRY", "RETRY", "TRIES"])
+def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(name: str) -> None:
+    crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, f"AOPIC_ROBOTS_{name}": -1})
+    with pytest.raises(SettingError, match=f"AOPIC_ROBOTS_{name}"):
+        RobotsMiddleware.from_crawler(crawler)
