@@ -1,0 +1,582 @@
+"""Pages that are the same: duplicates, canonical pages and permanent redirects, in real crawls on loopback."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web, ask, check, crawl, html
+
+from scrapy_aopic.content import MIN_CHARACTERS, read_canonical, read_text
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import unpack_page
+from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.requests import url_of
+from scrapy_aopic.testing.server import Answer, Exchange
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+
+
+def words(seed: str, n: int = 200) -> str:
+    dice = random.Random(seed)
+    return " ".join(f"word{dice.randrange(2000)}" for _ in range(n))
+
+
+def page(text: str, links: list[str] = [], head: str = "", **headers: str) -> Answer:  # noqa: B006
+    anchors = "".join(f'<a href="{link}"></a>' for link in links)
+    body = f"<html><head><title>t</title>{head}</head><body><p>{text}</p>{anchors}</body></html>"
+    return Answer(headers={"Content-Type": "text/html", **headers}, body=body.encode())
+
+
+def canonical(url: str) -> str:
+    return f'<link rel="canonical" href="{url}">'
+
+
+async def run(folder: Path, spider: type[Spider] = Follow, **settings: Any) -> Crawler:
+    """Crawl with SCHEDULER alone; the audit holds at the end."""
+    alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
+    crawler = await crawl(spider, {**alone, "CONCURRENT_REQUESTS": 1, **settings})
+    assert check(folder).violations == []
+    assert stat(crawler, "errors") is None
+    return crawler
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(f"aopic/{name}")
+
+
+def same(folder: Path) -> dict[str, str]:
+    """URLs of the pages that were united with others, and of those that stand for them."""
+
+    def read(store: Store) -> dict[str, str]:
+        pages = {key: unpack_page(data) for key, data in store.scan(Family.PAGES)}
+        urls = {key: url_of(data) for key, data in store.scan(Family.REQUESTS)}
+        roots = {}
+        for key in (key for key, page in pages.items() if page.canonical):
+            roots[key] = key
+            while pages[roots[key]].canonical:
+                roots[key] = pages[roots[key]].canonical
+        return {urls[key]: urls[root] for key, root in roots.items()}
+
+    found: dict[str, str] = ask(folder, read)
+    return found
+
+
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["url"]: row for row in ask(folder, top_pages, 100, everything=True)}
+
+
+# -- duplicates
+
+
+@deferred_f_from_coro_f
+async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_first(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve(
+        {
+            HOME: page(words("home"), ["/1", "/2", "/3"]),
+            "http://a.test/1": page(words("x"), ["/4"]),
+            "http://a.test/2": page(words("x"), ["/5", "/6", "/4"]),
+            "http://a.test/3": page(words("y")),
+            "http://a.test/4": page(words("z")),
+        }
+    )
+    crawler = await run(tmp_path, AOPIC_ENDOWMENT=0)
+    assert sorted(web.asked) == [HOME, *(f"http://a.test/{number}" for number in (1, 2, 3, 4))]
+    assert same(tmp_path) == {"http://a.test/2": "http://a.test/1"}
+    assert rows(tmp_path)["http://a.test/2"]["state"] == "duplicate"
+    assert rows(tmp_path)["http://a.test/2"]["importance"] == 0
+    one, three = (rows(tmp_path)[f"http://a.test/{number}"] for number in (1, 3))
+    assert one["cash"] + one["history"] == 2 * three["history"]
+    assert "http://a.test/2" not in {row["url"] for row in ask(tmp_path, top_pages, 100)}
+    assert ask(tmp_path, status)["outcomes"] == {"duplicate": 1}
+    assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "united")] == [3, 1]
+    assert stat(crawler, "outcomes/duplicate") == 1
+
+
+@deferred_f_from_coro_f
+async def test_the_links_of_duplicates_are_followed_if_you_say_so(serve: Serve, tmp_path: Path) -> None:
+    web = serve(
+        {
+            HOME: page(words("x"), ["/1"]),
+            "http://a.test/1": page(words("x"), ["/2"]),
+            "http://a.test/2": page(words("z")),
+        }
+    )
+    crawler = await run(tmp_path, AOPIC_FOLLOW_DUPLICATES=True)
+    assert web.asked == [HOME, "http://a.test/1", "http://a.test/2"]
+    assert same(tmp_path) == {"http://a.test/1": HOME}
+    assert stat(crawler, "content/links_dropped") is None
+
+
+@deferred_f_from_coro_f
+async def test_with_content_seen_off_every_page_is_its_own(serve: Serve, tmp_path: Path) -> None:
+    web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": page(words("x"), ["/2"])})
+    await run(tmp_path, AOPIC_CONTENT_SEEN="off")
+    assert len(web.asked) == 3
+    assert same(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("seen", "n_asked"), [("exact", 4), ("near", 3)])
+@deferred_f_from_coro_f
+async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicates_are_looked_for(
+    serve: Serve, tmp_path: Path, seen: str, n_asked: int
+) -> None:
+    web = serve(
+        {
+            HOME: page(words("home"), ["/1"]),
+            "http://a.test/1": page(f"{words('x', 600)} served at 12:31:07", ["/2"]),
+            "http://a.test/2": page(f"{words('x', 600)} served at 12:31:08", ["/3"]),
+            "http://a.test/3": page(words("y")),
+        }
+    )
+    await run(tmp_path, AOPIC_CONTENT_SEEN=seen)
+    assert len(web.asked) == n_asked
+
+
+@deferred_f_from_coro_f
+async def test_the_first_page_with_a_text_stays_the_first_in_the_next_run(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Second(Follow):
+        start_urls = ["http://b.test/"]
+
+    web = serve({HOME: page(words("x")), "http://b.test/": page(words("x"), ["/1"])})
+    await run(tmp_path)
+    await run(tmp_path, Second)
+    assert web.asked == [HOME, "http://b.test/"]
+    assert same(tmp_path) == {"http://b.test/": HOME}
+
+
+@deferred_f_from_coro_f
+async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(
+    serve: Serve, tmp_path: Path
+) -> None:
+    text = words("x").encode()
+    web = serve(
+        {
+            HOME: page(words("home"), [f"/{number}" for number in range(7)]),
+            "http://a.test/0": page("x" * (MIN_CHARACTERS - 3)),  # and the title, and a space
+            "http://a.test/1": page("x" * (MIN_CHARACTERS - 3), ["/7"]),
+            "http://a.test/2": Answer(headers={"Content-Type": "text/plain"}, body=text),
+            "http://a.test/3": Answer(headers={"Content-Type": "text/plain"}, body=text),
+            "http://a.test/4": Answer(404, {"Content-Type": "text/html"}, page(words("z")).body),
+            "http://a.test/5": Answer(404, {"Content-Type": "text/html"}, page(words("z")).body),
+            "http://a.test/6": page(words("z"), ["/8"]),
+        }
+    )
+
+    class All(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            if isinstance(response, HtmlResponse):
+                yield from super().parse(response)
+
+    await run(tmp_path, All, HTTPERROR_ALLOW_ALL=True)
+    assert same(tmp_path) == {}
+    assert {"http://a.test/7", "http://a.test/8"} < set(web.asked)
+
+
+@deferred_f_from_coro_f
+async def test_callbacks_and_items_know_of_a_duplicate(serve: Serve, tmp_path: Path) -> None:
+    serve(
+        {
+            HOME: page(words("x"), ["/1"]),
+            "http://a.test/1": page(words("x"), ["/2"]),
+            "http://a.test/2": page(words("y")),
+        }
+    )
+    told, items = [], []
+
+    class Tell(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            told.append((response.url, response.meta.get("aopic_duplicate_of")))
+            yield {"url": response.url}
+            for request in super().parse(response):
+                yield request.replace(meta=response.meta, dont_filter=True)
+
+    class Keep:
+        def process_item(self, item: Any) -> Any:
+            items.append((item["url"], item["duplicate_of"]))
+            return item
+
+    await run(
+        tmp_path,
+        Tell,
+        AOPIC_ITEM_FIELDS="duplicate_of",
+        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100, Keep: 200},
+    )
+    expected = [(HOME, None), ("http://a.test/1", HOME), ("http://a.test/2", None)]
+    assert told == expected
+    assert items == expected
+
+
+@deferred_f_from_coro_f
+async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve: Serve, tmp_path: Path) -> None:
+    class Insist(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            for request in super().parse(response):
+                yield request.replace(dont_filter=True)
+
+    web = serve(
+        {
+            HOME: page(words("x"), ["/1"]),
+            "http://a.test/1": page(words("x"), ["/2"]),
+            "http://a.test/2": page(""),
+        }
+    )
+    await run(tmp_path, Insist)
+    assert "http://a.test/2" in web.asked
+
+
+@deferred_f_from_coro_f
+async def test_one_more_request_for_a_page_is_no_duplicate_of_it(serve: Serve, tmp_path: Path) -> None:
+    class Twice(Spider):
+        name = "twice"
+
+        async def start(self) -> Any:
+            for number in range(3):
+                yield Request(HOME, dont_filter=True, cb_kwargs={"number": number})
+
+        def parse(self, response: Response, number: int) -> Iterator[Any]:
+            yield Request(f"{HOME}{number}", callback=self.nothing)
+
+        def nothing(self, response: Response) -> None:
+            pass
+
+    web = serve({HOME: page(words("x"))})
+    await run(tmp_path, Twice)
+    assert web.asked.count(HOME) == 3
+    assert {f"{HOME}{number}" for number in range(3)} < set(web.asked)
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no text")
+
+    monkeypatch.setattr("scrapy_aopic.scheduler.read_text", fail)
+    web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": page(words("x"), ["/2"])})
+    crawler = await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    assert len(web.asked) == 3
+    assert stat(crawler, "errors") == 2
+
+
+# -- canonical pages
+
+
+@pytest.mark.parametrize("how", ["link", "header"])
+@deferred_f_from_coro_f
+async def test_a_page_is_united_with_the_canonical_page_that_it_names(
+    serve: Serve, tmp_path: Path, how: str
+) -> None:
+    def variant(text: str, links: list[str]) -> Answer:
+        if how == "header":
+            return page(text, links, Link='</real>; rel="canonical"')
+        return page(text, links, canonical("/real"))
+
+    web = serve(
+        {
+            HOME: page(words("home"), ["/?from=mail", "/?from=list"]),
+            "http://a.test/?from=mail": variant(words("x"), ["/1"]),
+            "http://a.test/?from=list": variant(words("x"), ["/1"]),
+            "http://a.test/real": page(words("x"), ["/1"], canonical("http://a.test/real")),
+            "http://a.test/1": page(words("y")),
+        }
+    )
+    crawler = await run(tmp_path)
+    assert sorted(web.asked) == sorted(web.pages)
+    assert same(tmp_path) == {
+        "http://a.test/?from=mail": "http://a.test/real",
+        "http://a.test/?from=list": "http://a.test/real",
+    }
+    assert stat(crawler, "content/united") == 2
+    assert {row["url"] for row in ask(tmp_path, top_pages, 100)} == {
+        HOME,
+        "http://a.test/real",
+        "http://a.test/1",
+    }
+
+
+@deferred_f_from_coro_f
+async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve: Serve, tmp_path: Path) -> None:
+    told = []
+
+    class Other(Spider):
+        name = "other"
+
+        async def start(self) -> Any:
+            yield Request(HOME, self.parse_other, cb_kwargs={"number": 5})
+
+        def parse_other(self, response: Response, number: int) -> Iterator[Any]:
+            told.append((response.url, number))
+            yield Request("http://a.test/1", self.nothing)
+
+        def nothing(self, response: Response) -> None:
+            pass
+
+    serve(
+        {
+            HOME: page(words("x"), head=canonical("/real")),
+            "http://a.test/real": page(words("y")),
+            "http://a.test/1": [],
+        }
+    )
+    await run(tmp_path, Other)
+    assert told == [(HOME, 5), ("http://a.test/real", 5)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [
+        ("off", []),
+        ("domain", ["http://www.a.com/real"]),
+        ("any", ["http://www.a.com/real", "http://b.test/"]),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_which_canonical_pages_count(
+    serve: Serve, tmp_path: Path, setting: str, asked: list[str]
+) -> None:
+    class There(Follow):
+        start_urls = ["http://a.com/"]
+
+    web = serve(
+        {
+            "http://a.com/": page(words("x"), ["/1", "/2"], canonical("http://www.a.com/real")),
+            "http://a.com/1": page(words("y"), ["/2"], canonical("http://b.test/")),
+            "http://a.com/2": page(words("z")),
+            "http://b.test/": page(words("b")),
+            "http://www.a.com/real": page(words("r")),
+        }
+    )
+    await run(tmp_path, There, AOPIC_CANONICAL=setting)
+    assert sorted(set(web.asked) - {"http://a.com/", "http://a.com/1", "http://a.com/2"}) == sorted(asked)
+    assert set(same(tmp_path).values()) == set(asked)
+
+
+@deferred_f_from_coro_f
+async def test_a_spider_that_follows_no_links_is_given_no_page(serve: Serve, tmp_path: Path) -> None:
+    class Leaf(Spider):
+        name = "leaf"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+
+    web = serve({HOME: page(words("x"), ["/1"], canonical("/real"))})
+    await run(tmp_path, Leaf)
+    assert web.asked == [HOME]
+
+
+@deferred_f_from_coro_f
+async def test_a_canonical_page_that_is_missing_unites_nothing(serve: Serve, tmp_path: Path) -> None:
+    web = serve({HOME: page(words("x"), ["/1"], canonical("/gone")), "http://a.test/1": page(words("y"))})
+    await run(tmp_path)
+    assert "http://a.test/gone" in web.asked
+    assert same(tmp_path) == {}
+    assert rows(tmp_path)[HOME]["state"] == "visited"
+
+
+@deferred_f_from_coro_f
+async def test_filters_hold_for_canonical_pages_too(serve: Serve, tmp_path: Path) -> None:
+    class Here(Follow):
+        allowed_domains = ["a.test"]
+        start_urls = ["http://a.test/"]
+
+    web = serve(
+        {HOME: page(words("x"), ["/1"], canonical("http://b.test/")), "http://a.test/1": page(words("y"))}
+    )
+    await run(tmp_path, Here, AOPIC_CANONICAL="any")
+    assert web.asked == [HOME, "http://a.test/1"]
+    assert same(tmp_path) == {}
+
+
+@deferred_f_from_coro_f
+async def test_a_site_whose_pages_all_name_the_home_page_is_crawled_all_the_same(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """A common mistake; the ledger believes it, and the crawl goes on."""
+    pages = {
+        f"http://a.test/{number}": page(words(str(number)), [f"/{number + 1}"], canonical("/"))
+        for number in range(5)
+    }
+    web = serve({HOME: page(words("home"), ["/0"], canonical("/")), **pages})
+    await run(tmp_path)
+    assert sorted(web.asked)[:-1] == sorted(web.pages)
+    assert same(tmp_path) == dict.fromkeys(pages, HOME)
+
+
+def answered(body: str = "", status: int = 200, headers: dict[str, Any] | None = None) -> HtmlResponse:
+    return HtmlResponse("http://a.test/x/y", status, headers, body=body.encode(), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("head", "url"),
+    [
+        ('<link rel="canonical" href="/z">', "http://a.test/z"),
+        ("<link href=' /z ' rel='shortlink CANONICAL'>", "http://a.test/z"),
+        ('<base href="http://b.test/q/"><link rel="canonical" href="z">', "http://b.test/q/z"),
+        ('<link rel="canonical" href="/z"><link rel="canonical" href="http://a.test/z">', "http://a.test/z"),
+        ('<link rel="canonical" href="/z"><link rel="canonical" href="/w">', ""),
+        ('<link rel="canonical" href="">', "http://a.test/x/y"),
+        ('<link rel="canonical">', ""),
+        ('<link rel="canonical" href="http://[">', ""),
+        ('<link rel="stylesheet" href="/z">', ""),
+        ('<script>"<link rel=canonical href=/z>"</script>', ""),
+        ('<!-- <link rel="canonical" href="/z"> -->', ""),
+        ('</head><body><p>by a visitor: <link rel="canonical" href="/z"></p>', ""),
+        ("", ""),
+    ],
+)
+def test_the_canonical_page_is_read_from_the_head(head: str, url: str) -> None:
+    assert read_canonical(answered(f"<html><head><title>t</title>{head}")) == url
+
+
+@pytest.mark.parametrize(
+    ("header", "url"),
+    [
+        ('</z>; rel="canonical"', "http://a.test/z"),
+        ("<http://b.test/z>;rel=Canonical", "http://b.test/z"),
+        ('</w>; rel="next", </z>; title="a, b"; rel="canonical"', "http://a.test/z"),
+        (['</w>; rel="next"', '</z>; rel="canonical"'], "http://a.test/z"),
+        ('</z>; rel="canonical alternate"', "http://a.test/z"),
+        ('</z>; rel="next"', ""),
+        ('</z>; title="rel=canonical"', ""),
+        ("/z; rel=canonical", ""),
+        ("<>" * 1000, ""),
+    ],
+)
+def test_the_canonical_page_is_read_from_the_header_of_any_answer(header: Any, url: str) -> None:
+    assert read_canonical(Response("http://a.test/x/y", headers={"Link": header})) == url
+
+
+def test_an_error_names_no_canonical_page() -> None:
+    assert read_canonical(answered('<html><head><link rel="canonical" href="/z">', 404)) == ""
+
+
+# -- what is the text
+
+
+TEXT = words("x")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<html><title>t</title><body><p>{TEXT}</p>",
+        f"<title>t</title>\n\n<p>\n{TEXT.replace(' ', chr(10))}\n</p>",
+        f"<title>T</title><p>{TEXT.upper()}</p>",
+        f"<title>t</title><script>var x = {random.random()};</script><style>p {{}}</style><p>{TEXT}</p>",
+        f"<title>t</title><!-- {random.random()} --><p class='{random.random()}'>{TEXT}</p>",
+        f"<title>t</title><p><a href='/?session={random.random()}'>{TEXT}</a></p><template>hidden</template>",
+    ],
+)
+def test_what_is_not_seen_does_not_count(body: str) -> None:
+    assert read_text(answered(body)) == read_text(answered(f"<title>t</title>{TEXT}"))
+
+
+@pytest.mark.parametrize(
+    "body", [f"<title>u</title>{TEXT}", f"<title>t</title>{TEXT} 1", f"<title>t</title>{TEXT[:-1]}"]
+)
+def test_every_word_and_number_counts(body: str) -> None:
+    assert read_text(answered(body)) != read_text(answered(f"<title>t</title>{TEXT}"))
+
+
+@pytest.mark.parametrize(
+    "body", ["", " ", "<html></html>", "<p>&#0;</p>", "\x00\x01", "<" * 1000, "日本語" * 300]
+)
+def test_any_body_has_a_text_or_little(body: str) -> None:
+    text = read_text(answered(body))
+    assert text is not None
+    assert bool(text.digest) == (len(body) >= 900)
+
+
+def test_deep_and_long_pages_are_read() -> None:
+    assert read_text(answered("<div>" * 20_000 + TEXT), has_sketch=True) is not None
+    text = read_text(answered(f"<p>{words('x', 100_000)}</p>"), has_sketch=True)
+    assert text is not None
+    assert len(text.sketch) == 64
+
+
+def test_other_types_have_no_text() -> None:
+    assert read_text(TextResponse("http://a.test/", body=TEXT.encode())) is None
+    assert read_text(answered(TEXT, 404)) is None
+
+
+# -- redirects
+
+
+@pytest.mark.parametrize(
+    ("code", "is_one"), [(301, True), (308, True), (302, False), (307, False), (303, False)]
+)
+@deferred_f_from_coro_f
+async def test_permanent_redirects_make_source_and_target_one_page(
+    serve: Serve, tmp_path: Path, code: int, is_one: bool
+) -> None:
+    serve(
+        {
+            HOME: ["/old", "/1"],
+            "http://a.test/old": Answer(code, {"Location": "http://b.test/new"}),
+            "http://b.test/new": [],
+            "http://a.test/1": ["/old"],
+        }
+    )
+    await run(tmp_path, AOPIC_VIRTUAL_SHARE=0)
+    old, new = (rows(tmp_path)[url] for url in ("http://a.test/old", "http://b.test/new"))
+    assert same(tmp_path) == ({"http://a.test/old": "http://b.test/new"} if is_one else {})
+    assert old["state"] == "redirect"
+    assert (old["cash"] + old["history"] == 0) == is_one
+    assert new["history"] > 0
+
+
+@deferred_f_from_coro_f
+async def test_a_chain_of_permanent_redirects_is_one_page(serve: Serve, tmp_path: Path) -> None:
+    chain: dict[str, Any] = {
+        f"http://h{number}.test/": Answer(301, {"Location": f"http://h{number + 1}.test/"})
+        for number in range(8)
+    }
+    serve({HOME: ["http://h0.test/"], **chain, "http://h8.test/": []})
+    await run(tmp_path)
+    assert same(tmp_path) == dict.fromkeys(chain, "http://h8.test/")
+
+
+# -- pages that come back
+
+
+@deferred_f_from_coro_f
+async def test_an_answer_that_nothing_has_changed_leaves_a_duplicate_what_it_was(
+    serve: Serve, tmp_path: Path
+) -> None:
+    def answer(exchange: Exchange) -> Answer:
+        if "if-none-match" in exchange.headers:
+            return Answer(304, {"ETag": '"1"'})
+        return page(words("x"), ["/2"], ETag='"1"')
+
+    class Until(Follow):
+        custom_settings = {"CLOSESPIDER_TIMEOUT": 4}
+
+    web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": answer})
+    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=True, AOPIC_RECRAWL_MIN_INTERVAL=1)
+    assert web.asked.count("http://a.test/1") > 1
+    assert "http://a.test/2" not in web.asked
+    assert stat(crawler, "recrawl/not_modified") >= 1
+    assert same(tmp_path) == {"http://a.test/1": HOME}
+
+
+def test_html_of_the_other_tests_says_too_little_to_be_judged() -> None:
+    text = read_text(answered(html(["/1", "/2"]).decode()))
+    assert text is not None
+    assert not text.digest

@@ -1,0 +1,259 @@
+"""Answers that would never end, or grow without bound: each costs a bounded number of bytes and fetches.
+
+What is not one page but a site without end (calendars, sessions in paths) is a matter of URLs and of budgets.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+TRAP = "http://trap.test/"
+HTML = {"Content-Type": "text/html"}
+
+
+class Note(Follow):
+    """Notes what its callback is told."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.told: list[str] = []
+
+    def parse(self, response: Response) -> Any:
+        self.told.append(response.url)
+        return super().parse(response)
+
+
+async def run(folder: Path, spider: type[Note] = Note, **settings: Any) -> Crawler:
+    """Crawl with the add-on, without retries; the audit holds at the end, and nothing waits."""
+    addon = {"ADDONS": {"scrapy_aopic.Addon": 500}, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
+    crawler = await crawl(spider, {**addon, "RETRY_ENABLED": False, **settings})
+    result = check(folder)
+    assert result.violations == []
+    assert result.queued == 0
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    return crawler
+
+
+def told(crawler: Crawler) -> list[str]:
+    assert isinstance(crawler.spider, Note)
+    return sorted(crawler.spider.told)
+
+
+def outcomes(folder: Path) -> dict[str, int]:
+    found: dict[str, int] = ask(folder, status)["outcomes"]
+    return found
+
+
+def with_trap(answer: Answer) -> dict[str, Any]:
+    """A site with a page that links to a trap and to one more page."""
+    return {HOME: [TRAP, "/1"], "http://a.test/1": [], TRAP: answer}
+
+
+# -- one answer
+
+
+@deferred_f_from_coro_f
+async def test_a_body_without_end_is_cut_off(serve: Serve, tmp_path: Path) -> None:
+    web = serve(with_trap(Answer(headers=HTML, body=b"<p>more</p>" * 10_000, endless=True)))
+    crawler = await run(tmp_path, DOWNLOAD_TIMEOUT=600)
+    assert told(crawler) == [HOME, "http://a.test/1"]
+    assert outcomes(tmp_path) == {"DownloadCancelledError": 1}
+    assert web.asked.count(TRAP) == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_body_that_drips_is_cut_off(serve: Serve, tmp_path: Path) -> None:
+    web = serve(with_trap(Answer(headers=HTML, body=b"x", body_delay=0.01, endless=True)))
+    crawler = await run(tmp_path, DOWNLOAD_TIMEOUT=1)
+    assert told(crawler) == [HOME, "http://a.test/1"]
+    assert outcomes(tmp_path) == {"DownloadTimeoutError": 1}
+    assert web.asked.count(TRAP) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{f"X-{number}": "x" * 10_000 for number in range(1000)}, {"X": "x" * 10_000_000}],
+    ids=["many lines", "one line"],
+)
+@deferred_f_from_coro_f
+async def test_ten_megabytes_of_headers_are_not_read(
+    serve: Serve, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    web = serve(with_trap(Answer(headers={**HTML, **headers}, body=b"read")))
+    crawler = await run(tmp_path)
+    assert told(crawler) == [HOME, "http://a.test/1"]
+    assert outcomes(tmp_path) == {"DownloadFailedError": 1}
+    assert [entry.status for entry in web.log if entry.target == "/" and "trap" in entry.host] == [0]
+
+
+@deferred_f_from_coro_f
+async def test_long_headers_that_any_browser_takes_are_read_also_on_a_kept_connection(
+    serve: Serve, tmp_path: Path
+) -> None:
+    long = Answer(headers={**HTML, **{f"X-{number}": "x" * 10_000 for number in range(10)}})
+    pages = {f"http://a.test/{number}": long for number in range(9)}
+    serve({HOME: list(pages), **pages})
+    crawler = await run(tmp_path)
+    assert told(crawler) == [HOME, *pages]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@deferred_f_from_coro_f
+async def test_a_body_that_unpacks_to_fifty_megabytes_is_not_unpacked(
+    serve: Serve, tmp_path: Path, encoding: str
+) -> None:
+    zeros = bytes(50_000_000)
+    body = gzip.compress(zeros) if encoding == "gzip" else zlib.compress(zeros)
+    assert len(body) < 100_000
+    serve(with_trap(Answer(headers={**HTML, "Content-Encoding": encoding}, body=body)))
+    crawler = await run(tmp_path)
+    assert told(crawler) == [HOME, "http://a.test/1"]
+    assert sum(outcomes(tmp_path).values()) == 1
+
+
+@deferred_f_from_coro_f
+async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({HOME: [f"/{number}" for number in range(300)], "http://a.test/7": ["/x"] * 3 + ["/y"] * 300})
+    crawler = await run(tmp_path, AOPIC_LINK_FLOOD=20, AOPIC_MAX_LINKS=5)
+    assert len(web.asked) == len(set(web.asked)) == 1 + 20 + 2
+    assert crawler.stats is not None
+    assert (
+        crawler.stats.get_value("aopic/links/dropped") == 280
+    )  # LinkExtractor drops what it has seen on the page
+    (warning,) = [
+        record.getMessage() for record in caplog.records if "AOPIC_LINK_FLOOD" in record.getMessage()
+    ]
+    assert HOME in warning
+
+
+@deferred_f_from_coro_f
+async def test_no_link_is_dropped_if_you_say_so(serve: Serve, tmp_path: Path) -> None:
+    web = serve({HOME: [f"/{number}" for number in range(100)]})
+    await run(tmp_path, AOPIC_LINK_FLOOD=0, AOPIC_MAX_LINKS=5)
+    assert len(web.asked) == 101
+
+
+# -- answers that lead to each other
+
+
+def refresh(url: str, seconds: float) -> Answer:
+    body = (
+        f'<html><head><meta http-equiv="refresh" content="{seconds}; url={url}"></head><a href="/end">e</a>'
+    )
+    return Answer(headers=HTML, body=body.encode())
+
+
+@pytest.mark.parametrize("kind", [301, 302, 307, 308, "refresh"])
+@deferred_f_from_coro_f
+async def test_a_circle_of_redirects_across_hosts_ends(serve: Serve, tmp_path: Path, kind: Any) -> None:
+    def lead(url: str) -> Answer:
+        return refresh(url, 0) if kind == "refresh" else Answer(kind, {"Location": url})
+
+    web = serve(
+        {
+            HOME: [TRAP, "/1"],
+            "http://a.test/1": [TRAP],
+            TRAP: lead("http://b.test/"),
+            "http://b.test/": lead("http://c.test/"),
+            "http://c.test/": lead(TRAP),
+        }
+    )
+    crawler = await run(tmp_path)
+    assert told(crawler) == [HOME, "http://a.test/1"]
+    assert max(Counter(web.asked).values()) == 1
+    assert outcomes(tmp_path) == {"redirect": 3}
+
+
+@pytest.mark.parametrize("dont_filter", [False, True])
+@deferred_f_from_coro_f
+async def test_a_chain_of_redirects_without_end_ends(serve: Serve, tmp_path: Path, dont_filter: bool) -> None:
+    class Start(Note):
+        async def start(self) -> Any:
+            yield Request("http://h0.test/", dont_filter=dont_filter)
+
+    web = serve(
+        {
+            f"http://h{number}.test/": Answer(301, {"Location": f"http://h{number + 1}.test/"})
+            for number in range(100)
+        }
+    )
+    await run(tmp_path, Start)
+    assert web.asked == [f"http://h{number}.test/" for number in range(11)]
+    assert sum(outcomes(tmp_path).values()) == 11
+
+
+@pytest.mark.parametrize("dont_filter", [False, True])
+@deferred_f_from_coro_f
+async def test_a_page_that_leads_to_itself_is_asked_a_few_times_and_fails(
+    serve: Serve, tmp_path: Path, dont_filter: bool
+) -> None:
+    class Start(Note):
+        async def start(self) -> Any:
+            yield Request(TRAP, dont_filter=dont_filter)
+
+    web = serve({TRAP: Answer(302, {"Location": "/"})})
+    crawler = await run(tmp_path, Start)
+    assert len(web.asked) == 11
+    assert told(crawler) == []
+    assert check(tmp_path).failed == 1
+
+
+@deferred_f_from_coro_f
+async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Start(Note):
+        async def start(self) -> Any:
+            yield Request(HOME, dont_filter=True)
+
+    web = serve({HOME: Answer(301, {"Location": TRAP}), TRAP: Answer(301, {"Location": HOME})})
+    await run(tmp_path, Start)
+    assert len(web.asked) == 11
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path: Path) -> None:
+    web = serve({HOME: refresh("/", 60), "http://a.test/end": []})
+    crawler = await run(tmp_path)
+    assert web.asked == told(crawler) == [HOME, "http://a.test/end"]
+    assert {row["state"] for row in ask(tmp_path, top_pages, 9, everything=True)} == {"visited"}
+
+
+@deferred_f_from_coro_f
+async def test_an_endless_site_of_one_text_ends_at_its_second_page(serve: Serve, tmp_path: Path) -> None:
+    text = " ".join(f"word{number}" for number in range(100))
+    web = serve(
+        {
+            HOME: [TRAP],
+            **{
+                f"{TRAP}{'x' * number}": Answer(
+                    headers=HTML, body=f'<p>{text}</p><a href="/{"x" * (number + 1)}"></a>'.encode()
+                )
+                for number in range(50)
+            },
+        }
+    )
+    await run(tmp_path)
+    assert web.asked == [HOME, TRAP, f"{TRAP}x"]
+    assert outcomes(tmp_path) == {"duplicate": 1}

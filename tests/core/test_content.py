@@ -1,0 +1,281 @@
+"""Which pages have the same text, or nearly: who was first is remembered, whatever happens to the process."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from crawl_job import NOW, Job, link
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.content import ALIKE, Text, alike, sketch, text_of
+from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import Link
+
+WORDS = [f"word{number}" for number in range(5000)]
+
+
+def words(seed: str, n: int = 400) -> list[str]:
+    dice = random.Random(seed)
+    return [dice.choice(WORDS) for _ in range(n)]
+
+
+def edited(text: list[str], part: float, seed: int = 1) -> list[str]:
+    """*text* with *part* of its words changed."""
+    dice, result = random.Random(seed), list(text)
+    for place in dice.sample(range(len(text)), int(len(text) * part)):
+        result[place] = f"changed{place}"
+    return result
+
+
+class Pages(Job):
+    """Visits pages one by one, each with a text."""
+
+    def begin(self, page: Link) -> Lease:
+        if self.crawl.page(page.key) is None:
+            self.seed(page)
+        else:
+            self.crawl.seed(page._replace(again=True), self.now)
+        lease = self.lease()
+        assert lease.key == page.key
+        self.release(lease)
+        return lease
+
+    def judged(self, page: Link, text: list[str] | None, **how: object) -> bytes:
+        """Visit *page*, which has *text*; returns the key of the page that it is a duplicate of."""
+        lease = self.begin(page)
+        twin = self.crawl.judge(lease, None if text is None else self.text(text))
+        self.settle(lease, outcome="duplicate" if twin else "", **how)
+        return twin
+
+    def restart(self) -> None:
+        """Die and come back, and wait until hosts may be asked."""
+        self.reopen()
+        self.now += 60
+
+    def text(self, text: list[str]) -> Text:
+        return text_of(" ".join(text), has_sketch=self.policy.is_near) if len(text) > 5 else Text(b"")
+
+
+A, B, C, D = (link(host) for host in "abcd")
+
+
+# -- sketches
+
+
+def test_equal_texts_have_equal_sketches_in_every_process_and_version() -> None:
+    assert sketch(WORDS[:400])[:8].hex() == "aabbb3b51c6c982f"
+
+
+@pytest.mark.parametrize(("part", "low", "high"), [(0.01, 58, 64), (0.1, 34, 55), (1.0, 0, 3)])
+def test_the_bytes_that_agree_estimate_the_runs_of_words_that_texts_share(
+    part: float, low: int, high: int
+) -> None:
+    found = [
+        alike(sketch(words(str(seed), 2000)), sketch(edited(words(str(seed), 2000), part)))
+        for seed in range(20)
+    ]
+    assert low <= sum(found) / len(found) <= high
+
+
+def test_what_few_words_leave_empty_is_not_taken_for_agreement() -> None:
+    found = [alike(sketch(words(f"a{n}", 66)), sketch(words(f"b{n}", 66))) for n in range(20)]
+    assert max(found) <= 4
+
+
+def test_where_words_are_moved_to_does_not_matter_much() -> None:
+    text = words("x", 2000)
+    assert alike(sketch(text), sketch(text[1000:] + text[:1000])) >= 62
+
+
+def test_a_text_of_few_words_has_no_sketch() -> None:
+    assert sketch(WORDS[:65]) == b""
+    assert len(sketch(WORDS[:66])) == 64
+    assert sketch(["same"] * 10_000) == b""  # few distinct runs
+
+
+def test_what_comes_after_the_first_20_000_words_is_not_in_the_sketch() -> None:
+    text = words("x", 20_000)
+    assert sketch([*text, *words("y", 20_000)]) == sketch(text)
+    assert text_of(" ".join([*text, "y"])).digest != text_of(" ".join(text)).digest
+
+
+@given(st.lists(st.text(), max_size=100))
+def test_any_text_can_be_kept(some: list[str]) -> None:
+    text = text_of(" ".join(some), has_sketch=True)
+    assert (len(text.digest), len(text.sketch)) in ((16, 0), (16, 64))
+
+
+@given(st.binary(min_size=64, max_size=64), st.sets(st.integers(0, 63), max_size=64 - ALIKE))
+def test_whatever_is_alike_is_found(one: bytes, places: set[int]) -> None:
+    """Each of the eight bands of a sketch leads to it, and seven bytes cannot spoil them all."""
+    job = Pages(is_near=True)
+    job.seed(A)
+    lease = job.lease()
+    job.crawl.judge(lease, Text(b"a" * 16, one))
+    job.settle(lease)
+    other = bytes(byte ^ 1 if at in places else byte for at, byte in enumerate(one))
+    assert job.crawl.judge(job.begin(B), Text(b"b" * 16, other)) == A.key
+
+
+def judged(job: Pages, page: Link, sketched: bytes) -> bytes:
+    lease = job.begin(page)
+    twin = job.crawl.judge(lease, Text(page.key[:1] * 8 + sketched[:8], sketched))
+    job.settle(lease, outcome="duplicate" if twin else "")
+    return twin
+
+
+def spoilt(one: bytes, *places: int) -> bytes:
+    return bytes(byte ^ 1 if at in places else byte for at, byte in enumerate(one))
+
+
+ONE = bytes(range(64))
+ALL_BUT_THE_FIRST_BAND = [8 * band for band in range(1, 8)]
+
+
+def test_pages_that_share_a_band_and_no_more_do_not_hide_each_other() -> None:
+    job = Pages(is_near=True)
+    assert judged(job, A, ONE) == b""
+    assert judged(job, B, spoilt(ONE, *range(8, 64))) == b""
+    assert judged(job, C, spoilt(ONE, *ALL_BUT_THE_FIRST_BAND)) == A.key
+    judged(job, B, spoilt(ONE, *range(64)))  # it has changed: what led to A still does
+    assert judged(job, D, spoilt(ONE, *(place + 1 for place in ALL_BUT_THE_FIRST_BAND))) == A.key
+
+
+@pytest.mark.parametrize("closer", [0, 1])
+def test_of_several_pages_that_are_alike_the_most_alike_counts(closer: int) -> None:
+    job = Pages(is_near=True)
+    places = [0, 1, 2, 8, 9, 10, 16, 17]
+    assert judged(job, A, ONE) == judged(job, B, spoilt(ONE, *places)) == b""
+    between = spoilt(ONE, *places[: 6 if closer else 3])
+    assert judged(job, C, between) == (B.key if closer else A.key)
+
+
+# -- who was first
+
+
+def test_the_first_page_with_a_text_is_no_duplicate_and_the_others_are() -> None:
+    job = Pages()
+    assert job.judged(A, words("x")) == b""
+    assert job.judged(B, words("x")) == A.key
+    assert job.judged(C, words("y")) == b""
+    assert job.judged(D, words("x")) == A.key
+    job.commit()
+
+
+def test_a_page_is_no_duplicate_of_itself() -> None:
+    job = Pages()
+    assert job.judged(A, words("x")) == b""
+    assert job.judged(A, words("x")) == b""
+    lease, more = job.begin(A), A._replace(again=True)
+    assert not job.crawl.judge(lease, job.text(words("x")))
+    assert job.crawl.seed(more, job.now)  # one more request, beside the page in work
+    job.settle(lease)
+    ticket = job.lease()
+    assert ticket.key != A.key
+    assert job.crawl.judge(ticket, job.text(words("x")), A.key) == b""
+
+
+@pytest.mark.parametrize("is_near", [False, True])
+def test_who_was_first_outlives_the_process(is_near: bool) -> None:
+    job = Pages(is_near=is_near)
+    job.judged(A, words("x"))
+    job.commit()
+    job.restart()
+    assert job.judged(B, words("x")) == A.key
+    assert job.judged(C, edited(words("x"), 0.005)) == (A.key if is_near else b"")
+
+
+def test_what_was_not_committed_is_judged_again() -> None:
+    job = Pages()
+    job.seed(A)
+    job.commit()
+    lease = job.begin(A)
+    job.crawl.judge(lease, job.text(words("x")))
+    job.settle(lease)
+    job.restart()
+    assert job.crawl.judge(job.lease(), job.text(words("y"))) == b""
+    assert job.judged(B, words("x")) == b""
+
+
+def test_rows_in_flight_and_rows_that_did_not_reach_the_store_count() -> None:
+    job = Pages(is_near=True)
+    job.judged(A, words("x"))
+    job.crawl.take_changes(NOW)
+    assert job.judged(B, words("x")) == A.key
+    job.crawl.changes_failed()
+    assert job.judged(C, words("x")) == A.key
+    job.commit()
+    job.restart()
+    assert job.judged(D, edited(words("x"), 0.005)) == A.key
+
+
+@pytest.mark.parametrize("part", [0.005, 0.01])
+def test_a_small_edit_is_a_duplicate_only_if_near_duplicates_are_looked_for(part: float) -> None:
+    near, exact = Pages(is_near=True), Pages()
+    for job in (near, exact):
+        job.judged(A, words("x"))
+    assert near.judged(B, edited(words("x"), part)) == A.key
+    assert exact.judged(B, edited(words("x"), part)) == b""
+    assert near.judged(C, edited(words("x"), 0.2)) == b""
+
+
+def test_a_page_with_too_few_words_is_not_judged() -> None:
+    job = Pages()
+    assert job.judged(A, ["few"]) == b""
+    assert job.judged(B, ["few"]) == b""
+    job.judged(C, words("x"))
+    assert job.judged(C, ["few"]) == b""  # it has another text now
+    assert job.judged(D, words("x")) == b""
+
+
+def test_a_page_that_has_changed_is_found_by_its_new_text_only() -> None:
+    job = Pages(is_near=True)
+    job.judged(A, words("x"))
+    job.judged(A, words("y"))
+    assert job.judged(B, words("x")) == b""
+    assert job.judged(C, edited(words("y"), 0.005)) == A.key
+    job.commit()
+
+
+def test_without_a_new_text_the_last_one_counts() -> None:
+    """As the answer 304 says."""
+    job = Pages()
+    job.judged(A, words("x"))
+    job.judged(B, words("x"))
+    assert job.judged(B, None) == A.key
+    assert job.judged(A, None) == b""
+    assert job.judged(C, None) == b""
+
+
+def test_a_page_that_failed_is_nobodys_original() -> None:
+    job = Pages()
+    job.judged(A, words("x"))
+    lease = job.begin(A)
+    job.settle(lease, outcome="http 404", is_failure=True)
+    assert job.judged(B, words("x")) == b""
+    assert job.judged(C, words("x")) == B.key
+    job.commit()
+
+
+def test_a_lease_that_is_put_back_leaves_no_trace_of_its_judgement() -> None:
+    job = Pages()
+    job.judged(A, words("x"))
+    lease = job.begin(B)
+    assert job.crawl.judge(lease, job.text(words("x"))) == job.crawl.same_as(B.key) == A.key
+    job.crawl.put_back(lease, B, job.now)
+    assert job.crawl.same_as(B.key) == b""
+    assert job.crawl.judge(job.lease(), job.text(words("z"))) == b""
+
+
+def test_a_page_costs_a_bounded_number_of_bytes() -> None:
+    for is_near, most in ((False, 100), (True, 400)):
+        job = Pages(is_near=is_near)
+        for number in range(20):
+            job.judged(link("a", number), words(str(number)))
+            job.judged(link("b", number), words(str(number)))
+        job.commit()
+        rows = list(job.store.scan(Family.CONTENT))
+        assert sum(len(key) + len(value) for key, value in rows) / 40 < most

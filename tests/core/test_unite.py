@@ -1,0 +1,625 @@
+"""Pages that are the same are one in the ledger: cash and history are moved, to the unit, and follow later."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from crawl_job import Job, link
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.content import text_of
+from scrapy_aopic.core.crawl import MAX_HEIGHT, Lease
+from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import Link, State, pack_page, unpack_page
+from scrapy_aopic.core.recrawl import Recrawl
+from scrapy_aopic.core.window import Window, WindowKind
+from scrapy_aopic.storage.memory import MemoryStore
+
+A, B, C, D, E = (link(host) for host in "abcde")
+TEXT = text_of("one text")
+
+
+def histories(job: Job, *pages: Link) -> list[int]:
+    return [job.page(page).history for page in pages]
+
+
+def holdings(job: Job, *pages: Link) -> list[int]:
+    return [job.cash(page) for page in pages]
+
+
+def begin(job: Job, page: Link) -> Lease:
+    """Lease *page*, whatever else waits."""
+    others = []
+    while (lease := job.lease()).key != page.key:
+        others.append(lease)
+    for other in others:
+        job.crawl.release(other, job.now)
+        job.crawl.put_back(other, Link(other.key, other.host, other.request), job.now)
+    job.crawl.release(lease, job.now)
+    return lease
+
+
+def visit(job: Job, page: Link, *links: Link, **how: Any) -> None:
+    job.settle(begin(job, page), *links, **how)
+
+
+def visit_duplicate(job: Job, page: Link, *links: Link) -> None:
+    lease = begin(job, page)
+    assert job.crawl.judge(lease, TEXT)
+    job.settle(lease, *links, outcome="duplicate")
+
+
+def visit_original(job: Job, page: Link, *links: Link) -> None:
+    lease = begin(job, page)
+    assert not job.crawl.judge(lease, TEXT)
+    job.settle(lease, *links)
+
+
+# -- duplicates
+
+
+def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
+    job = Job()
+    job.seed(A, B)
+    visit_original(job, A)
+    had, virtual, distributed = job.cash(B), job.virtual, job.crawl.ledger.totals.distributed
+    visit_duplicate(job, B)
+    assert holdings(job, A, B) == [had, 0]
+    assert histories(job, B) == [0]
+    assert (job.virtual, job.crawl.ledger.totals.distributed) == (virtual, distributed)
+    assert (job.page(B).outcome, job.page(B).canonical, job.page(B).visits) == ("duplicate", A.key, 1)
+    assert job.crawl.n_united == 1
+    job.commit()
+
+
+def test_whatever_is_paid_to_a_duplicate_goes_to_its_original() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B, C, D)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    before = job.cash(A)
+    half = job.cash(C) // 2
+    visit(job, C, A, B)
+    assert holdings(job, A, B) == [before + 2 * half, 0]
+    units = job.crawl.enrich(B.key, job.now, 3.0)
+    assert units > 0
+    assert holdings(job, A, B) == [before + 2 * half + units, 0]
+    job.commit()
+
+
+def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B, C)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    job.crawl.seed(A._replace(again=True), job.now)
+    visit(job, A, outcome="http 404", is_failure=True)
+    virtual, units = job.virtual, job.cash(C)
+    visit(job, C, B)
+    assert (job.virtual, job.cash(A), job.cash(B)) == (virtual + units, 0, 0)
+    assert job.crawl.enrich(B.key, job.now, 1.0) == 0
+    job.commit()
+
+
+def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B)
+    visit_original(job, A)
+    units, spent = job.cash(B), histories(job, A)[0]
+    visit_duplicate(job, B, C, D)
+    assert holdings(job, C, D) == [units // 2] * 2
+    assert histories(job, A, B) == [spent + units, 0]  # what B spent is now a part of what A spent
+    assert job.page(B).canonical == A.key
+    job.commit()
+
+
+def test_a_duplicate_of_a_page_in_work_waits_until_that_is_settled() -> None:
+    job = Job()
+    job.seed(A, B, C)
+    first = begin(job, A)
+    job.crawl.judge(first, TEXT)
+    visit_duplicate(job, B)
+    assert job.page(B).canonical == b""
+    assert job.cash(B) > 0
+    job.commit()
+    had = job.cash(B)
+    job.settle(first)
+    assert (job.cash(A), job.cash(B), job.page(B).canonical) == (had, 0, A.key)
+    job.commit()
+
+
+def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_judged() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B, C, D)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    job.crawl.seed(B._replace(again=True), job.now)
+    assert (job.state(B), job.page(B).canonical) == (State.QUEUED, b"")
+    job.commit()
+    units, before = job.cash(C), job.cash(A)
+    visit(job, C, B)
+    assert holdings(job, A, B) == [before, units]
+    visit_duplicate(job, B)
+    assert holdings(job, A, B) == [before + units, 0]
+    job.commit()
+    job.crawl.seed(B._replace(again=True), job.now)
+    visit(job, B, E)  # its text is another one
+    assert (job.page(B).canonical, job.page(B).outcome) == (b"", "")
+    job.commit()
+
+
+# -- canonical pages and redirects
+
+
+def test_a_page_is_united_with_its_canonical_page_once_that_was_visited() -> None:
+    job = Job(share=0.0)
+    job.seed(A, D)
+    spent = job.cash(A)
+    visit(job, A, B, C, same_as=B.key)
+    assert histories(job, A, B) == [spent, 0]
+    assert (job.page(A).outcome, job.page(A).canonical) == ("", b"")
+    late = job.cash(D)
+    visit(job, D, A)
+    assert job.cash(A) == late
+    job.commit()
+    paid = job.cash(B)
+    visit(job, B)
+    assert histories(job, A, B) == [0, spent + paid]
+    assert holdings(job, A, B) == [0, late]
+    assert (job.page(A).outcome, job.page(A).canonical) == ("canonical", B.key)
+    job.commit()
+
+
+def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B, C)
+    visit(job, B)
+    units = job.cash(A)
+    visit(job, A, B, same_as=B.key, outcome="redirect")
+    assert holdings(job, A, B) == [0, units]
+    assert (job.page(A).outcome, job.page(A).canonical) == ("redirect", B.key)
+    late = job.cash(C)
+    visit(job, C, A)
+    assert holdings(job, A, B) == [0, units + late]
+    job.commit()
+
+
+def test_a_page_that_fails_is_nobodys_canonical_page() -> None:
+    job = Job()
+    job.seed(A)
+    visit(job, A, B, C, same_as=B.key)
+    job.commit()
+    assert [key[:1] for key, _ in job.store.scan(Family.CONTENT)] == [b"C"]
+    visit(job, B, outcome="http 404", is_failure=True)
+    assert (job.page(A).canonical, job.page(A).outcome) == (b"", "")
+    job.commit()
+    assert not [key for key, _ in job.store.scan(Family.CONTENT)]
+    job.crawl.seed(A._replace(again=True), job.now)
+    visit(job, A, B, same_as=B.key)  # known to have failed
+    assert job.page(A).canonical == b""
+    job.commit()
+
+
+def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count() -> None:
+    job = Job()
+    job.seed(A)
+    visit(job, A, B, same_as=B.key)
+    job.crawl.seed(A._replace(again=True), job.now)
+    visit(job, A, B)
+    visit(job, B)
+    assert job.page(A).canonical == b""
+    job.commit()
+
+
+def test_a_page_that_waits_again_is_not_united_meanwhile() -> None:
+    job = Job()
+    job.seed(A)
+    visit(job, A, B, same_as=B.key)
+    job.crawl.seed(A._replace(again=True), job.now)
+    visit(job, B)
+    assert (job.state(A), job.page(A).canonical) == (State.QUEUED, b"")
+    job.commit()
+
+
+def test_a_claim_of_an_unknown_page_or_of_itself_is_none() -> None:
+    job = Job()
+    job.seed(A)
+    visit(job, A, B, same_as=C.key)  # a filter dropped it
+    visit(job, B, same_as=B.key)
+    assert (job.page(A).canonical, job.page(B).canonical) == (b"", b"")
+    job.commit()
+
+
+def test_a_circle_is_cut() -> None:
+    job = Job(share=0.0)
+    job.seed(A)
+    visit(job, A, B, same_as=B.key)
+    visit(job, B, C, same_as=C.key)
+    assert job.page(A).canonical == B.key
+    visit(job, C, A, same_as=A.key)
+    roots = [page for page in (A, B, C) if not job.page(page).canonical]
+    assert len(roots) == 1
+    assert sum(holdings(job, A, B, C)) == job.cash(roots[0]) > 0
+    job.commit()
+
+
+def test_two_pages_that_name_each_other_are_one() -> None:
+    job = Job()
+    job.seed(A, B)
+    first, second = begin(job, A), begin(job, B)
+    job.settle(first, B, same_as=B.key)
+    job.settle(second, A, same_as=A.key)
+    assert sorted((job.page(A).canonical, job.page(B).canonical)) == [b"", A.key]
+    job.commit()
+
+
+def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
+    """The common case: /page?from=mail says that it is /page, and has its text."""
+    job = Job()
+    job.seed(A)
+    lease = begin(job, A)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease, B, C, same_as=B.key)
+    visit_original(job, B, C)
+    assert (job.page(A).canonical, job.page(B).canonical) == (B.key, b"")
+    visit_duplicate(job, C)
+    assert job.page(C).canonical == B.key
+    job.crawl.seed(B._replace(again=True), job.now)
+    visit_original(job, B)
+    job.commit()
+
+
+def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() -> None:
+    job = Job()
+    job.seed(A, B)
+    lease = begin(job, A)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease, B, same_as=B.key)
+    visit(job, B)  # with another text
+    assert job.page(A).canonical == B.key
+    job.crawl.seed(B._replace(again=True), job.now)
+    visit_original(job, B)
+    job.commit()
+
+
+def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop() -> None:
+    job = Job(share=0.0)
+    pages = [link("a", number) for number in range(10)]
+    job.seed(pages[0], A._replace(host="z", key=B.key))
+    for page, after in pairwise(pages):
+        visit(job, page, after, same_as=after.key)
+    visit(job, pages[-1])
+    job.commit()
+    units = job.cash(B)
+    visit(job, B, pages[0])
+    assert job.cash(pages[-1]) == units
+    assert job.page(pages[0]).canonical == pages[-1].key
+    job.commit()
+
+
+def test_a_chain_that_is_too_long_is_cut_and_nothing_is_lost() -> None:
+    job = Job(share=0.0)
+    pages = [link("a", number) for number in range(3 * MAX_HEIGHT)]
+    job.seed(pages[0])
+    units = job.cash(pages[0])
+    for page, after in pairwise(pages):
+        visit(job, page, after, same_as=after.key)
+    job.commit()
+    roots = [page for page in pages if not job.page(page).canonical]
+    assert 3 <= len(roots) <= 4
+    assert sum(holdings(job, *pages)) == units
+
+
+def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up() -> None:
+    """The page that stands for others is among the targets, before and after them, and in the smallest cache."""
+    for page_cache in (1, 2, 1000):
+        for order in ((A, B, D), (B, A, D), (D, B, A)):
+            job = Job(share=0.0, page_cache=page_cache)
+            job.seed(A, B, C)
+            visit_original(job, A)
+            visit_duplicate(job, B)
+            job.commit()
+            before, third = job.cash(A), job.cash(C) // 3
+            visit(job, C, *order)
+            assert holdings(job, A, B, D) == [before + 2 * third, 0, third]
+            job.commit()
+
+
+def test_a_page_may_link_to_its_own_duplicate() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    job.crawl.seed(A._replace(again=True), job.now)
+    units = job.cash(A)
+    visit(job, A, B)
+    assert (job.cash(A), job.cash(B)) == (units, 0)  # for its next visit
+    job.commit()
+
+
+def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
+    job = Job(order=Aopic())
+    job.seed(A, B, C, D)
+    visit_original(job, A)
+    visit(job, C, B)
+    visit_duplicate(job, B)
+    visit(job, D, B)
+    assert (job.page(A).score, job.page(B).score) == (2, 1)
+    job.commit()
+
+
+# -- all windows, all spendings, all together
+
+
+@pytest.mark.parametrize("spending", ["endowment", "unvisited", "visited", "chosen"])
+def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
+    job = Job(spending=spending, chosen=frozenset("abc"), domain_of=str)
+    job.seed(A, B, C)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    handed = job.crawl.ledger.totals.handed
+    visit(job, C)  # all of its cash goes to the virtual page
+    job.seed(D, is_endowed=False)
+    visit(job, D)
+    assert (job.crawl.ledger.totals.handed > handed) == (spending != "endowment")
+    assert job.cash(B) == 0
+    job.crawl.seed(B._replace(again=True), job.now)
+    job.commit()
+    visit_duplicate(job, B)
+    job.commit()
+
+
+def test_what_a_page_was_handed_until_it_was_united_is_moved_too() -> None:
+    job = Job(spending="visited", share=0.0)
+    job.seed(A, C)
+    visit(job, A, B, same_as=B.key)
+    visit(job, C)  # all of its cash goes to the virtual page, which hands it to the visited pages
+    lease = begin(job, B)
+    handed = job.cash(A)
+    assert handed > 0
+    job.settle(lease)
+    assert (job.cash(A), job.cash(B)) == (0, handed)
+    job.commit()
+
+
+@pytest.mark.parametrize("kind", ["fixed", "variable"])
+def test_windows_that_keep_visits_count_what_was_moved(kind: WindowKind) -> None:
+    """With nothing between the visits, no history fades."""
+    job = Job(window=Window(1e9 if kind == "fixed" else 1000, kind), share=0.0)
+    job.seed(A, B)
+    for page in (A, B, A, B, A):
+        visit(job, page)
+        job.crawl.seed(page._replace(again=True), job.now)
+        job.crawl.enrich(page.key, job.now, 1.0)
+    visit_original(job, A)
+    before = histories(job, A)[0]
+    visit_duplicate(job, B)
+    moved = histories(job, A)[0] - before
+    assert moved > 0
+    job.crawl.seed(A._replace(again=True), job.now)
+    spent = job.cash(A)
+    visit(job, A)
+    assert histories(job, A)[0] > before + moved // 2 + spent
+    job.commit()
+
+
+@pytest.mark.parametrize("kind", ["interpolation", "ewma", "fixed", "variable"])
+def test_the_sum_of_all_histories_stays_what_it_was(kind: WindowKind) -> None:
+    job = Job(window=Window(8, kind), share=0.0)
+    job.seed(A, B, C)
+    for _ in range(3):
+        for page in (A, B):
+            visit(job, page, C)
+            job.crawl.seed(page._replace(again=True), job.now)
+    whole = job.crawl.ledger.totals.history
+    one, two = histories(job, A, B)
+    lease = begin(job, A)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease)
+    assert job.crawl.ledger.totals.history - whole == histories(job, A)[0] - one
+    whole, one = job.crawl.ledger.totals.history, histories(job, A)[0]
+    visit_duplicate(job, B)
+    moved = histories(job, A)[0] - one
+    assert moved > 0
+    assert (
+        job.crawl.ledger.totals.history - whole == moved - two
+    )  # what fades of it fades at its visit, as ever
+    assert histories(job, B) == [0]
+    job.commit()
+    job.crawl.seed(A._replace(again=True), job.now)
+    visit(job, A, C)
+    assert histories(job, A)[0] > 0
+    job.commit()
+
+
+def test_an_average_that_stands_for_a_newcomers_history_is_not_moved() -> None:
+    job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
+    job.seed(A)
+    visit_original(job, A)
+    for _ in range(3):
+        job.now += 100
+        visit_original(job, A)
+    before = job.page(A).history
+    job.seed(B)
+    visit_duplicate(job, B)
+    assert histories(job, A, B) == [before, 0]
+    job.commit()
+
+
+def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then() -> None:
+    job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
+    job.seed(A, B)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    job.now += 100
+    came_back = set()
+    while isinstance(lease := job.crawl.lease(job.now), Lease):
+        job.crawl.release(lease, job.now)
+        came_back.add(lease.key)
+        text = TEXT if lease.key == A.key else text_of("another text")
+        assert not job.crawl.judge(lease, text)
+        job.settle(lease)
+    assert came_back >= {A.key, B.key}
+    assert job.page(B).canonical == b""
+    job.commit()
+
+
+# -- the audit
+
+
+def united() -> Job:
+    """B is united with A, and C claims to be D, which waits."""
+    job = Job()
+    job.seed(A, B, C, D)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    visit(job, C, same_as=D.key)
+    job.commit()
+    return job
+
+
+def change(job: Job, of: Link, **values: Any) -> None:
+    page = unpack_page(job.store.get_many(Family.PAGES, (of.key,))[0] or b"")
+    for name, value in values.items():
+        setattr(page, name, value)
+    job.store.write({Family.PAGES: {of.key: pack_page(page)}}, sync=True)
+
+
+@pytest.mark.parametrize(
+    ("of", "values", "complaint"),
+    [
+        (B, {"cash": 1}, "is not visited and empty"),
+        (B, {"history": 1}, "is not visited and empty"),
+        (B, {"state": State.FAILED}, "is not visited and empty"),
+        (B, {"canonical": B.key}, "no page stands for it"),
+        (B, {"canonical": E.key}, "no page stands for it"),
+        (A, {"canonical": B.key}, "no page stands for it"),
+        (B, {"canonical": b""}, "classes have"),
+    ],
+)
+def test_the_audit_finds_what_is_wrong_with_a_united_page(
+    of: Link, values: dict[str, Any], complaint: str
+) -> None:
+    job = united()
+    change(job, of, **values)
+    assert any(complaint in text for text in audit(job.store).violations)
+
+
+@pytest.mark.parametrize("letter", [b"P", b"T", b"C"])
+def test_the_audit_finds_rows_of_pages_that_are_not_known(letter: bytes) -> None:
+    job = united()
+    key, value = next(row for row in job.store.scan(Family.CONTENT) if row[0][:1] == letter)
+    wrong = {key: E.key} if letter == b"T" else {key: None, key[:-16] + E.key: value}
+    job.store.write({Family.CONTENT: wrong}, sync=True)
+    assert any("is not known" in text for text in audit(job.store).violations)
+
+
+LINKS = st.builds(
+    link,
+    st.sampled_from("abcd"),
+    st.integers(0, 3),
+    again=st.sampled_from([False] * 6 + [True]),
+)
+
+
+class Walk(RuleBasedStateMachine):
+    """Visits of all kinds, commits, crashes: what must hold holds after every step."""
+
+    @initialize(
+        spending=st.sampled_from(["endowment", "unvisited", "visited", "chosen"]),
+        kind=st.sampled_from(["interpolation", "ewma", "fixed", "variable"]),
+        page_cache=st.sampled_from([1, 3, 1000]),
+        is_near=st.booleans(),
+        recrawls=st.booleans(),
+    )
+    def begin(self, spending, kind, page_cache, is_near, recrawls):
+        self.job = Job(
+            spending=spending,
+            chosen=frozenset("ab"),
+            domain_of=str,
+            endowment=4.0,
+            window=Window(3, kind),
+            page_cache=page_cache,
+            is_near=is_near,
+            recrawl=Recrawl(min_interval=5.0, max_interval=1e3) if recrawls else None,
+        )
+        self.job.seed(*(link(host) for host in "abcd"))
+        self.leases: list[Lease] = []
+
+    @rule(of=LINKS)
+    def seed(self, of):
+        self.job.crawl.seed(of, self.job.now)
+
+    @rule(of=LINKS)
+    def enrich(self, of):
+        if self.job.crawl.page(of.key) is not None:
+            self.job.crawl.enrich(of.key, self.job.now, 2.0)
+
+    @rule(seconds=st.sampled_from([1, 20, 70]))
+    def time_passes(self, seconds):
+        self.job.now += seconds
+
+    @rule()
+    def lease(self):
+        lease = self.job.crawl.lease(self.job.now)
+        if isinstance(lease, Lease):
+            self.job.crawl.release(lease, self.job.now)
+            self.leases.append(lease)
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        pick=st.integers(0, 9),
+        links=st.lists(LINKS, max_size=4),
+        same=st.none() | LINKS,
+        text=st.sampled_from([None, b"x", b"y", b""]),
+        follows=st.booleans(),
+        outcome=st.sampled_from(["", "", "", "", "redirect", "http 404", "retry"]),
+    )
+    def settle(self, *, pick, links, same, text, follows, outcome):
+        crawl, now = self.job.crawl, self.job.now
+        lease = self.leases.pop(pick % len(self.leases))
+        twin = b""
+        if text is not None and outcome != "redirect":
+            twin = crawl.judge(lease, text_of(text.decode()) if text else None)
+            assert twin != lease.key
+        if outcome == "retry":
+            crawl.put_back(lease, Link(lease.key, lease.host, lease.request), now)
+            return
+        crawl.settle(
+            lease,
+            links if follows or not twin else (),
+            now,
+            outcome=outcome or ("duplicate" if twin else ""),
+            is_failure=outcome == "http 404",
+            same_as=same.key if same is not None else b"",
+        )
+
+    @rule()
+    def commit(self):
+        self.job.commit()
+
+    @rule()
+    def crash(self):
+        self.job.reopen()
+        self.leases = []
+        self.job.now += 70
+
+    @invariant()
+    def everything_that_the_audit_knows_holds(self):
+        """As if the process died here, right after a commit."""
+        job, shadow = self.job, MemoryStore()
+        for family in Family:
+            shadow.write({family: dict(job.store.scan(family))}, sync=True)
+        shadow.write(job.crawl.take_changes(job.now), sync=True)
+        job.crawl.changes_failed()
+        assert audit(shadow).violations == []
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
