@@ -9,6 +9,7 @@
 :class:`ImportancePipeline`     ``ITEM_PIPELINES``: importance, cash, history, visits on items
 :class:`PagesPipeline`          ``ITEM_PIPELINES``: what was fetched as WARC
 :class:`Progress`               ``EXTENSIONS``: the progress line
+:class:`RobotsMiddleware`       ``DOWNLOADER_MIDDLEWARES``: robots.txt by RFC 9309, on disk
 ==============================  ==================================================================
 
 Below them, ``core`` decides (it knows neither Scrapy nor disks) and ``storage`` remembers.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .dupefilter import DupeFilter
     from .extensions import Progress
     from .pipelines import ImportancePipeline, PagesPipeline
+    from .robots import RobotsMiddleware
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
 
@@ -38,6 +40,7 @@ _WHERE = {
     "PagesPipeline": "pipelines",
     "PolitenessMiddleware": "downloadermiddlewares",
     "Progress": "extensions",
+    "RobotsMiddleware": "robots",
     "Scheduler": "scheduler",
 }
 
@@ -49,6 +52,7 @@ __all__ = [
     "PagesPipeline",
     "PolitenessMiddleware",
     "Progress",
+    "RobotsMiddleware",
     "Scheduler",
 ]
 

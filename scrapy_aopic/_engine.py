@@ -6,32 +6,42 @@ What Scrapy 2.16 to 2.19 does not offer in public:
 * waking the engine at a given time (``engine._slot.nextcall``); without it a host that becomes ready waits for
   the engine's heartbeat, up to 5 seconds;
 * adding a middleware that the user did not list (``MiddlewareManager._add_middleware``);
-* a download slot that knows when a transfer ended, and that is asked before each start;
-* that Twisted and aiohttp send a request again by themselves, at once, when a kept connection breaks.
+* a download slot that knows when a transfer started and how it ended, and that is asked before each start;
+* that Twisted and aiohttp send a request again by themselves, at once, when a kept connection breaks;
+* that Twisted reads headers without end, as long as each line is short.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
+import sys
+from collections import OrderedDict
+from functools import partial
+from ipaddress import ip_address
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from scrapy import signals
 from scrapy.core.downloader import Slot
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.reactor import is_reactor_installed
+from twisted.internet.defer import Deferred
 
 from .exceptions import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.utils.asyncio import CallLaterResult
 
-    from .core.politeness import Politeness
+    from .core.politeness import Gap
     from .exceptions import StorageError
 
 logger = logging.getLogger(__name__)
@@ -43,6 +53,10 @@ SLOT = "download_slot"
 
 OWN_SLOT = "_aopic_slot"
 """Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""
+
+
+_CLOCKS = 10_000
+"""Clocks, and addresses, that are remembered."""
 
 
 def slot_key(request: Request) -> str:
@@ -119,7 +133,7 @@ class Engine:
         """Make the engine close the spider."""
         engine = self._crawler.engine
         if engine is not None and engine.spider is not None:
-            call_later(0, _start, engine.close_spider_async, reason)
+            call_later(0, _start, partial(engine.close_spider_async, reason=reason))
 
     def refuse(self, error: SettingError | StorageError) -> None:
         """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been."""
@@ -149,114 +163,341 @@ class Engine:
         """Put *middleware* next to the downloader: the last to see a request, the first to see an answer."""
         self._downloader.middleware._add_middleware(middleware)
 
+    def replace(self, kind: type, make: Callable[[], Any]) -> bool:
+        """Put what *make* makes in the place of the downloader middleware of exactly this *kind*.
 
-def _start(close: Callable[..., Any], reason: str) -> None:
+        Only for middlewares that do nothing but ``process_request``.
+
+        Returns:
+            Whether there was one.
+        """
+        manager = self._downloader.middleware
+        old: Any = next((each for each in manager.middlewares if type(each) is kind), None)
+        if old is None:
+            return False
+        new: Any = make()
+        manager.middlewares = tuple(new if each is old else each for each in manager.middlewares)
+        methods = manager.methods["process_request"]
+        methods[methods.index(old.process_request)] = new.process_request
+        return True
+
+
+def _start(call: Callable[[], Any]) -> None:
     from scrapy.utils.defer import deferred_from_coro  # noqa: PLC0415  # needs an installed reactor in old versions
 
-    deferred_from_coro(close(reason=reason))
+    deferred_from_coro(call())
 
 
 class _Transfers(set["Request"]):
     """The requests that a slot transfers; the downloader adds one when it starts and removes it when it ends."""
 
-    def __init__(self, ended: Callable[[], None]) -> None:
+    def __init__(self, ended: Callable[[Request], None]) -> None:
         super().__init__()
         self._ended = ended
 
     def remove(self, request: Request) -> None:
         super().remove(request)
-        self._ended()
+        self._ended(request)
+
+
+class Clock:
+    """What slots share: one of them transfers at a time, and none before an instant.
+
+    Attributes:
+        holder: The slot that transfers.
+        not_before: Instant (``time.monotonic``) before which no transfer may start.
+        waiting: Slots that would have started while another one transferred.
+    """
+
+    __slots__ = ("holder", "not_before", "waiting")
+
+    def __init__(self) -> None:
+        self.holder: PoliteSlot | None = None
+        self.not_before = 0.0
+        self.waiting: set[PoliteSlot] = set()
+
+
+class Transfer(NamedTuple):
+    """A transfer that ended.
+
+    Attributes:
+        key: Key of its slot.
+        seconds: How long it took.
+        at_least: Seconds for which others (AutoThrottle, ``DOWNLOAD_SLOTS``) want the slot to be left alone.
+        response: The answer, if there was one.
+        error: The exception that ended it, if there was one.
+    """
+
+    key: str
+    request: Request
+    seconds: float
+    at_least: float
+    response: Response | None
+    error: BaseException | None
 
 
 class PoliteSlot(Slot):
     """A download slot that makes one transfer at a time and then leaves its host alone.
 
-    The downloader asks :meth:`download_delay` before every start and removes a request from ``transferring``
-    when its transfer ends, whether it worked or not and whoever asked for it, so no request can slip by. A delay
-    that others set on the slot (AutoThrottle, ``DOWNLOAD_SLOTS``) stays a lower bound.
+    The downloader asks :meth:`download_delay` before every start, sets :attr:`lastseen` when it starts, and removes
+    a request from ``transferring`` when its transfer ends, whether it worked or not and whoever asked for it, so no
+    request can slip by. A delay that others set on the slot (AutoThrottle, ``DOWNLOAD_SLOTS``) stays a lower bound.
 
     Attributes:
         not_before: Instant (``time.monotonic``) before which no transfer may start.
+        clocks: What it shares with other slots.
     """
 
-    __slots__ = ("_ended", "_idle_since", "_politeness", "not_before")
+    __slots__ = ("_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
 
     def __init__(
-        self, delay: float, politeness: Politeness, not_before: float, ended: Callable[[float, float], None]
+        self,
+        delay: float,
+        not_before: float,
+        ended: Callable[[PoliteSlot, Request], Gap],
+        kick: Callable[[PoliteSlot], None],
     ) -> None:
+        self._lastseen = 0.0
+        self._is_busy = False
+        self.clocks: tuple[Clock, ...] = ()
         super().__init__(1, delay, 0)
         self.not_before = not_before
-        self._politeness = politeness
         self._ended = ended
-        self._idle_since = 0.0
+        self._kick = kick
         self.transferring = _Transfers(self._end)
+
+    @property
+    def lastseen(self) -> float:
+        """Instant of the last start."""
+        return self._lastseen
+
+    @lastseen.setter
+    def lastseen(self, instant: float) -> None:
+        self._lastseen = instant
+        if instant:  # it is set once when the slot is made
+            self._is_busy = True
+            for clock in self.clocks:
+                clock.holder = self
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transfer is under way; in asyncio mode ``transferring`` learns of it only later."""
+        return self._is_busy
 
     def download_delay(self) -> float:
         """Seconds from the start of the last transfer to the earliest start of the next; never 0.
 
         A delay of 0 makes the asyncio downloader start everything that is queued at once.
         """
-        return max(self.delay, self.not_before - self.lastseen, 1e-4)
+        not_before = max(self.not_before, *(clock.not_before for clock in self.clocks), 0.0)
+        return max(self.delay, not_before - self.lastseen, 1e-4)
 
     def free_transfer_slots(self) -> int:
-        """1 if no transfer is under way, else 0.
+        """1 if neither this slot nor one that shares a clock with it transfers, else 0."""
+        if self._is_busy:
+            return 0
+        held = [clock for clock in self.clocks if clock.holder is not None]
+        for clock in held:
+            clock.waiting.add(self)
+        return 0 if held else 1
 
-        The downloader sets ``lastseen`` at a start; in asyncio mode ``transferring`` learns of it only later.
-        """
-        return 0 if self.lastseen > self._idle_since else 1
-
-    def _end(self) -> None:
-        now = self._idle_since = monotonic()
-        transfer = now - self.lastseen
-        self.not_before = max(
-            self.not_before, now + self._politeness.gap(transfer), self.lastseen + self.delay
-        )
-        self._ended(transfer, self.not_before - now)
+    def _end(self, request: Request) -> None:
+        self._is_busy = False
+        gap = self._ended(self, request)
+        now = monotonic()
+        self.not_before = max(self.not_before, now + gap.own, self.lastseen + self.delay)
+        for clock in self.clocks:
+            clock.not_before = max(clock.not_before, now + gap.shared)
+            clock.holder = None
+        for clock in self.clocks:
+            waiting, clock.waiting = clock.waiting, set()
+            for slot in waiting:
+                self._kick(slot)
 
 
 class Slots:
     """Makes the downloader's slots polite.
 
     Args:
-        ended: Called with the slot's key, the seconds that a transfer took and the gap in seconds after it.
-        waits: Seconds for which a host that has no slot yet must still be left alone.
+        ended: Called when a transfer ends; returns for how long its host is left alone.
+        waits: Seconds for which a host must still be left alone, by the key of its slot.
+        shares: Names of what a slot shares with others.
     """
 
     def __init__(
         self,
         crawler: Crawler,
-        politeness: Politeness,
-        ended: Callable[[str, float, float], None],
+        ended: Callable[[Transfer], Gap],
         waits: Callable[[str], float],
+        shares: Callable[[str], Iterable[str]],
     ) -> None:
         self._crawler = crawler
-        self._politeness = politeness
         self._ended = ended
         self._waits = waits
+        self._shares = shares
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._clocks: OrderedDict[str, Clock] = OrderedDict()
+        self._responses: dict[Request, Response] = {}
         self._is_prepared = False
+
+    @property
+    def _downloader(self) -> Any:
+        return getattr(self._crawler.engine, "downloader", None)
 
     def govern(self, request: Request) -> None:
         """Make sure that the slot *request* is about to enter is a polite one."""
-        downloader: Any = getattr(self._crawler.engine, "downloader", None)
+        downloader = self._downloader
         if not self._is_prepared:
             self._is_prepared = True
             _forbid_hidden_retries(downloader)
+            _bound_headers(downloader)
+            self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
         if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
             request.meta[SLOT] = request.meta[OWN_SLOT] = key
         slot = downloader.slots.get(key)
-        if isinstance(slot, PoliteSlot) or (slot is not None and slot.active):
-            return
+        if not isinstance(slot, PoliteSlot):
+            if slot is not None and slot.active:
+                return
+            slot = downloader.slots[key] = self._make(key)
+            downloader._start_slot_gc()
+        if not slot.is_busy:
+            slot.clocks = tuple(map(self._clock, self._shares(key)))
+
+    def _make(self, key: str) -> PoliteSlot:
         delay = float(self._own_delays.get(key, {}).get("delay", self._delay))
-        downloader.slots[key] = PoliteSlot(
-            delay,
-            self._politeness,
-            monotonic() + self._waits(key),
-            lambda transfer, gap: self._ended(key, transfer, gap),
-        )
-        downloader._start_slot_gc()
+
+        def ended(slot: PoliteSlot, request: Request) -> Gap:
+            now = monotonic()
+            # The downloader is between the end of the transfer and whoever waits for it, who gets the exception.
+            response, error = self._responses.pop(request, None), sys.exc_info()[1]
+            return self._ended(
+                Transfer(key, request, now - slot.lastseen, slot.lastseen + slot.delay - now, response, error)
+            )
+
+        return PoliteSlot(delay, monotonic() + self._waits(key), ended, self._downloader._process_queue)
+
+    def _clock(self, name: str) -> Clock:
+        clock = self._clocks.get(name)
+        if clock is None:
+            clock = self._clocks[name] = Clock()
+        self._clocks.move_to_end(name)
+        while len(self._clocks) > _CLOCKS and next(iter(self._clocks.values())).holder is None:
+            self._clocks.popitem(last=False)
+        return clock
+
+    def _downloaded(self, response: Response, request: Request) -> None:
+        if isinstance(self._downloader.slots.get(request.meta.get(SLOT)), PoliteSlot):
+            self._responses[request] = response
+
+    def wait(self, key: str) -> float:
+        """Seconds for which the slot under *key* makes no transfer."""
+        slot = self._downloader.slots.get(key)
+        return slot.not_before - monotonic() if isinstance(slot, PoliteSlot) else self._waits(key)
+
+    def delay(self, key: str) -> float:
+        """Delay that others have set on the slot under *key*."""
+        slot = self._downloader.slots.get(key)
+        return float(slot.delay) if slot is not None else self._delay
+
+    def hold(self, key: str, seconds: float) -> None:
+        """Leave the host of the slot under *key* alone for *seconds* from now, if not longer."""
+        slot = self._downloader.slots.get(key)
+        if isinstance(slot, PoliteSlot):
+            slot.not_before = max(slot.not_before, monotonic() + seconds)
+
+
+class _Receiver:
+    """Takes the first address that Twisted finds."""
+
+    def __init__(self, found: Callable[[str], None]) -> None:
+        self._found = found
+        self._address = ""
+
+    def resolutionBegan(self, resolution: object) -> None:
+        pass
+
+    def addressResolved(self, address: Any) -> None:
+        self._address = self._address or address.host
+
+    def resolutionComplete(self) -> None:
+        self._found(self._address)
+
+
+class Addresses:
+    """Network addresses of hosts, each looked up once at a time and without waiting for it.
+
+    With a reactor they come from the resolver that the downloader uses, and its cache, so that they are the ones
+    that it connects to.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._asking: dict[str, list[Callable[[str], None]]] = {}
+
+    def get(self, name: str) -> str:
+        """Address of the host called *name*, empty if it is not known."""
+        return self._known.get(name, "")
+
+    def note(self, name: str, address: str) -> None:
+        """The host called *name* has *address*."""
+        self._known[name] = address
+        self._known.move_to_end(name)
+        if len(self._known) > _CLOCKS:
+            self._known.popitem(last=False)
+
+    def look_up(self, name: str, found: Callable[[str], None]) -> None:
+        """Call *found* with the address of the host called *name*, empty if it has none; maybe at once."""
+        known = self.get(name) or (name if _is_address(name) else "")
+        if known or not name:
+            found(known)
+        elif name in self._asking:
+            self._asking[name].append(found)
+        else:
+            self._asking[name] = [found]
+            self._ask(name)
+
+    async def find(self, name: str) -> str:
+        """Address of the host called *name*, empty if it has none."""
+        from scrapy.utils.defer import maybe_deferred_to_future  # noqa: PLC0415  # as in _start
+
+        answer: Deferred[str] = Deferred()
+        self.look_up(name, answer.callback)
+        return await maybe_deferred_to_future(answer)
+
+    def _ask(self, name: str) -> None:
+        if not is_reactor_installed():
+            _start(partial(self._ask_loop, name))
+            return
+        from twisted.internet import reactor  # noqa: PLC0415  # whichever was installed
+
+        receiver = _Receiver(partial(self._answer, name))
+        try:
+            cast("Any", reactor).nameResolver.resolveHostName(receiver, name)
+        except ValueError:  # no name that could be one
+            self._answer(name, "")
+
+    async def _ask_loop(self, name: str) -> None:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            found = []
+        self._answer(name, str(found[0][4][0]) if found else "")
+
+    def _answer(self, name: str, address: str) -> None:
+        if address:
+            self.note(name, address)
+        for found in self._asking.pop(name, ()):
+            found(address)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _forbid_hidden_retries(downloader: Any) -> None:
@@ -270,3 +511,51 @@ def _forbid_hidden_retries(downloader: Any) -> None:
             client: Any = getattr(handler, owner, None)
             if hasattr(client, name):
                 setattr(client, name, False)
+
+
+_MAX_HEADER = 256 * 1024
+"""Bytes of an answer before its body: as much as Chrome takes; curl takes 300 kB."""
+
+
+class _HeaderBound:
+    """What a connection of Twisted's does with data, unless the header of the answer is too long: then it hangs up."""
+
+    def __init__(self, protocol: Any) -> None:
+        self._protocol = protocol
+        self._receive: Callable[[bytes], None] = protocol.dataReceived
+        self._parser: Any = None  # there is one for each answer
+        self._n_bytes = 0
+
+    def __call__(self, data: bytes) -> None:
+        parser = self._protocol._parser
+        if parser is not self._parser:
+            self._parser, self._n_bytes = parser, 0
+        if parser is not None and parser.state in ("STATUS", "HEADER"):
+            self._n_bytes += len(data)
+            if self._n_bytes > _MAX_HEADER:
+                self._protocol.transport.abortConnection()
+                return
+        self._receive(data)
+
+
+def _bound_headers(downloader: Any) -> None:
+    """Bound the headers that Twisted reads; aiohttp takes 128 of 8 kB."""
+    for scheme in ("http", "https"):
+        pool: Any = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
+        make: Any = getattr(pool, "_factory", None)
+        if make is not None:
+            pool._factory = partial(_make_bound, make)
+
+
+def _make_bound(make: Callable[..., Any], *args: Any) -> Any:
+    """A factory of connections, as *make* makes it, that bound their headers."""
+    factory = make(*args)
+    build = factory.buildProtocol
+
+    def build_bound(address: Any) -> Any:
+        protocol = build(address)
+        protocol.dataReceived = _HeaderBound(protocol)
+        return protocol
+
+    factory.buildProtocol = build_bound
+    return factory

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.utils.misc import load_object
 
 from .downloadermiddlewares import PolitenessMiddleware
 from .extensions import Progress
+from .robots import RobotsMiddleware
 from .scheduler import Scheduler
 from .spidermiddlewares import LinkMiddleware
 
@@ -23,8 +28,18 @@ _NEIGHBOURS: dict[str, Any] = {
     "AUTOTHROTTLE_ENABLED": False,
     "ROBOTSTXT_OBEY": True,
     "COOKIES_ENABLED": False,  # a session is no page
-    "DOWNLOAD_TIMEOUT": 30,
+    "DOWNLOAD_TIMEOUT": 30,  # of a whole transfer, however slowly it drips
+    "DOWNLOAD_MAXSIZE": 10 * 1024 * 1024,  # of a body, also once it is unpacked
+    "REDIRECT_MAX_TIMES": 10,
+    "METAREFRESH_MAXDELAY": 10,  # a page that reloads itself every minute is a page, and no redirect
     "REACTOR_THREADPOOL_MAXSIZE": 20,  # name look-ups run there
+}
+
+_ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
+
+_OWN: dict[str, Any] = {
+    "AOPIC_SKIP_EXTENSIONS": IGNORED_EXTENSIONS,
+    "AOPIC_CONTENT_TYPES": ["text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"],
 }
 
 
@@ -36,10 +51,18 @@ class Addon:
         for name, value in _NEIGHBOURS.items():
             if name in settings:
                 _set_default(settings, name, value)
+        for name, value in _OWN.items():
+            _set_default(settings, name, value)
         _set_default(settings, "SCHEDULER", Scheduler)
         settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
         settings.setdefault_in_component_priority_dict("EXTENSIONS", Progress, 0)
+        listed = [load_object(each) for each in settings.getdict("DOWNLOADER_MIDDLEWARES")]
+        if not any(isinstance(each, type) and issubclass(each, _ROBOTS) for each in listed):
+            with suppress(KeyError):  # who has taken Scrapy's away gets none
+                settings.replace_in_component_priority_dict(
+                    "DOWNLOADER_MIDDLEWARES_BASE", RobotsTxtMiddleware, RobotsMiddleware
+                )
 
 
 def _set_default(settings: BaseSettings, name: str, value: Any) -> None:

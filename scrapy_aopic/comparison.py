@@ -13,7 +13,7 @@ import heapq
 import math
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -124,7 +124,8 @@ def policy_of(settings: dict[str, Any], order: str) -> Policy:
     Raises:
         SettingError: If *order* is none, or a setting cannot be used.
     """
-    return read_policy(Settings({**settings, "AOPIC_ORDER": order}))
+    policy = read_policy(Settings({**settings, "AOPIC_ORDER": order}))
+    return replace(policy, connections=0)  # orders are compared without room kept for fast hosts
 
 
 def gather(

@@ -2,77 +2,265 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from time import monotonic
+from dataclasses import replace
+from datetime import timezone
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import NotConfigured
+from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.misc import load_object
 
-from ._engine import Slots
+from ._engine import Addresses, Slots, slot_key
+from .core.politeness import Gap, Outcome, Pace
 from .exceptions import SettingError
-from .settings import read_politeness
+from .settings import read, read_politeness
+from .suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from typing_extensions import Self
 
+    from ._engine import Transfer
     from .core.politeness import Politeness
 
+    class Pacer(Protocol):
+        """Who remembers the pace of hosts instead of the middleware, and schedules requests."""
+
+        def transferred(
+            self,
+            key: str,
+            seconds: float,
+            outcome: Outcome,
+            *,
+            retry_after: float,
+            at_least: float,
+            address: str,
+        ) -> Gap:
+            """Take note of a transfer that is over; returns for how long its host is left alone."""
+
+        def waits(self, key: str) -> float:
+            """Seconds for which a host must be left alone."""
+
+        def longest_gap(self, key: str) -> float:
+            """Longest gap of a host after a transfer that shows nothing special."""
+
+        def ask_later(self, request: Request, *, is_refused: bool) -> Request | None:
+            """What to schedule instead of *request*, if it is not to fail because its host is down."""
+
+        def failed(self, request: Request, exception: Exception) -> None:
+            """*exception* ended *request*."""
+
+
 _REMEMBERED = 10_000
+
+_PATIENCE = 60.0
+"""Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
+
+
+class LeftAloneError(IgnoreRequest):
+    """A host must be left alone for so long that the downloader is no place to wait."""
 
 
 class PolitenessMiddleware:
     """Never asks a host twice at once, and leaves it alone for a multiple of the time a transfer took.
 
     Holds for every request that reaches the downloader: scheduled ones, robots.txt, media and requests that
-    callbacks make inline. Works beside any scheduler; only :class:`scrapy_aopic.Scheduler` also keeps requests
-    that must wait out of the downloader, so that they do not take up ``CONCURRENT_REQUESTS``.
+    callbacks make inline. ``Retry-After``, crawl delays and errors make the gap longer. Works beside any scheduler;
+    only :class:`scrapy_aopic.Scheduler` also keeps requests that must wait out of the downloader, so that they do
+    not take up ``CONCURRENT_REQUESTS``, and remembers the pace of hosts when the process ends.
 
     Order: innermost (990 in ``DOWNLOADER_MIDDLEWARES``).
 
     Attributes:
-        on_transfer: Called with a slot's key, the seconds that a transfer took and the gap in seconds after it.
-        on_failure: Called with a request and the exception that ended it.
-        waits: Seconds for which a host without a slot must still be left alone.
+        addresses: Network addresses of hosts.
+        pacer: Who remembers the pace of hosts; ``None`` for the middleware itself.
     """
 
     def __init__(self, crawler: Crawler, politeness: Politeness) -> None:
+        settings = crawler.settings
         self._crawler = crawler
-        self._slots = Slots(crawler, politeness, self._ended, self._wait)
-        self._clocks: OrderedDict[str, float] = OrderedDict()
-        self.on_transfer: Callable[[str, float, float], None] | None = None
-        self.on_failure: Callable[[Request, Exception], None] | None = None
-        self.waits: Callable[[str], float] = self._remembered
+        self._politeness = politeness
+        # Who waits here holds one of the CONCURRENT_REQUESTS.
+        self._memory = Memory(
+            replace(politeness, max_backoff=min(politeness.max_backoff, politeness.max_gap))
+        )
+        self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
+        self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
+        self._slots = Slots(crawler, self._ended, self._waits, self._shares)
+        self.addresses = Addresses()
+        self.pacer: Pacer | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         try:
-            return cls(crawler, read_politeness(crawler.settings))
+            return cls(crawler, read_politeness(crawler.settings, crawler.spider))
         except SettingError as error:
             raise NotConfigured(str(error)) from error
 
-    def process_request(self, request: Request) -> None:
+    async def process_request(self, request: Request) -> None:
+        key = slot_key(request)
+        if "address" in self._keys and "proxy" not in request.meta:
+            await self.addresses.find(key)
+        wait = self._slots.wait(key) - 1
+        if wait > _PATIENCE and wait > max(self._pacer.longest_gap(key), self._slots.delay(key)):
+            self._count("aopic/politeness/refused")
+            raise LeftAloneError(f"{key} must be left alone for {wait + 1:.0f} more seconds")
         self._slots.govern(request)
 
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        if self.on_failure is not None:
-            self.on_failure(request, exception)
+    def process_response(self, request: Request, response: Response) -> Request | Response:
+        if self.pacer is not None and "cached" not in response.flags and _judge(response)[0] == Outcome.DOWN:
+            return self.pacer.ask_later(request, is_refused=False) or response
+        return response
 
-    def _ended(self, key: str, transfer: float, gap: float) -> None:
+    def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        if self.pacer is None:
+            return None
+        self.pacer.failed(request, exception)
+        is_refused = isinstance(exception, LeftAloneError)
+        if is_refused or isinstance(exception, self._failures):
+            return self.pacer.ask_later(request, is_refused=is_refused)
+        return None
+
+    def set_crawl_delay(self, key: str, seconds: float) -> None:
+        """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
+        self._memory.set_crawl_delay(key, seconds)
+        self.look_again(key)
+
+    def look_again(self, key: str) -> None:
+        """The host of a slot must be left alone for longer than after its last transfer."""
+        self._slots.hold(key, self._waits(key))
+
+    def _waits(self, key: str) -> float:
+        return self._pacer.waits(key)
+
+    @property
+    def _pacer(self) -> Pacer:
+        return self._memory if self.pacer is None else self.pacer  # a scheduler may be empty, and so false
+
+    def _shares(self, key: str) -> Iterator[str]:
+        if "domain" in self._keys:
+            yield f"domain {registered_domain(key)}"
+        if "address" in self._keys and (address := self.addresses.get(key)):
+            yield f"address {address}"
+
+    def _ended(self, transfer: Transfer) -> Gap:
+        self._count("aopic/politeness/transfers")
+        address, retry_after = "", 0.0
+        if transfer.response is None:
+            is_down = transfer.error is None or isinstance(transfer.error, self._failures)
+            outcome = Outcome.DOWN if is_down else Outcome.OTHER
+        else:
+            outcome, retry_after = _judge(transfer.response)
+            if (
+                "address" in self._keys
+                and "proxy" not in transfer.request.meta
+                and transfer.response.ip_address
+            ):
+                address = str(transfer.response.ip_address)
+                self.addresses.note(transfer.key, address)
+        if outcome in (Outcome.ERROR, Outcome.DOWN):
+            self._count(f"aopic/politeness/{'errors' if outcome == Outcome.ERROR else 'down'}")
+        if retry_after:
+            self._count("aopic/politeness/retry_after")
+        return self._pacer.transferred(
+            transfer.key,
+            transfer.seconds,
+            outcome,
+            retry_after=retry_after,
+            at_least=transfer.at_least,
+            address=address,
+        )
+
+    def _count(self, name: str) -> None:
         if self._crawler.stats is not None:
-            self._crawler.stats.inc_value("aopic/politeness/transfers")
-        self._clocks[key] = monotonic() + gap
-        self._clocks.move_to_end(key)
-        if len(self._clocks) > _REMEMBERED:  # slots of hosts with a gap that long are hardly ever dropped
-            self._clocks.popitem(last=False)
-        if self.on_transfer is not None:
-            self.on_transfer(key, transfer, gap)
+            self._crawler.stats.inc_value(name)
 
-    def _wait(self, key: str) -> float:
-        return self.waits(key)
 
-    def _remembered(self, key: str) -> float:
-        return self._clocks.get(key, 0.0) - monotonic()
+class Memory:
+    """The pace of the hosts that were asked last, in this process only."""
+
+    def __init__(self, politeness: Politeness) -> None:
+        self._politeness = politeness
+        self._paces: OrderedDict[str, Pace] = OrderedDict()
+        self._clocks: dict[str, float] = {}
+
+    def _pace(self, key: str) -> Pace:
+        pace = self._paces.get(key)
+        if pace is None:
+            pace = self._paces[key] = Pace(key)
+        self._paces.move_to_end(key)
+        if len(self._paces) > _REMEMBERED:
+            self._clocks.pop(self._paces.popitem(last=False)[0], None)
+        return pace
+
+    def _hold(self, key: str, seconds: float) -> None:
+        self._clocks[key] = max(self._clocks.get(key, 0.0), time.monotonic() + seconds)
+
+    def transferred(
+        self,
+        key: str,
+        seconds: float,
+        outcome: Outcome,
+        *,
+        retry_after: float,
+        at_least: float,
+        address: str = "",  # known to the slot
+    ) -> Gap:
+        gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
+        self._hold(key, max(gap.own, at_least))
+        return gap
+
+    def set_crawl_delay(self, key: str, seconds: float) -> None:
+        pace = self._pace(key)
+        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, max(seconds, 0.0)
+        if is_longer:
+            self._hold(key, self._politeness.crawl_delay(pace))
+
+    def waits(self, key: str) -> float:
+        return self._clocks.get(key, 0.0) - time.monotonic()
+
+    def longest_gap(self, key: str) -> float:
+        return self._politeness.longest(self._paces.get(key) or Pace(key))
+
+    def ask_later(self, request: Request, *, is_refused: bool) -> None:
+        """Whoever schedules requests decides."""
+
+    def failed(self, request: Request, exception: Exception) -> None:
+        """It is nobody's business here."""
+
+
+def _judge(response: Response) -> tuple[Outcome, float]:
+    """What *response* shows of its host, and for how many seconds it asks to be left alone."""
+    if response.status not in (429, 503):
+        return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0
+    wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time())
+    is_down = wish is not None or response.status == 429
+    return (Outcome.DOWN if is_down else Outcome.ERROR), wish or 0.0
+
+
+def read_retry_after(values: Iterable[bytes], now: float) -> float | None:
+    """Seconds that ``Retry-After`` headers ask for, the longest of several; ``None`` if none means anything.
+
+    Args:
+        now: Seconds since the epoch.
+    """
+    wishes = []
+    for value in values:
+        text = value.strip()
+        try:
+            if text.isdigit():
+                wishes.append(float(text))
+                continue
+            date = parsedate_to_datetime(text.decode("latin-1"))
+        except (TypeError, ValueError, IndexError):
+            continue
+        date = date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)
+        wishes.append(max(date.timestamp() - now, 0.0))
+    return max(wishes, default=None)

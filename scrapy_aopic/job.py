@@ -11,6 +11,7 @@ Files: ``<JOBDIR>/aopic/`` holds the store and may change without warning betwee
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import tempfile
 import time
@@ -113,6 +114,7 @@ class Job:
         self._ranked = 0
         self._taken_at = self._saved_at = self.clock()
         self._steps = 0
+        self._is_urgent = False
         self.commits = 0
         self.slowest_commit = 0.0
         self.failure: StorageError | None = None
@@ -135,11 +137,13 @@ class Job:
                 return
             self._land()
         now = self.clock()
-        if (
-            self.crawl.has_changes
-            and (now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED)
-        ) or (now - self._saved_at > self._commit_within):
+        is_due = now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED or self._is_urgent
+        if (self.crawl.has_changes and is_due) or (now - self._saved_at > self._commit_within):
             self._commit()
+
+    def hurry(self) -> None:
+        """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
+        self._is_urgent = self._interval != math.inf
 
     def rank(self) -> None:
         """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""
@@ -156,7 +160,7 @@ class Job:
                 self._ranking = ranking
 
     def _commit(self, *, is_clean: bool = False) -> None:
-        self._taken_at, self._steps = self.clock(), 0
+        self._taken_at, self._steps, self._is_urgent = self.clock(), 0, False
         batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
         self._taken_in_flight = dict(self.taken)
         batch[Family.META][_TAKEN_KEY] = pack(self.taken)

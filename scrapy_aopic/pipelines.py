@@ -55,18 +55,24 @@ class _Estimates:
         self._scheduler = scheduler
         self._has_complained = False
 
-    def of(self, request: Request) -> dict[str, float] | None:
-        """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known."""
+    def of(self, request: Request, *, has_twin: bool = False) -> dict[str, Any] | None:
+        """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known.
+
+        Args:
+            has_twin: Whether ``duplicate_of`` is wanted, which takes more look-ups than the others.
+        """
         try:
             page = self._page(request)
             job = self._scheduler.job
             if page is None or job is None:
                 return None
+            twin = {"duplicate_of": self._scheduler.duplicate_of(request) or None} if has_twin else {}
             return {
                 "importance": self._scheduler.importance(page),
                 "cash": job.crawl.ledger.cash(page),
                 "history": page.history,
                 "visits": page.visits,
+                **twin,
             }
         except Exception:  # a store that fails, or a user's fingerprinter: see rule 1
             if not self._has_complained:
@@ -95,12 +101,13 @@ class _Estimates:
 class ImportancePipeline:
     """Adds to each item what the crawl knows of its page at this moment, as far as the item can hold it.
 
-    ==============  =====================================================================
-    ``importance``  part of all importance that the page has, a float from 0 to 1
-    ``cash``        units that the page holds; the visit under way distributes them later
-    ``history``     units that its earlier visits distributed, inside the window
-    ``visits``      its earlier visits; 0 while it is visited for the first time
-    ==============  =====================================================================
+    ================  =====================================================================
+    ``importance``    part of all importance that the page has, a float from 0 to 1
+    ``cash``          units that the page holds; the visit under way distributes them later
+    ``history``       units that its earlier visits distributed, inside the window
+    ``visits``        its earlier visits; 0 while it is visited for the first time
+    ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
+    ================  =====================================================================
 
     ``AOPIC_ITEM_FIELDS`` says which of them. A dictionary can hold any, another item the fields it declares.
     The page is the one that a plain ``Request`` for the item's ``AOPIC_ITEM_URL_FIELD`` asks for; items whose
@@ -139,7 +146,8 @@ class ImportancePipeline:
         if self._estimates is None:
             return item
         request = self._request(item)
-        values = self._estimates.of(request) if request is not None else None
+        has_twin = "duplicate_of" in self._names
+        values = self._estimates.of(request, has_twin=has_twin) if request is not None else None
         if values is None:
             assert self._crawler.stats is not None
             self._crawler.stats.inc_value("aopic/items/without_page")

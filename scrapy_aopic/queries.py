@@ -185,12 +185,13 @@ def status(store: Store) -> dict[str, Any]:
         page = unpack_page(data)
         if page.outcome:
             outcomes[page.outcome] = outcomes.get(page.outcome, 0) + 1
-    places = {"active": 0, "shelved": 0, "parked": 0}
+    places = {"active": 0, "shelved": 0, "parked": 0, "dead": 0}
     waiting = 0
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
         if host.row:
-            places[{b"A": "active", b"F": "shelved", b"P": "parked"}[host.row[:1]]] += 1
+            place = {b"A": "active", b"F": "shelved", b"P": "parked", b"D": "dead"}[host.row[:1]]
+            places[place] += 1
             waiting += host.not_before > saved["saved_at"]
     return {
         "pages": {name: saved[name] for name in ("queued", "visited", "failed")},
@@ -201,6 +202,7 @@ def status(store: Store) -> dict[str, Any]:
         "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
         "turns": ledger.turn,
         "convergence": 1 / ledger.turn if ledger.turn else None,
+        "order": saved["order_name"],
         "created_at": saved["created_at"],
         "saved_at": saved["saved_at"],
         "closed": saved["is_clean"],

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 TAG = "_aopic"
 """Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
 
-_NOT_WRITTEN = (TAG, OWN_SLOT, "download_latency")
+DUPLICATE_OF = "aopic_duplicate_of"
+"""Key of ``Response.meta`` that holds the URL of the page that had the same text before; never written."""
+
+SITEMAP = "_aopic_sitemap"
+"""Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
+
+_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
 _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (tuple, list, tuple),
     (set, list, set),

@@ -10,6 +10,7 @@ The three methods that the engine calls never raise and never wait for the disk 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,20 +19,24 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+from scrapy.exceptions import StopDownload
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from ._engine import Engine, slot_key
-from .core.frontier import Empty, NotBefore
-from .core.records import Link, Page, host_key, page_key
+from .admission import Admission
+from .content import read_text
+from .core.frontier import Empty, NotBefore, Unlocated
+from .core.records import HOST_BYTES, Link, Page, host_key, page_key, ticket_key
 from .core.recrawl import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, SettingError, StorageError
 from .job import Job, store_folder
 from .queries import print_report
-from .requests import TAG, UnreadableError, UnserialisableError, decode, encode
+from .requests import SITEMAP, TAG, UnreadableError, UnserialisableError, decode, encode, url_of
 from .seeds import START, Inbox, Seed, give, seeds_folder
 from .settings import read, read_policy
 from .storage import exists
@@ -43,11 +48,13 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.http.headers import Headers
     from scrapy.statscollectors import StatsCollector
     from twisted.internet.defer import Deferred
     from typing_extensions import Self
 
     from .core.crawl import Crawl, Lease
+    from .core.politeness import Gap, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ _BEAT = 0.25
 _BEHIND = 0.02
 """Seconds between looks at a commit that the next lease waits for."""
 
-_COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress")
+_COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress", "RobotsMiddleware")
 """What the scheduler puts in place, by name as a user's settings would: they stand above it."""
 
 _UNREADABLE = "unreadable"
@@ -65,6 +72,9 @@ _UNREADABLE = "unreadable"
 
 _SEED = "_aopic_seed"
 """Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
+
+_PERMANENT = (301, 308)
+"""Redirects that make source and target one page."""
 
 _GONE = (404, 410)
 """Answers to a repeated visit that retire the page."""
@@ -99,6 +109,7 @@ class Scheduler(BaseScheduler):
         self._filter: BaseDupeFilter | None = None
         self._job: Job | None = None
         self._inbox: Inbox | None = None
+        self._admission: Admission | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         Scheduler._of[crawler] = self
 
@@ -131,6 +142,7 @@ class Scheduler(BaseScheduler):
         self._fingerprint = self._crawler.request_fingerprinter.fingerprint
         self._engine.probe()
         self._install()
+        self._crawler.signals.connect(self._headers_received, signal=signals.headers_received)
         self._crawler.signals.connect(self._response_received, signal=signals.response_received)
         if self._recrawls:
             self._crawler.signals.connect(self._ask_for_changes, signal=signals.request_reached_downloader)
@@ -141,9 +153,11 @@ class Scheduler(BaseScheduler):
 
     def _open_job(self) -> None:
         settings = self._crawler.settings
-        policy = read_policy(settings)
+        policy = read_policy(settings, self._crawler.spider)
+        self._admission = Admission(self._crawler)
         self._recrawls = policy.recrawl is not None
         self._max_links: int = read(settings, "AOPIC_MAX_LINKS")
+        self._content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
         self._reports: bool = read(settings, "AOPIC_REPORT")
         kind = read(settings, "AOPIC_STORE")
         folder = job_dir(settings)
@@ -216,7 +230,9 @@ class Scheduler(BaseScheduler):
 
     def _install(self) -> None:
         """Put the middlewares in place that the user has not listed."""
-        link_cls, politeness_cls, progress_cls = (load_object(f"scrapy_aopic.{name}") for name in _COMPONENTS)
+        link_cls, politeness_cls, progress_cls, robots_cls = (
+            load_object(f"scrapy_aopic.{name}") for name in _COMPONENTS
+        )
         added = []
         if self._engine.find(link_cls) is None:
             self._engine.add_spider_middleware(build_from_crawler(link_cls, self._crawler))
@@ -226,9 +242,13 @@ class Scheduler(BaseScheduler):
             politeness = build_from_crawler(politeness_cls, self._crawler)
             self._engine.add_downloader_middleware(politeness)
             added.append(politeness_cls.__name__)
-        politeness.on_transfer = self._transferred
-        politeness.on_failure = self._failed
-        politeness.waits = self._waits
+        self._politeness = politeness
+        politeness.pacer = self
+        robots = self._engine.find(robots_cls)
+        if self._engine.replace(
+            RobotsTxtMiddleware, lambda: robots or build_from_crawler(robots_cls, self._crawler)
+        ):
+            added.append(robots_cls.__name__)
         if not any(isinstance(extension, progress_cls) for extension in self._extensions()):
             self._progress = build_from_crawler(progress_cls, self._crawler)
             self._progress.start()
@@ -271,6 +291,7 @@ class Scheduler(BaseScheduler):
         self._engine.sleep()
         if job is None:
             return None
+        self._politeness.pacer = None
         self._beats.stop()
         try:
             for visit in list(self._visits.values()):
@@ -291,8 +312,9 @@ class Scheduler(BaseScheduler):
             self._forget_seeds()
         if job.crawl.counts.queued and self._persists:
             logger.info(
-                "%(queued)d pages are queued; run the same command to go on",
-                {"queued": job.crawl.counts.queued},
+                "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer; run the same command to go "
+                "on",
+                {"queued": job.crawl.counts.queued, "dead": job.crawl.dead[1]},
                 extra={"spider": self._spider},
             )
         return self._filter.close(reason) if self._filter is not None else None
@@ -306,7 +328,7 @@ class Scheduler(BaseScheduler):
         self._guard(self._sweep)
         crawl = self._job.crawl
         return (
-            len(crawl) > 0
+            crawl.has_work(self._clock())
             or (self._recrawls and isinstance(crawl.when(), NotBefore))
             or (self._inbox is not None and bool(self._guard(self._inbox.has_rows)))
         )
@@ -354,19 +376,36 @@ class Scheduler(BaseScheduler):
         job = self._job
         if job is None:  # the crawl did not start, or is over
             return False
-        crawl, now = job.crawl, self._clock()
         if (seed := request.meta.pop(_SEED, None)) is not None:
-            return self._enqueue_seed(request, seed, crawl)
+            return self._enqueue_seed(request, seed, job.crawl)
         kind, number, *weights = request.meta.get(TAG) or ("", 0)
         visit = self._by_number.get(number)
-        name = slot_key(request)
-        key = page_key(host_key(name), self._fingerprint(request))
-        if visit is not None and kind == "page" and key == visit.lease.key:
+        if visit is not None and kind == "page":
+            return self._enqueue_copy(request, visit, job.crawl)
+        if visit is not None and kind == "canonical":
+            visit.same_as = self._place(request)[1]
+        # A link was admitted when it was yielded.
+        admitted = request if kind in ("link", "canonical") else self.admit(request)
+        return admitted is not None and self._enqueue_page(admitted, visit, job.crawl, *weights)
+
+    def _enqueue_copy(self, request: Request, visit: Visit, crawl: Crawl) -> bool:
+        """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
+        name, key = self._place(request)
+        if key == visit.lease.key:
             visit.retry = self._link(request, key, name)
             self._count_enqueued(visit.retry)
             return True
-        if visit is not None and kind == "page":
-            visit.is_redirect = True
+        visit.is_redirect = True
+        admitted = self.admit(request)
+        if admitted is not None and self._place(admitted)[1] == visit.lease.key:
+            admitted = request  # a site that sends each page to itself with a session would be asked for ever
+        if admitted is not None and (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
+            visit.same_as = self._place(admitted)[1]
+        return admitted is not None and self._enqueue_page(admitted, visit, crawl)
+
+    def _enqueue_page(self, request: Request, visit: Visit | None, crawl: Crawl, *weights: int) -> bool:
+        """Take *request* as a link of the page of *visit*, or as a seed."""
+        name, key = self._place(request)
         page = crawl.page(key)
         again, is_new = self._judge(request, visit, key, page)
         if not is_new and not again:
@@ -379,12 +418,27 @@ class Scheduler(BaseScheduler):
         if weights:
             link = link._replace(weight=weights[0])
         if visit is None or len(visit.links) >= self._max_links:
-            if not crawl.seed(link, now, is_endowed=visit is None):
+            if not crawl.seed(link, self._clock(), is_endowed=visit is None):
                 return False
         else:
             self._add_link(visit, link)
         self._count_enqueued(link)
         return True
+
+    def _place(self, request: Request) -> tuple[str, bytes]:
+        """Name of the host of *request*, and key of its page."""
+        name = slot_key(request)
+        return name, page_key(host_key(name), self._fingerprint(request))
+
+    def admit(self, request: Request, page: str = "") -> Request | None:
+        """*request*, which *page* links to, under the normal form of its URL; ``None`` if it is not to be queued."""
+        return request if self._admission is None else self._admission.admit(request, page)
+
+    @staticmethod
+    def _is_of(key: bytes, visit: Visit, crawl: Crawl) -> bool:
+        """Whether *visit* is of the page under *key*, or of a second request that waited beside it."""
+        page = crawl.page(visit.lease.key)
+        return key == visit.lease.key or (page is not None and ticket_key(key, page.order) == visit.lease.key)
 
     def _judge(
         self, request: Request, visit: Visit | None, key: bytes, page: Page | None
@@ -443,6 +497,9 @@ class Scheduler(BaseScheduler):
         while True:
             now = self._clock()
             lease = job.crawl.lease(now)
+            if isinstance(lease, Unlocated):
+                self._politeness.addresses.look_up(lease.name, partial(self._located, lease))
+                continue
             if isinstance(lease, NotBefore):
                 self._engine.wake_in(lease.instant - now)
                 return None
@@ -482,12 +539,14 @@ class Scheduler(BaseScheduler):
         """Make *seed* a request as the spider would: signals, filters and fingerprints apply."""
         self._count("aopic/seeds/rows")
         assert self._crawler.engine is not None
-        self._crawler.engine.crawl(Request(seed.url, meta={_SEED: seed}))
+        assert self._admission is not None
+        url = self._admission.admit_url(seed.url)
+        if url is not None:
+            self._crawler.engine.crawl(Request(url, meta={_SEED: seed}))
 
     def _enqueue_seed(self, request: Request, seed: Seed, crawl: Crawl) -> bool:
         """Queue a seed with the cash that it is worth; a page that is known gets the cash, too."""
-        name = slot_key(request)
-        key = page_key(host_key(name), self._fingerprint(request))
+        name, key = self._place(request)
         page, now = crawl.page(key), self._clock()
         again, is_new = self._judge(request, None, key, page)
         if self._filter is None:
@@ -572,6 +631,52 @@ class Scheduler(BaseScheduler):
             return None
         return self._job.crawl.page(page_key(host_key(slot_key(request)), self._fingerprint(request)))
 
+    def judge(self, response: Response) -> str:
+        """Note the text of the page of *response*; URL of the page that had it before, ``""`` if none had."""
+        return self._guard(self._judge_text, response) or ""
+
+    def _judge_text(self, response: Response) -> str:
+        request = response.request
+        visit = self.visit_of(request) if request is not None else None
+        if visit is None or request is None or self._job is None or self._content_seen == "off":
+            return ""
+        crawl, text = self._job.crawl, None
+        if not (response.status == 304 and visit.lease.visits):
+            text = read_text(response, has_sketch=self._content_seen == "near")
+            if text is None:
+                return ""
+        key = self._place(request)[1]
+        key = key if self._is_of(key, visit, crawl) else visit.lease.key
+        twin = crawl.judge(visit.lease, text, key)
+        visit.is_duplicate = bool(twin)
+        return self._url(crawl, twin) if twin else ""
+
+    def duplicate_of(self, request: Request) -> str:
+        """URL of the page that the page of *request* was found to be the same as; ``""`` if none is known."""
+        if self._job is None:
+            return ""
+        crawl = self._job.crawl
+        other = crawl.same_as(self._place(request)[1])
+        return self._url(crawl, other) if other else ""
+
+    def _url(self, crawl: Crawl, key: bytes) -> str:
+        """URL of the page under *key*."""
+        data = crawl.request(key)
+        return data[9:].decode() if data[:1] == _IN_MEMORY else url_of(data)
+
+    def is_leased(self, request: Request) -> bool:
+        """Whether *request* is the very one that the engine was given: a copy of it puts its page back."""
+        return request in self._visits
+
+    def is_dead(self, request: Request) -> bool:
+        """Whether nobody waits for the host of *request*."""
+        return self._job is not None and self._job.crawl.is_dead(host_key(slot_key(request)))
+
+    def hold(self, request: Request, seconds: float) -> None:
+        """Leave the host of *request* alone for *seconds* from now, if not longer."""
+        if self._job is not None:
+            self._job.crawl.hold(host_key(slot_key(request)), self._clock() + seconds)
+
     def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1."""
         return self._job.crawl.importance(page, self._clock()) if self._job is not None else 0.0
@@ -616,6 +721,8 @@ class Scheduler(BaseScheduler):
             is_failure = not visit.is_redirect
         elif visit.status >= 400 and not visit.n_links:
             outcome, is_failure = f"http {visit.status}", True
+        if visit.is_duplicate:
+            outcome = outcome or "duplicate"
         content = visit.content
         if self._recrawls and visit.lease.visits:
             content, is_failure = self._compare(visit, crawl, is_failure=is_failure)
@@ -628,6 +735,7 @@ class Scheduler(BaseScheduler):
             outcome=outcome,
             is_failure=is_failure,
             content=content,
+            same_as=visit.same_as,
         )
         self._count(f"aopic/pages/{'failed' if is_failure else 'visited'}")
         if outcome:
@@ -649,9 +757,22 @@ class Scheduler(BaseScheduler):
             self._count(f"aopic/recrawl/{'changed' if is_changed else 'unchanged'}")
         return content, is_failure
 
+    def _headers_received(self, headers: Headers, request: Request) -> None:
+        """Read no more of a page that is not of a type that is wanted; its status decides what becomes of it."""
+        if request in self._visits and not self._is_wanted(request, headers):
+            raise StopDownload(fail=False)
+
+    def _is_wanted(self, request: Request, headers: Headers) -> bool:
+        assert self._admission is not None
+        return SITEMAP in request.meta or self._admission.is_wanted(headers)
+
     def _response_received(self, response: Response, request: Request) -> None:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
+            return
+        if response.status in range(200, 300) and not self._is_wanted(request, response.headers):
+            visit.reason = "content type"
+            request.callback = _nothing_new
             return
         visit.status = response.status
         if not self._recrawls:
@@ -668,17 +789,73 @@ class Scheduler(BaseScheduler):
             request.meta["handle_httpstatus_all"] = True
             request.callback = _nothing_new
 
-    def _failed(self, request: Request, exception: Exception) -> None:
+    # -- what PolitenessMiddleware asks
+
+    def transferred(
+        self,
+        key: str,
+        seconds: float,
+        outcome: Outcome,
+        *,
+        retry_after: float,
+        at_least: float,
+        address: str,
+    ) -> Gap:
+        """Take note of a transfer that is over; returns for how long its host is left alone."""
+        assert self._job is not None, "only an open job paces hosts"
+        if retry_after:
+            self._job.hurry()  # a crash must not forget it
+        return self._job.crawl.transferred(
+            key,
+            seconds,
+            self._clock(),
+            outcome,
+            retry_after=retry_after,
+            at_least=at_least,
+            address=address,
+        )
+
+    def waits(self, key: str) -> float:
+        """Seconds for which the host under *key* must be left alone."""
+        assert self._job is not None, "only an open job paces hosts"
+        return self._job.crawl.not_before(host_key(key)) - self._clock()
+
+    def longest_gap(self, key: str) -> float:
+        """Longest gap of the host under *key* after a transfer that shows nothing special."""
+        assert self._job is not None, "only an open job paces hosts"
+        return self._job.crawl.longest_gap(key)
+
+    def set_crawl_delay(self, key: str, seconds: float) -> None:
+        """Have *seconds* between the requests to a host, whose robots.txt was just read."""
+        if self._job is not None:
+            self._job.crawl.set_crawl_delay(key, seconds, self._clock())
+            self._politeness.look_again(key)
+
+    def ask_later(self, request: Request, *, is_refused: bool) -> Request | None:
+        """A copy of *request* that puts its page back, if that has no part in its host being down.
+
+        The first time, the page may be to blame, and the retry middleware decides; but not if the host was down for
+        another page, too.
+        """
+        visit = self._visits.get(request)
+        if visit is None or self._job is None or (request.meta.get("dont_retry") and not is_refused):
+            return None
+        if not is_refused and not self._job.crawl.is_down(visit.lease.key[:HOST_BYTES]):
+            return None
+        self._count("aopic/politeness/put_back")
+        return request.copy()
+
+    def failed(self, request: Request, exception: Exception) -> None:
+        """Note that *exception* ended *request*."""
         visit = self._visits.get(request)
         if visit is not None:
             visit.reason = _reason(exception)
 
-    def _transferred(self, key: str, transfer: float, gap: float) -> None:
+    def _located(self, host: Unlocated, address: str) -> None:
+        """The address of *host* was looked up."""
         if self._job is not None:
-            self._job.crawl.defer(host_key(key), self._clock() + gap, transfer)
-
-    def _waits(self, key: str) -> float:
-        return self._job.crawl.not_before(host_key(key)) - self._clock() if self._job is not None else 0.0
+            self._guard(self._job.crawl.locate, host, address, self._clock())
+            self._engine.wake()
 
     def _watch(self, job: Job) -> None:
         """Close the spider if the store takes no more."""
@@ -700,11 +877,14 @@ class Scheduler(BaseScheduler):
         hits, misses = crawl.cache_hits
         for name, value in (
             *crawl.counts._asdict().items(),
+            ("dead_hosts", crawl.dead[0]),
+            ("dead_pages", crawl.dead[1]),
             ("cash/virtual", crawl.ledger.totals.virtual),
             ("cash/turns", crawl.ledger.totals.turn),
             ("cash/convergence", 1 / crawl.ledger.totals.turn if crawl.ledger.totals.turn else None),
             ("cache/hits", hits),
             ("cache/misses", misses),
+            ("content/united", crawl.n_united),
             ("commits", job.commits),
             ("commits/slowest_seconds", round(job.slowest_commit, 6)),
         ):
@@ -719,5 +899,5 @@ def _reason(exception: Exception) -> str:
     """A short name of what ended a request."""
     text = str(exception)
     if "robots.txt" in text:
-        return "robots.txt"
+        return "robots.txt unreachable" if "unreachable" in text else "robots.txt"
     return type(exception).__name__

@@ -6,10 +6,13 @@ with the name, the value and the way out.
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fnmatch import translate
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,11 +20,12 @@ from scrapy.utils.misc import load_object
 
 from .core.crawl import Policy
 from .core.order import ORDERS, Aopic, BatchOrder, Order
-from .core.politeness import Politeness
+from .core.politeness import Politeness, Rule
 from .core.recrawl import Recrawl
 from .core.window import Window, WindowKind
 from .exceptions import SettingError
 from .suffixes import registered_domain
+from .urls import CHANGES, DEFAULT_RULES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from .core.ledger import Spending
+
+logger = logging.getLogger(__name__)
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
@@ -166,6 +172,10 @@ def _weights(value: Any) -> Any:
         if not set(weights) <= {"internal", "external", "nofollow"}:
             raise ValueError
         return weights
+    return _callable(value)
+
+
+def _callable(value: Any) -> Any:
     try:
         found = load_object(value)
     except (ImportError, NameError, AttributeError) as error:
@@ -175,9 +185,94 @@ def _weights(value: Any) -> Any:
     return found
 
 
+def _keys(value: Any) -> frozenset[str]:
+    """What counts as one for politeness; the host does in any case."""
+    names = re.split(r"[+,]", value) if isinstance(value, str) else value
+    keys = frozenset(str(name).strip() for name in names)
+    if not keys or not keys <= {"host", "domain", "address"}:
+        raise ValueError
+    return keys | {"host"}
+
+
+def _rule(value: Any) -> Rule:
+    if not isinstance(value, Mapping) or not set(value) <= set(Rule._fields):
+        raise TypeError
+    limits = {"factor": 1e6, "min_gap": 86400, "max_gap": 86400}
+    return Rule(**{name: _number(0, limits[name])(number) for name, number in value.items()})
+
+
+def _host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    """Patterns of host names, and what is different for the hosts that match."""
+    rules = json.loads(value) if isinstance(value, str) else value
+    return tuple(
+        (re.compile(translate(str(pattern).lower())), _rule(each)) for pattern, each in dict(rules).items()
+    )
+
+
 def _domains(value: Any) -> frozenset[str]:
+    names = value.split(",") if isinstance(value, str) else map(str, value)
+    domains = frozenset(name.strip().lower() for name in names if name.strip())
+    if any(re.search(r"[/:\s]", name) for name in domains):
+        raise ValueError
+    return domains
+
+
+def _rules(value: Any) -> frozenset[str]:
+    """Names of rules on URLs: all that are on, or what is different from the default, with a plus or a minus."""
+    names = [name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name.strip()]
+    signs = {name[0] for name in names} & {"+", "-"}
+    if not signs:
+        rules = frozenset(names)
+    elif all(name[0] in signs for name in names):
+        rules = frozenset(DEFAULT_RULES).union(name[1:] for name in names if name[0] == "+")
+        rules -= {name[1:] for name in names if name[0] == "-"}
+        names = [name[1:] for name in names]
+    else:
+        raise ValueError
+    if not set(names) <= {*CHANGES, *REFUSALS}:
+        raise ValueError
+    return rules
+
+
+def _rewrite(value: Any) -> Callable[[str], str | None] | None:
+    """A function on URLs, from its import path or from pairs of a regular expression and its replacement."""
+    if not value:
+        return None
+    if isinstance(value, str) or callable(value):
+        return cast("Callable[[str], str | None]", _callable(value))
+    try:
+        pairs = [(re.compile(pattern), replacement) for pattern, replacement in value]
+        for pattern, replacement in pairs:
+            pattern.sub(replacement, "")  # a bad reference to a group is found without a match
+    except re.error as error:
+        raise ValueError from error
+
+    def rewrite(url: str) -> str:
+        for pattern, replacement in pairs:
+            url = pattern.sub(replacement, url)
+        return url
+
+    return rewrite
+
+
+def _extensions(value: Any) -> frozenset[str]:
     names = value.split(",") if isinstance(value, str) else value
-    return frozenset(name.strip().lower() for name in names if name.strip())
+    extensions = frozenset(name.strip().lower().removeprefix(".") for name in names if name.strip())
+    if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in extensions):
+        raise ValueError
+    return extensions
+
+
+def _types(value: Any) -> Callable[[str], bool]:
+    """Whether a content type, in lower case and without parameters, is one of *value*; each is if there are none."""
+    names = value.split(",") if isinstance(value, str) else value
+    patterns = [name.strip().lower() for name in names if name.strip()]
+    if not all(re.fullmatch(r"[^\s;/\[\]?]+/[^\s;/\[\]?]+", pattern) for pattern in patterns):
+        raise ValueError
+    if not patterns:
+        return lambda _: True
+    is_one = re.compile("|".join(map(translate, patterns))).match
+    return lambda kind: is_one(kind) is not None
 
 
 SETTINGS: dict[str, Setting] = {
@@ -219,7 +314,8 @@ SETTINGS: dict[str, Setting] = {
             "same for each unvisited page (broaden), each visited page, or each page of chosen domains (focus).",
         ),
         Setting(
-            "AOPIC_VIRTUAL_DOMAINS", (), "", _domains, "a list of domains",
+            "AOPIC_VIRTUAL_DOMAINS", (), "", _domains,
+            'a list of domains such as ["example.com", "example.org"]',
             'Registered domains, or hosts, that "chosen" is about.',
         ),
         Setting(
@@ -239,6 +335,35 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOPIC_MAX_GAP", 60.0, "seconds", _number(0, 86400), "a number of seconds from 0 to 86,400",
             "Longest time that a slow transfer makes the next request to its host wait.",
+        ),
+        Setting(
+            "AOPIC_POLITENESS_KEY", "host", "", _keys, 'some of host, domain, address, such as "host+address"',
+            "What is asked for one page at a time, and then left alone: each host, and all hosts of a registered "
+            "domain or of a network address together if you say so (docs/politeness.md).",
+        ),
+        Setting(
+            "AOPIC_HOST_RULES", {}, "", _host_rules,
+            'a mapping such as {"*.example.com": {"factor": 20, "min_gap": 5, "max_gap": 120}}',
+            "What is different for hosts whose names match a pattern, the first that matches (docs/politeness.md).",
+        ),
+        Setting(
+            "AOPIC_BACKOFF", 5.0, "seconds", _number(0, 86400), "a number of seconds from 0 to 86,400",
+            "Shortest gap after an error of a host, doubled by each further one in a row; 0 to take no note of errors.",
+        ),
+        Setting(
+            "AOPIC_MAX_BACKOFF", 86_400.0, "seconds", _number(0, 1e7),
+            "a number of seconds from 0 to 10,000,000",
+            "Longest gap that errors make.",
+        ),
+        Setting(
+            "AOPIC_MAX_RETRY_AFTER", 86_400.0, "seconds", _number(0, 1e7),
+            "a number of seconds from 0 to 10,000,000",
+            "Longest time that a host may ask to be left alone, by Retry-After or Crawl-delay.",
+        ),
+        Setting(
+            "AOPIC_DEAD_AFTER", 5, "requests", _integer(2), "a whole number, at least 2",
+            "Requests in a row without an answer, or with one that asks to come later, after which a host is dead: the "
+            "crawl does not wait for it any more.",
         ),
         Setting(
             "AOPIC_DURABILITY", 500, "milliseconds", _durability,
@@ -298,6 +423,60 @@ SETTINGS: dict[str, Setting] = {
             "Distinct links of one page that share its cash; further ones are queued without.",
         ),
         Setting(
+            "AOPIC_LINK_FLOOD", 50_000, "requests", _integer(0), "a whole number, at least 0",
+            "Requests of one page after which further ones are dropped; 0 for none.",
+        ),
+        Setting(
+            "AOPIC_URL_RULES", DEFAULT_RULES, "", _rules,
+            f"some of {', '.join((*CHANGES, *REFUSALS))}; or what is different from the default, such as "
+            '"+sort, -calendar"',
+            "Rules by which URLs get a normal form or are refused before they are queued (docs/urls.md).",
+        ),
+        Setting(
+            "AOPIC_URL_REWRITE", (), "", _rewrite,
+            "a list of pairs of a regular expression and its replacement, or the import path of a function of a URL "
+            "that returns one, or None to refuse it",
+            "Your own rules on URLs, after the others (docs/urls.md).",
+        ),
+        Setting(
+            "AOPIC_MAX_URL_LENGTH", 2083, "characters", _integer(0), "a whole number, at least 0",
+            "Longest URL that is queued, without its fragment; 0 for any length.",
+        ),
+        Setting(
+            "AOPIC_MAX_PATH_DEPTH", 20, "segments", _integer(0), "a whole number, at least 0",
+            "Most segments of the path of a URL that is queued; 0 for any number.",
+        ),
+        Setting(
+            "AOPIC_MAX_REPEATS", 3, "times", _integer(0), "a whole number, at least 0",
+            "Most times in a row that a segment of the path, or a cycle of two or three, may come; 0 for any number.",
+        ),
+        Setting(
+            "AOPIC_MAX_PARAMETERS", 20, "parameters", _integer(0), "a whole number, at least 0",
+            "Most parameters in the query of a URL that is queued; 0 for any number.",
+        ),
+        Setting(
+            "AOPIC_SKIP_EXTENSIONS", (), "", _extensions, 'a list of endings of file names such as ["pdf", "tar.gz"]',
+            "URLs whose path ends in one of these are not queued; the add-on sets those of Scrapy's LinkExtractor.",
+        ),
+        Setting(
+            "AOPIC_CONTENT_TYPES", (), "", _types, 'a list of content types such as ["text/*", "application/xml"]',
+            "Answers of another type are not read, and their pages have failed; all are read if it is empty. The "
+            "add-on sets HTML, XML and plain text.",
+        ),
+        Setting(
+            "AOPIC_CONTENT_SEEN", "exact", "", _one_of("off", "exact", "near"), '"off", "exact" or "near"',
+            "Which pages are duplicates: none, those with the text of a page seen before, or those with nearly that "
+            "text, too (docs/content.md).",
+        ),
+        Setting(
+            "AOPIC_FOLLOW_DUPLICATES", False, "", _flag, "True or False",
+            "Whether the links of duplicates are followed.",
+        ),
+        Setting(
+            "AOPIC_CANONICAL", "domain", "", _one_of("off", "domain", "any"), '"off", "domain" or "any"',
+            "Which rel=canonical counts: none, one that names a page of the same registered domain, or any.",
+        ),
+        Setting(
             "AOPIC_SEEDS", "", "", _text, "the path of a list of seeds",
             "List of seeds that a job starts from, with or without scores; it is read when the job begins, and not "
             "when it goes on.",
@@ -316,8 +495,9 @@ SETTINGS: dict[str, Setting] = {
             "URLs that the Bloom filter is first laid out for; it grows beyond.",
         ),
         Setting(
-            "AOPIC_ITEM_FIELDS", ("importance",), "", _names("importance", "cash", "history", "visits"),
-            "some of importance, cash, history, visits",
+            "AOPIC_ITEM_FIELDS", ("importance",), "",
+            _names("importance", "cash", "history", "visits", "duplicate_of"),
+            "some of importance, cash, history, visits, duplicate_of",
             "What ImportancePipeline adds to items that can hold it.",
         ),
         Setting(
@@ -328,6 +508,26 @@ SETTINGS: dict[str, Setting] = {
             "AOPIC_WARC_FILE", "crawls/%(name)s-%(time)s.warc.gz", "", _text,
             "the path of a file",
             "Where PagesPipeline writes what was fetched; %(name)s is the spider, %(time)s the start of the crawl.",
+        ),
+        Setting(
+            "AOPIC_ROBOTS_EXPIRY", 86_400, "seconds", _number(1, 2_592_000), "a number of seconds from 1 to 2,592,000",
+            "Time after which a robots.txt is asked for again.",
+        ),
+        Setting(
+            "AOPIC_ROBOTS_RETRY", 60, "seconds", _number(0, 86_400), "a number of seconds from 0 to 86,400",
+            "Time after which a robots.txt that is unreachable is asked for again; it doubles with each try.",
+        ),
+        Setting(
+            "AOPIC_ROBOTS_TRIES", 8, "tries", _integer(1), "a whole number, at least 1",
+            "Tries in a row that find a robots.txt unreachable until the pages that wait for it fail.",
+        ),
+        Setting(
+            "AOPIC_ROBOTS_CACHE", 1000, "files", _integer(1), "a whole number, at least 1",
+            "Parsed robots.txt files kept in memory; a large one counts once more for every 4 KiB.",
+        ),
+        Setting(
+            "AOPIC_SITEMAPS", False, "", _flag, "True or False",
+            "Whether the sitemaps that a robots.txt names are seeds, and the pages that they name are their links.",
         ),
         Setting(
             "AOPIC_PROGRESS", True, "", _flag, "True or False",
@@ -350,14 +550,51 @@ def read(settings: BaseSettings, name: str) -> Any:
     return SETTINGS[name].read(settings)
 
 
-def read_politeness(settings: BaseSettings) -> Politeness:
-    """The politeness that *settings* ask for; ``DOWNLOAD_DELAY`` is a floor of the gap.
+def read_politeness(settings: BaseSettings, spider: object = None) -> Politeness:
+    """The politeness that *settings* and *spider* ask for; ``DOWNLOAD_DELAY`` is a floor of the gap.
 
     Raises:
         SettingError: If one of them cannot be used.
     """
-    floor = max(read(settings, "AOPIC_MIN_GAP"), settings.getfloat("DOWNLOAD_DELAY"))
-    return Politeness(read(settings, "AOPIC_POLITENESS_FACTOR"), floor, read(settings, "AOPIC_MAX_GAP"))
+    floor = settings.getfloat("DOWNLOAD_DELAY")
+    return Politeness(
+        factor=read(settings, "AOPIC_POLITENESS_FACTOR"),
+        min_gap=max(read(settings, "AOPIC_MIN_GAP"), floor),
+        max_gap=read(settings, "AOPIC_MAX_GAP"),
+        backoff=read(settings, "AOPIC_BACKOFF"),
+        max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
+        max_wish=read(settings, "AOPIC_MAX_RETRY_AFTER"),
+        dead_after=read(settings, "AOPIC_DEAD_AFTER"),
+        rule=_rule_of(read(settings, "AOPIC_HOST_RULES"), getattr(spider, "politeness", None), floor),
+    )
+
+
+def _rule_of(
+    rules: tuple[tuple[re.Pattern[str], Rule], ...], ask: Callable[[str], Any] | None, floor: float
+) -> Callable[[str], Rule | None] | None:
+    """What is different for a host: what *ask*, a method of the spider, says, or else the first rule that fits."""
+    complained = False
+
+    def rule_of(host: str) -> Rule | None:
+        nonlocal complained
+        rule = None
+        if ask is not None:
+            try:
+                given = ask(host)
+                rule = _rule(given) if given is not None else None
+            except Exception:
+                if not complained:
+                    complained = True
+                    logger.exception(
+                        'The spider\'s politeness(%(host)r) must return None or a mapping such as {"min_gap": 5}; the '
+                        "settings hold instead. No more such errors will be logged.",
+                        {"host": host},
+                    )
+        if rule is None:
+            rule = next((rule for pattern, rule in rules if pattern.match(host)), None)
+        return rule and rule._replace(min_gap=None if rule.min_gap is None else max(rule.min_gap, floor))
+
+    return rule_of if rules or ask is not None else None
 
 
 def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
@@ -382,8 +619,8 @@ def _read_window(settings: BaseSettings) -> Window:
     return Window(size, kind, clock)
 
 
-def read_policy(settings: BaseSettings) -> Policy:
-    """How *settings* want the crawl's cash spent and its hosts treated.
+def read_policy(settings: BaseSettings, spider: object = None) -> Policy:
+    """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
 
     Raises:
         SettingError: If one of all settings cannot be used.
@@ -397,6 +634,11 @@ def read_policy(settings: BaseSettings) -> Policy:
         raise SettingError(
             f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
         )
+    if values["AOPIC_VIRTUAL_SPENDING"] == "chosen" and not values["AOPIC_VIRTUAL_DOMAINS"]:
+        raise SettingError(
+            f"AOPIC_VIRTUAL_DOMAINS ({settings.get('AOPIC_VIRTUAL_DOMAINS')!r}) must name the domains that "
+            "AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
+        )
     if isinstance(order, Aopic):
         order.budget = values["AOPIC_DOMAIN_BUDGET"]
     return Policy(
@@ -404,9 +646,13 @@ def read_policy(settings: BaseSettings) -> Policy:
         domain_of=registered_domain,
         chosen=values["AOPIC_VIRTUAL_DOMAINS"],
         keep_links=values["AOPIC_KEEP_LINKS"],
+        is_near=values["AOPIC_CONTENT_SEEN"] == "near",
         recrawl=_read_recrawl(values),
         window=_read_window(settings),
-        politeness=read_politeness(settings),
+        politeness=read_politeness(settings, spider),
+        by_domain="domain" in values["AOPIC_POLITENESS_KEY"],
+        by_address="address" in values["AOPIC_POLITENESS_KEY"],
+        connections=settings.getint("CONCURRENT_REQUESTS"),
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
         spending=cast("Spending", values["AOPIC_VIRTUAL_SPENDING"]),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
-from scrapy.http import Response, TextResponse
+from scrapy.http import HtmlResponse, Response
 from scrapy.utils.misc import load_object
+from scrapy.utils.request import fingerprint
 
+from .content import read_canonical
 from .exceptions import SettingError
+from .requests import DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
 from .suffixes import registered_domain
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from typing_extensions import Self
+
+    from .visit import Visit
 
 
 logger = logging.getLogger(__name__)
@@ -36,9 +43,15 @@ _UNIT = 1000
 class LinkMiddleware:
     """Marks each request that a callback yields as a link of the page, before any other middleware sees it.
 
+    The request gets the normal form of its URL, or is dropped if that is not to be queued (docs/urls.md).
+
     Nothing is held back and nothing is kept but a fingerprint a link, up to ``AOPIC_MAX_LINKS``. What the other
     middlewares then drop never reaches the scheduler: its share of the cash goes to the virtual page.
     ``AOPIC_LINK_WEIGHTS`` says what part of it a link gets.
+
+    It also has the text of each page judged before its callback is called: a duplicate has the URL of the page that
+    had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped unless
+    ``AOPIC_FOLLOW_DUPLICATES``. And to the links of a page it adds its canonical page (docs/content.md).
 
     Order: next to the spider (1000 or more in ``SPIDER_MIDDLEWARES``). Needs :class:`scrapy_aopic.Scheduler`.
     """
@@ -46,7 +59,10 @@ class LinkMiddleware:
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._crawler = crawler
         self._weigh = weigh
-        self._has_complained = False
+        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
+        self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
+        self._flood: float = read(crawler.settings, "AOPIC_LINK_FLOOD") or math.inf
+        self._has_complained = self._is_flooded = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -55,27 +71,84 @@ class LinkMiddleware:
             raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
         try:
             weights = read(crawler.settings, "AOPIC_LINK_WEIGHTS")
+            return cls(crawler, _by_kind(**weights) if isinstance(weights, dict) else weights)
         except SettingError as error:
             raise NotConfigured(str(error)) from error
-        return cls(crawler, _by_kind(**weights) if isinstance(weights, dict) else weights)
+
+    def process_spider_input(self, response: Response) -> None:
+        scheduler = Scheduler.of(self._crawler)
+        if scheduler is not None and response.request is not None:
+            response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
+            if original := scheduler.judge(response):
+                response.meta[DUPLICATE_OF] = original
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         scheduler = Scheduler.of(self._crawler)
         visit = scheduler.visit_of(response.request) if scheduler is not None and response.request else None
+        is_followed = visit is None or not visit.is_duplicate or self._follows_duplicates
+        n_requests = 0
         async for item in result:
-            if visit is not None and isinstance(item, Request):
-                visit.note(item, None if self._weigh is None else self._weight(self._weigh, item, response))
-            yield item
+            if not isinstance(item, Request) or scheduler is None:
+                yield item
+                continue
+            if not (is_followed or item.dont_filter):
+                self._count("aopic/content/links_dropped")
+                continue
+            n_requests += 1
+            if n_requests > self._flood:
+                self._drop(response)
+                continue
+            if visit is not None and n_requests == 1:
+                canonical = self._canonical_of(response, visit, scheduler)
+                if canonical is not None:
+                    visit.note(canonical, self._weight(canonical, response), "canonical")
+                    yield canonical
+            admitted = scheduler.admit(item, response.url)
+            if visit is not None:
+                # By what the callback yields: that is how the page has the link.
+                visit.note(admitted or item, self._weight(item, response))
+            if admitted is not None:
+                yield admitted
 
-    def _weight(self, weigh: Weigh, request: Request, response: Response) -> int:
-        """Weight of *request* in thousandths; 1 if the function fails, which is counted and logged once."""
+    def _drop(self, response: Response) -> None:
+        """Count a request too many on the page of *response*; the first one is logged."""
+        self._count("aopic/links/dropped")
+        if not self._is_flooded:
+            self._is_flooded = True
+            logger.warning(
+                "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed; further such "
+                "pages are not logged (aopic/links/dropped counts the links)",
+                {"page": response.url, "n": self._flood},
+                extra={"spider": self._crawler.spider},
+            )
+
+    def _canonical_of(self, response: Response, visit: Visit, scheduler: Scheduler) -> Request | None:
+        """A request for the page that *response* says it is, if that is another one and counts."""
+        url = read_canonical(response) if self._canonical != "off" and not visit.is_duplicate else ""
+        asked = response.request
+        if not url or asked is None or (self._canonical == "domain" and not _is_internal(url, response.url)):
+            return None
         try:
-            return _whole(weigh(request, response))
+            request = Request(url, asked.callback, errback=asked.errback, cb_kwargs=asked.cb_kwargs)
+        except ValueError:
+            return None
+        admitted = scheduler.admit(request, response.url)
+        return None if admitted is None or visit.is_itself(admitted) else admitted
+
+    def _count(self, name: str) -> None:
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value(name)
+
+    def _weight(self, request: Request, response: Response) -> int | None:
+        """Weight of *request* in thousandths, if links differ; 1 if the function fails, which is counted and logged once."""
+        if self._weigh is None:
+            return None
+        try:
+            return _whole(self._weigh(request, response))
         except Exception:
-            assert self._crawler.stats is not None
-            self._crawler.stats.inc_value("aopic/links/unweighed")
+            self._count("aopic/links/unweighed")
             if not self._has_complained:
                 self._has_complained = True
                 logger.exception(
@@ -95,17 +168,30 @@ def _whole(weight: float) -> int:
 
 def _by_kind(internal: float = 1.0, external: float = 1.0, nofollow: float | None = None) -> Weigh:
     """Weights of links inside a registered domain, to another one, and of those marked ``rel="nofollow"``."""
-    marked: WeakKeyDictionary[Response, set[str]] = WeakKeyDictionary()
+    marked: WeakKeyDictionary[Response, set[bytes]] = WeakKeyDictionary()
 
     def weigh(request: Request, response: Response) -> float:
-        if nofollow is not None and isinstance(response, TextResponse):
+        if nofollow is not None and isinstance(response, HtmlResponse):
             if response not in marked:
-                hrefs = response.xpath('//a[contains(concat(" ", @rel, " "), " nofollow ")]/@href').getall()
-                marked[response] = {urldefrag(response.urljoin(href.strip()))[0] for href in hrefs}
-            if urldefrag(request.url)[0] in marked[response]:
+                marked[response] = _nofollow(response)
+            if fingerprint(request) in marked[response]:
                 return nofollow
-        hosts = (urlsplit(url).hostname or "" for url in (request.url, response.url))
-        target, source = map(registered_domain, hosts)
-        return internal if target == source else external
+        return internal if _is_internal(request.url, response.url) else external
 
     return weigh
+
+
+def _is_internal(target: str, source: str) -> bool:
+    """Whether the URLs *target* and *source* are of one registered domain."""
+    one, two = (registered_domain(urlsplit(url).hostname or "") for url in (target, source))
+    return one == two
+
+
+def _nofollow(response: HtmlResponse) -> set[bytes]:
+    """Fingerprints of the requests for what *response* links to with ``rel="nofollow"``."""
+    found = set()
+    for link in response.selector.root.iter("a", "area"):
+        if "nofollow" in link.get("rel", "").lower().split():
+            with suppress(ValueError):  # no URL
+                found.add(fingerprint(Request(response.urljoin(link.get("href", "").strip()))))
+    return found

@@ -29,10 +29,12 @@ class Visit:
         content: What it says of the page's content, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_conditional: Whether the scheduler asked the host only for what has changed.
+        is_duplicate: Whether another page had its text before.
+        same_as: Key of the page that it says it is.
     """
 
-    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_conditional", "is_downloading", "is_redirect",
-                 "lease", "links", "number", "reason", "retry", "status", "weight")  # fmt: skip
+    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
+                 "is_redirect", "lease", "links", "number", "reason", "retry", "same_as", "status", "weight")  # fmt: skip
 
     def __init__(
         self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
@@ -46,6 +48,8 @@ class Visit:
         self.content: Content | None = None
         self.weight = 0
         self.is_conditional = False
+        self.is_duplicate = False
+        self.same_as = b""
         self.is_downloading = True
         self.is_redirect = False
         self._seen: set[bytes] = set()
@@ -62,12 +66,16 @@ class Visit:
         """Whether further links share no cash."""
         return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
 
-    def note(self, request: Request, weight: int | None = None) -> None:
+    def note(self, request: Request, weight: int | None = None, kind: str = "link") -> None:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
-        request.meta[TAG] = ("link", self.number) if weight is None else ("link", self.number, weight)
+        request.meta[TAG] = (kind, self.number) if weight is None else (kind, self.number, weight)
         if not self.is_full:
             fingerprint = self._fingerprint(request)
             # A page's link to itself is none, and of several links to one page the first counts.
-            if page_key(b"", fingerprint) != self.lease.key[HOST_BYTES:] and fingerprint not in self._seen:
+            if not self.is_itself(request) and fingerprint not in self._seen:
                 self._seen.add(fingerprint)
                 self.weight += weight or 0
+
+    def is_itself(self, request: Request) -> bool:
+        """Whether *request* is for the page itself, whatever counts as its host."""
+        return page_key(b"", self._fingerprint(request)) == self.lease.key[HOST_BYTES:]

@@ -15,6 +15,7 @@ ADDONS = {"scrapy_aopic.Addon": 500}
 ITEM_PIPELINES = {"scrapy_aopic.ImportancePipeline": 300}
 
 AOPIC_REPORT = True  # print the most important pages at the end
+AOPIC_ROBOTS_TRIES = 1  # one host of the demo web never has its robots.txt; no need to wait for it
 TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 
@@ -29,4 +30,3 @@ class QuietLogFormatter(LogFormatter):
 LOG_LEVEL = "WARNING"  # -s LOG_LEVEL=INFO shows more
 LOG_FORMATTER = QuietLogFormatter
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
-logging.getLogger("scrapy.downloadermiddlewares.robotstxt").addFilter(lambda _: False)  # Scrapy resets levels

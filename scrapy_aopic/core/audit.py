@@ -9,11 +9,24 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .crawl import order_name, read_totals
-from .ledger import TOTAL, Totals, class_of
+from .content import pages_of
+from .crawl import MAX_HEIGHT, order_name, read_totals
+from .frontier import index_bucket
+from .ledger import TOTAL, Totals, class_of, is_member
 from .order import ORDERS, Order
 from .ports import Family, Store
-from .records import HOST_BYTES, Host, State, queue_row, row_level, unpack_host, unpack_page
+from .records import (
+    HOST_BYTES,
+    Host,
+    Page,
+    State,
+    queue_row,
+    row_level,
+    unpack,
+    unpack_host,
+    unpack_page,
+)
+from .recrawl import DUE, WAKES, wake_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,6 +88,8 @@ def audit(store: Store, order: Order | None = None) -> Audit:
     _audit_pages(store, totals, saved["order"], order, result)
     _audit_queue(store, result)
     _audit_hosts(store, saved, result)
+    _audit_content(store, result)
+    _audit_wheel(store, result)
     for name in ("queued", "visited", "failed", "hosts"):
         counted = getattr(result, name)
         result.expect(
@@ -92,19 +107,27 @@ def _audit_pages(store: Store, totals: Totals, last: int, order: Order | None, r
             requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
             pages = [unpack_page(data) for _, data in chunk]
             queue = store.get_many(Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages])
-            for (key, _), page, request, row in zip(chunk, pages, requests, queue, strict=True):
+            looks = store.get_many(
+                Family.META, [_wake_row(key, page) for (key, _), page in zip(chunk, pages, strict=True)]
+            )
+            for (key, _), page, request, row, look in zip(chunk, pages, requests, queue, looks, strict=True):
                 result.pages += 1
                 is_visited = page.visits > 0
                 cash = page.cash + totals.owed(page)
                 result.cash += cash
                 history += page.history
-                members[class_of(page)] += page.state != State.FAILED
+                members[class_of(page)] += is_member(page)
+                if page.canonical:
+                    _audit_united(store, key, page, result)
                 per_host["visited"] += is_visited
                 result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
                 result.expect(
                     page.order & 0xFFFFFFFF <= last, "page {} is newer than the last commit", key.hex()
                 )
                 result.expect(request is not None, "page {} has no request", key.hex())
+                if page.changes is not None:
+                    comes_back = look is not None and page.state != State.FAILED
+                    result.expect(comes_back, "page {} should come back, but has no time to", key.hex())
                 if page.state == State.QUEUED:
                     result.queued += 1
                     per_host["queued"] += 1
@@ -142,6 +165,53 @@ def _audit_pages(store: Store, totals: Totals, last: int, order: Order | None, r
     result.expect(tuple(members) == totals.members, "classes have {} pages, not {}", members, totals.members)
 
 
+def _audit_united(store: Store, key: bytes, page: Page, result: Audit) -> None:
+    is_empty = page.state == State.VISITED and not page.cash and not page.history
+    result.expect(is_empty, "page {} was united with another one, but is not visited and empty", key.hex())
+    for _ in range(MAX_HEIGHT):
+        data = store.get_many(Family.PAGES, (page.canonical,))[0]
+        if data is None:
+            break
+        page = unpack_page(data)
+        if not page.canonical:
+            return
+    result.expect(False, "page {} was united with others, but no page stands for it", key.hex())
+
+
+def _audit_content(store: Store, result: Audit) -> None:
+    for chunk in _chunks(store.scan(Family.CONTENT)):
+        keys = {page for row in chunk for page in pages_of(*row)}
+        known = dict(zip(keys, store.get_many(Family.PAGES, list(keys)), strict=True))
+        for key, value in chunk:
+            is_known = all(known[page] is not None for page in pages_of(key, value))
+            result.expect(is_known, "content row {} is of a page that is not known", key.hex())
+
+
+def _wake_row(key: bytes, page: Page) -> bytes:
+    return wake_row(page.changes.wakes_at, key) if page.changes is not None else b""
+
+
+def _audit_wheel(store: Store, result: Audit) -> None:
+    for chunk in _chunks(_rows(store, WAKES)):
+        keys = [row[-2 * HOST_BYTES :] for row, _ in chunk]
+        for key, (row, _), data in zip(keys, chunk, store.get_many(Family.PAGES, keys), strict=True):
+            is_right = data is not None and row == _wake_row(key, unpack_page(data))
+            result.expect(is_right, "time row {} belongs to no page that comes back then", row.hex())
+    for chunk in _chunks(_rows(store, DUE)):
+        pages = store.get_many(Family.PAGES, [row[-2 * HOST_BYTES :] for row, _ in chunk])
+        for (row, value), data in zip(chunk, pages, strict=True):
+            page = unpack_page(data) if data is not None else None
+            is_right = (
+                page is not None and page.state == State.VISITED and page.visited_at == unpack(value)[1]
+            )
+            result.expect(is_right, "due row {} belongs to no page that waits to come back", row.hex())
+
+
+def _rows(store: Store, first: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The rows of the index whose keys begin with the byte *first*."""
+    return store.scan(Family.META, first, bytes((first[0] + 1,)))
+
+
 def _audit_queue(store: Store, result: Audit) -> None:
     rows = 0
     for chunk in _chunks(store.scan(Family.QUEUE)):
@@ -159,7 +229,7 @@ def _audit_queue(store: Store, result: Audit) -> None:
 
 
 def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
-    queued_hosts = 0
+    queued_hosts = dead_pages = 0
     for chunk in _chunks(store.scan(Family.HOSTS)):
         hosts = [unpack_host(data) for _, data in chunk]
         index = store.get_many(
@@ -171,14 +241,15 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
                 result.expect(not host.row, "host {} has nothing queued, but an index row", host.name)
                 continue
             queued_hosts += 1
+            dead_pages += host.queued if host.row[:1] == b"D" else 0
             result.expect(row is not None, "host {} has pages queued, but no place", host.name)
             if host.row[:1] != b"A":
                 best = next((row_level(row[HOST_BYTES:]) for row, _ in store.scan(Family.QUEUE, key)), -1)
                 result.expect(host.best >= best, "host {} is shelved below its best page", host.name)
     rows: dict[bytes, int] = {}
     for key, _ in store.scan(Family.META):
-        if key[:1] in (b"A", b"F", b"P"):
-            bucket = key[:3] if key[:1] == b"F" else key[:1]
+        if key[:1] in (b"A", b"D", b"F", b"P"):
+            bucket = index_bucket(key)
             rows[bucket] = rows.get(bucket, 0) + 1
     result.expect(
         sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts
@@ -188,6 +259,14 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
         saved["shelved"] == shelved, "{} hosts are said to be shelved, not {}", saved["shelved"], shelved
     )
     result.expect(saved["parked"] == rows.get(b"P", 0), "{} hosts are said to be parked", saved["parked"])
+    dead = (rows.get(b"D", 0), dead_pages)
+    result.expect(
+        (saved["dead"], saved["dead_pages"]) == dead,
+        "{} hosts with {} pages are said to be dead, not {} with {}",
+        saved["dead"],
+        saved["dead_pages"],
+        *dead,
+    )
 
 
 def _chunks(items: Iterable[T]) -> Iterator[list[T]]:

@@ -18,15 +18,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
+from .content import Claim, Contents, Text
 from .domains import Domains
-from .frontier import Empty, Frontier, NotBefore, Taken
+from .frontier import Empty, Frontier, NotBefore, Phase, Taken, Unlocated
 from .graph import KnownGraph
 from .ledger import Estimate, Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
-from .politeness import Politeness
+from .politeness import Gap, Outcome, Pace, Politeness
 from .ports import Family, Store
-from .records import FORMAT, HOST_BYTES, Link, Page, State, pack, pack_page, ticket_key, unpack, unpack_page
-from .recrawl import Content, Recrawl, Wheel, noted
+from .records import (
+    FORMAT,
+    HOST_BYTES,
+    Link,
+    Page,
+    State,
+    host_key,
+    pack,
+    pack_page,
+    ticket_key,
+    unpack,
+    unpack_page,
+)
+from .recrawl import OVERDUE, Content, Rates, Recrawl, Wheel
 from .tables import BlobTable, RecordTable
 from .window import Window
 
@@ -39,7 +52,9 @@ if TYPE_CHECKING:
 
 TOTALS_KEY = b"totals"
 _COUNTER = (1 << 32) - 1
-_MAX_LET_IN = 16
+
+MAX_HEIGHT = 32
+"""Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,10 @@ class Policy:
         domain_of: Registered domain of a host name.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
         keep_links: Whether the links of each visited page are kept.
+        is_near: Whether pages with nearly the same text count as the same, too.
+        by_domain: Whether hosts of one registered domain count as one for politeness.
+        by_address: Whether hosts of one network address do.
+        connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
@@ -68,6 +87,10 @@ class Policy:
     domain_of: Callable[[str], str] = str
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
+    is_near: bool = False
+    by_domain: bool = False
+    by_address: bool = False
+    connections: int = 0
     max_active: int = 10_000
     page_cache: int = 100_000
     commit_within: float = 1.0
@@ -167,8 +190,12 @@ class Crawl:
         self._pages = RecordTable(store, Family.PAGES, pack_page, unpack_page, policy.page_cache)
         self._requests = BlobTable(store, Family.REQUESTS)
         self._links = BlobTable(store, Family.LINKS)
+        self._robots = BlobTable(store, Family.ROBOTS)
+        self._contents = Contents(store, is_near=policy.is_near)
+        self._twins: dict[bytes, bytes] = {}
         self._leases: dict[bytes, Lease] = {}
         self._visited = self._failed = self._order = self._visited_once = 0
+        self.n_united = 0
         self._changed = False
         self.order = policy.order
         self.order.clock = 0
@@ -176,7 +203,16 @@ class Crawl:
             policy.keep_links or policy.recrawl is not None or isinstance(self.order, BatchOrder)
         )
         self._domains = Domains(store, policy.domain_of) if self.order.uses_domains else None
-        self.frontier = Frontier(store, self.order, self._domains, max_active=policy.max_active)
+        self.frontier = Frontier(
+            store,
+            self.order,
+            self._domains,
+            politeness=policy.politeness,
+            domain_of=policy.domain_of if policy.by_domain else None,
+            uses_addresses=policy.by_address,
+            connections=policy.connections,
+            max_active=policy.max_active,
+        )
         saved = read_totals(store)
         totals: Totals = saved["ledger"] if saved else Totals()
         self.ledger = Ledger(
@@ -189,6 +225,7 @@ class Crawl:
         )
         self._recrawl = policy.recrawl
         self._wheel = Wheel(self.frontier.index, policy.recrawl.share if policy.recrawl else 0.0)
+        self._rates = Rates(*saved["rates"]) if saved else Rates()
         self.started_at = now
         self.created_at: float = now
         self._known_before = 0
@@ -213,6 +250,8 @@ class Crawl:
         self._visited, self._failed = saved["visited"], saved["failed"]
         self._order = self._known_before = saved["order"]
         self._visited_once = saved["visits"]
+        if self._domains is not None:
+            self._domains.seeds = saved["seeds"]
         self.created_at = saved["created_at"]
         self.was_clean = saved["is_clean"]
         leased = self.frontier.load(
@@ -221,13 +260,18 @@ class Crawl:
             n_hosts=saved["hosts"],
             n_shelved=dict(saved["shelved"]),
             n_parked=saved["parked"],
+            n_dead=saved["dead"],
+            dead_pages=saved["dead_pages"],
             visits=self._visited_once,
+            is_crash=not self.was_clean,
         )
         if self.was_clean:
             return
         politeness, seen = self._policy.politeness, saved["saved_at"] + saved["commit_within"]
         for key, leased_at in leased:
-            self.frontier.defer(key, politeness.pause_after_crash(now, leased_at, seen), 0.0)
+            host = self.frontier.host(key)
+            assert host is not None, "a lease of no host"
+            self.frontier.defer_all(key, politeness.of(host.name).pause_after_crash(now, leased_at, seen))
         # Hosts that the dead process first asked after its last commit are not told apart from the others.
         self._not_before = politeness.pause_after_crash(now, saved["saved_at"], seen)
 
@@ -261,12 +305,38 @@ class Crawl:
 
     def not_before(self, host: bytes) -> float:
         """Instant before which the host under key *host* must be left alone."""
+        return max(self.frontier.not_before(host), self._not_before)
+
+    def longest_gap(self, name: str) -> float:
+        """Longest gap of the host called *name* after a transfer that shows nothing special."""
+        return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
+
+    def is_down(self, host: bytes) -> bool:
+        """Whether the host under key *host* was down the last two times, so that a page need not be to blame."""
         known = self.frontier.host(host)
-        return max(known.not_before if known else 0.0, self._not_before)
+        return known is not None and known.down > 1
+
+    def is_dead(self, host: bytes) -> bool:
+        """Whether nobody waits for the host under key *host*."""
+        known = self.frontier.host(host)
+        return known is not None and self.frontier.politeness.is_dead(known)
+
+    @property
+    def dead(self) -> tuple[int, int]:
+        """Dead hosts that wait for their time, and their pages."""
+        return self.frontier.n_dead, self.frontier.dead_pages
+
+    def has_work(self, now: float) -> bool:
+        """Whether there are pages to wait for: those of dead hosts count when their time has come."""
+        due = self.frontier.dead_due
+        return len(self) > self.frontier.dead_pages or due <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
-        when = self.frontier.when()
+        return self._later(self.frontier.when())
+
+    def _later(self, when: NotBefore | Empty) -> NotBefore | Empty:
+        """What *when*, which the frontier says, is for the crawl."""
         instant = when.instant if isinstance(when, NotBefore) else inf
         if self._recrawl is not None:
             instant = min(instant, self._wheel.when())
@@ -297,7 +367,9 @@ class Crawl:
                 self.ledger.grant(page, worth)
             self._queue(link, page, now)
             if is_endowed and self._domains is not None:  # who names a page vouches for its domain
-                self._support(link.key[:HOST_BYTES], b"seed" + link.key)
+                domain = self._domain(link.key[:HOST_BYTES])
+                self._domains.vouch(domain, link.key)
+                self.frontier.supported(domain)
         else:
             self._again(link, page, now)
         self._changed = True
@@ -305,9 +377,8 @@ class Crawl:
 
     def enrich(self, key: bytes, now: float, worth: float) -> int:
         """Give the known page under *key* the cash of *worth* seeds out of the virtual page; returns the units."""
-        page = self._pages.get(key)
-        assert page is not None, "only a known page holds cash"
-        if page.state == State.FAILED:
+        key, page = self._root(key)
+        if page is None or page.state == State.FAILED:
             return 0
         self.ledger.settle(page)
         units = self.ledger.grant(page, worth)
@@ -316,26 +387,27 @@ class Crawl:
         self._changed = True
         return units
 
-    def lease(self, now: float) -> Lease | NotBefore | Empty:
-        """Hand out the best page whose host may be asked at *now*."""
+    def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
+        """Hand out the best page whose host may be asked at *now*, or ask for the address of a host first."""
         if now < self._not_before:
             return NotBefore(self._not_before) if len(self) else Empty()
         if self._recrawl is not None:
             self._look(self._recrawl, now)
+            self._let_in(now)
         taken = self.frontier.take(now)
-        for _ in range(_MAX_LET_IN):
-            if isinstance(taken, Taken) or not self._let_in(now, is_idle=True):
-                break
+        while not isinstance(taken, (Taken, Unlocated)) and self._let_in(now, is_idle=True):
             taken = self.frontier.take(now)
+        if isinstance(taken, Unlocated):
+            return taken
         if not isinstance(taken, Taken):
-            return self.when()
+            return self._later(taken)
         page = self._pages.get(taken.page)
         assert page is not None, "a queue row without its page"
         self.ledger.settle(page)
         if self.ledger.spend_virtual(page.cash):
             self.ledger.settle(page)
         self._relevel(taken.page, page, now)
-        self.order.taken(page.order)
+        self.order.taken(page)
         self._wheel.fetched()
         self._pages.put(taken.page, page)
         host = self.frontier.active[taken.host]
@@ -344,16 +416,55 @@ class Crawl:
         self._changed = True
         return lease
 
+    # -- robots.txt
+
+    def robots(self, key: bytes) -> bytes | None:
+        """What was kept under *key* by :meth:`keep_robots`."""
+        return self._robots.get(key)
+
+    def keep_robots(self, key: bytes, data: bytes) -> None:
+        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
+        self._robots.put(key, data)
+        self._changed = True
+
     # -- what becomes of a lease
+
+    def hold(self, host: bytes, not_before: float) -> None:
+        """Leave the host under key *host* alone until *not_before*, if not longer; no transfer has ended."""
+        known = self.frontier.host(host)
+        if known is not None:
+            self.defer(host, not_before, known.transfer)
 
     def defer(self, host: bytes, not_before: float, transfer: float) -> None:
         """A transfer from the host under key *host* took *transfer* seconds: leave it alone until *not_before*."""
         self.frontier.defer(host, not_before, transfer)
         self._changed = True
 
+    def transferred(self, name: str, transfer: float, now: float, outcome: Outcome, **how: Any) -> Gap:
+        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
+
+        Args:
+            how: See :meth:`~scrapy_aopic.core.frontier.Frontier.transferred`.
+        """
+        self._changed = True
+        return self.frontier.transferred(host_key(name), name, transfer, now, outcome, **how)
+
+    def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
+        """Have *seconds* between requests to the host called *name*, whose robots.txt was just read."""
+        self._changed = True
+        self.frontier.set_crawl_delay(host_key(name), name, seconds, now)
+
+    def locate(self, host: Unlocated, address: str, now: float) -> None:
+        """*host* has *address*; empty if that could not be found out."""
+        self._changed = True
+        self.frontier.locate(host.key, address, now)
+
     def release(self, lease: Lease, now: float) -> None:
         """Nothing is asked of the lease's host any more; the page itself may still be in work."""
-        self.frontier.release(lease.key[:HOST_BYTES], now)
+        host = lease.key[:HOST_BYTES]
+        self.frontier.release(host, now)
+        if self._recrawl is not None and self._is_free(host):
+            self._wheel.freed(host)
         self._changed = True
 
     def settle(
@@ -367,6 +478,7 @@ class Crawl:
         is_failure: bool = False,
         weight: int = 0,
         content: Content | None = None,
+        same_as: bytes = b"",
     ) -> int:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
@@ -376,6 +488,7 @@ class Crawl:
             n_links: Distinct links found, if filters dropped some; their shares go to the virtual page.
             weight: Weight of all distinct links found, if they differ in weight.
             content: What the answer says of the page's content, if pages are visited again.
+            same_as: Key of the page that it says it is, once *links* are paid; a duplicate needs none.
             outcome: Why it is no ordinary page; ``""`` for an ordinary one.
             is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
 
@@ -385,7 +498,8 @@ class Crawl:
         del self._leases[lease.key]
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
-        if content is not None and (content.is_same or content.is_missing) and page.visits:
+        twin = self._twins.pop(lease.key, b"")
+        if content is not None and (content.is_same or content.is_missing) and page.visits and not twin:
             links = [*links, *self._links_kept(lease.key)]
         targets, extra = _distinct(links, lease.key)
         known = self._pages.get_many(list(targets))
@@ -399,12 +513,13 @@ class Crawl:
         host = self.frontier.finish(lease.key, page.level, page.order)
         each = self.ledger.visit(
             page,
-            lease.cash,
+            0 if twin and not n_distinct else lease.cash,  # it hands its cash on whole
             max(weight or n_distinct, sum(link.weight for link in targets.values())),
             paid,
             now,
             host_visited=None if outcome else self._site_visited(host),
             n_distinct=n_distinct,
+            is_plain=not outcome,
         )
         page.outcome = outcome
         page.state = State.VISITED
@@ -413,20 +528,26 @@ class Crawl:
             self._failed += 1
         else:
             self._visited += 1
-        if self._recrawl is not None:
-            self._plan(lease.key, page, None if is_failure else content or Content(), now)
+        if is_failure:
+            self._retire(lease.key, page)
+        elif self._recrawl is not None and not page.is_ticket:
+            self._plan(self._recrawl, lease.key, page, content or Content(), now)
         if page.visits == 1:
             self._visited_once += 1
             self.frontier.count(host)
         self._pages.put(lease.key, page)
         found = self.order.counts_links and page.visits == 1
-        for target, link in zip(known, targets.values(), strict=True):
-            self._pay(link, target, each * link.weight, now, found=found)
+        self._pay_all(list(zip(targets.values(), known, strict=True)), each, now, found=found)
         for link in extra:
             again = self._pages.get(link.key)
             assert again is not None, "a target without its page"
             self._again(link, again, now)
-        self._note_links(lease.key, host, list(targets), is_kept=not outcome)
+        is_kept = not outcome or (isinstance(self.order, BatchOrder) and not is_failure)  # a redirect
+        self._note_links(lease.key, host, list(targets), is_kept=is_kept)
+        if not is_failure and (twin or same_as):
+            self._say_same(lease.key, twin or same_as, outcome or ("duplicate" if twin else "canonical"), now)
+        if page.is_claimed:
+            self._unite_claims(lease.key, page, now)
         self._changed = True
         return each
 
@@ -440,6 +561,21 @@ class Crawl:
             if isinstance(self.order, BatchOrder):
                 self._graph.add(key, targets)
 
+    def _pay_all(self, links: list[tuple[Link, Page | None]], each: int, now: float, *, found: bool) -> None:
+        """Pay *each* unit of weight of the *links*, which come with their pages as far as these are known."""
+        united = []
+        for link, target in links:
+            if target is not None and target.canonical and not link.again:
+                united.append(link)  # later: the page that stands for it may be among the others
+            else:
+                self._pay(link, target, each * link.weight, now, found=found)
+        for link in united:
+            root, target = self._root(link.key)
+            if target is None or target.state == State.FAILED:
+                self.ledger.forfeit(each * link.weight)
+            else:
+                self._pay(link._replace(key=root), target, each * link.weight, now, found=found)
+
     def _pay(self, link: Link, target: Page | None, units: int, now: float, *, found: bool) -> None:
         """Let *target*, the page of *link* if it is known, get *units*; *found* says if its links are counted."""
         if target is None:
@@ -447,10 +583,12 @@ class Crawl:
             page.score = int(found)
             self._queue(link, page, now)
             return
+        if target.state == State.FAILED and not link.again:
+            return
         target.score += found
         if link.again:
             self._again(link, target, now, units)
-        elif target.state != State.FAILED:
+        else:
             self._credit(link.key, target, units, now)
 
     def _links_kept(self, key: bytes) -> list[Link]:
@@ -462,6 +600,7 @@ class Crawl:
     def put_back(self, lease: Lease, link: Link, now: float) -> None:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
         del self._leases[lease.key]
+        self._twins.pop(lease.key, None)
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
         if link.request != lease.request:
@@ -472,61 +611,170 @@ class Crawl:
         self._pages.put(lease.key, page)
         self._changed = True
 
+    # -- pages that are the same
+
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
+        """Note the *text* of a leased page.
+
+        Args:
+            text: ``None`` for the text that it had at its last visit.
+            key: Key of the page itself, if the lease is of one more request for it.
+
+        Returns:
+            Key of the page that had the text first, or nearly the same; ``b""`` if this one is the first.
+        """
+        key = key or lease.key
+        contents, twin = self._contents, b""
+        old = contents.text(key)
+        text = text or old
+        if text is None:
+            return b""
+        self._changed = True
+        if old is not None and old != text:
+            contents.drop(key)
+        if not text.digest:
+            return b""
+        for first in contents.like(text):
+            if first == key:
+                break
+            root, page = self._root(first)
+            is_this = root == key or any(claim.page == first for claim in contents.claims(key))
+            if page is not None and page.state != State.FAILED and not is_this:
+                twin = first
+                break
+            contents.forget(first)  # it is no more, or this page stands for it
+        contents.note(key, text, is_first=not twin)
+        if twin:
+            self._twins[lease.key] = twin
+        return twin
+
+    def same_as(self, key: bytes) -> bytes:
+        """Key of the page that the one under *key* was found to be the same as, also in work; ``b""`` if none."""
+        page = self._pages.get(key)
+        other = self._twins.get(key) or (page.canonical if page is not None else b"")
+        return self._root(other)[0] if other else b""
+
+    def request(self, key: bytes) -> bytes:
+        """The request of the page under *key*; empty if it is not known."""
+        return self._requests.get(key) or b""
+
+    def _root(self, key: bytes) -> tuple[bytes, Page | None]:
+        """The page that stands for the one under *key*, at most :data:`MAX_HEIGHT` hops away; ``None`` if unknown."""
+        at, page, hops = key, self._pages.get(key), 0
+        while page is not None and page.canonical:
+            at, hops = page.canonical, hops + 1
+            page = self._pages.get(at)
+        if hops > 1 and (first := self._pages.get(key)) is not None:
+            first.canonical = at  # one hop the next time
+            self._pages.put(key, first)
+        return at, page
+
+    def _say_same(self, key: bytes, other: bytes, outcome: str, now: float) -> None:
+        """The page under *key*, which was just visited, is the one under *other*: unite them once that was visited."""
+        root, page = self._partner(key, other)
+        if page is None:
+            return
+        if page.visits:
+            self._unite(key, root, outcome, now)
+            return
+        page.is_claimed = True
+        self._pages.put(root, page)
+        source = self._pages.get(key)
+        assert source is not None, "a claim of an unknown page"
+        self._contents.claim(root, Claim(key, outcome, source.visits))
+
+    def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
+        """The page to unite the one under *key* with if it is the one under *other*; ``None`` for no other one."""
+        root, page = self._root(other)
+        is_one = page is not None and page.state != State.FAILED and root != key
+        return root, page if is_one else None
+
+    def _unite_claims(self, key: bytes, page: Page, now: float) -> None:
+        """Unite the pages that claim to be *page*, which was just visited, unless it failed."""
+        claims = self._contents.claims(key)
+        page.is_claimed = False
+        self._pages.put(key, page)
+        for claim in claims:
+            self._contents.settled(key, claim)
+            source = self._pages.get(claim.page)
+            if source is None or source.state != State.VISITED:
+                continue
+            root, other = self._partner(claim.page, key)
+            if other is not None and source.visits == claim.visits:  # else it may say something else by now
+                self._unite(claim.page, root, claim.outcome, now)
+
+    def _unite(self, key: bytes, root: bytes, outcome: str, now: float) -> None:
+        """Move cash and history of the page under *key* to the one under *root*, and lead there what is paid to it."""
+        page, other = self._pages.get(key), self._pages.get(root)
+        assert page is not None, "no page to unite"
+        assert other is not None, "no page to unite it with"
+        if page.height >= MAX_HEIGHT:
+            return  # each page of an endless chain says that it is the next one
+        other.height = max(other.height, page.height + 1)
+        self.ledger.unite(page, other)
+        page.canonical = root
+        page.outcome = outcome
+        if self.order.counts_links:
+            other.score += page.score
+        self._pages.put(key, page)
+        self._relevel(root, other, now)
+        self._pages.put(root, other)
+        self.n_united += 1
+
     # -- visited pages come back
 
-    def _plan(self, key: bytes, page: Page, content: Content | None, now: float) -> None:
-        """Note what a visit has shown of *page* and when to look at it again; at no time without *content*."""
-        recrawl = self._recrawl
-        assert recrawl is not None
-        if content is not None:
-            page.changes = noted(page, content, now)
-            self._wheel.set(key, page, now + recrawl.min_interval)
-        elif page.changes is not None:
+    def _plan(self, recrawl: Recrawl, key: bytes, page: Page, content: Content, now: float) -> None:
+        """Note what a visit has shown of *page* and when to look at it again."""
+        is_known = page.changes is not None and not content.is_missing
+        interval = now - page.changes.seen_at if is_known and page.changes is not None else 0.0
+        page.changes = self._rates.learn(page.changes, content, now)
+        self._wheel.set(key, page, now + recrawl.first_look(interval))
+
+    def _retire(self, key: bytes, page: Page) -> None:
+        """Let *page*, which failed, not come back."""
+        if page.changes is not None:
             self._wheel.set(key, page, 0.0)
             page.changes = None
 
     def _look(self, recrawl: Recrawl, now: float) -> None:
-        """Look at the pages whose time has come, and let in what the fetches so far pay for."""
-        for key in self._wheel.looks(now):
-            page = self._pages.get(key)
+        """Look at the pages whose time has come."""
+        keys = self._wheel.looks(now)
+        for key, page in zip(keys, self._pages.get_many(keys), strict=True):
             assert page is not None, "a time to look at a page that is not known"
-            passed = now - page.visited_at
-            self._wheel.set(key, page, page.visited_at + max(2 * passed, recrawl.min_interval))
-            if page.state == State.QUEUED:
-                self._relevel(key, page, now)
-            else:
-                self._wheel.offer(key, recrawl.worth(page, self.ledger.cash(page), now), page.visited_at)
-            self._pages.put(key, page)
-        self._let_in(now, is_idle=False)
-
-    def _let_in(self, now: float, *, is_idle: bool) -> bool:
-        """Queue the best visited page that is due and paid for, or one for nothing if *is_idle*."""
-        if self._recrawl is None:
-            return False
-        while (best := self._wheel.best(is_idle=is_idle)) is not None:
-            key, visited_at = best
-            page = self._pages.get(key)
-            if page is None or page.state != State.VISITED or page.visited_at != visited_at:
-                continue
-            self._wheel.let_in()
+            self._wheel.set(key, page, page.visited_at + recrawl.next_look(now - page.visited_at))
             self.ledger.settle(page)
+            self._relevel(key, page, now)
+            self._pages.put(key, page)
+
+    def _let_in(self, now: float, *, is_idle: bool = False) -> bool:
+        """Queue the best visited pages that are due and paid for, or one of a free host for nothing if *is_idle*."""
+        is_free = self._is_free if is_idle else None
+        is_any = False
+        while not (is_any and is_idle) and (key := self._wheel.best(is_free)) is not None:
+            page, host = self._pages.get(key), self.frontier.host(key[:HOST_BYTES])
+            assert page is not None, "a page that is due and not known"
+            assert host is not None, "a page without its host"
+            self.ledger.settle(page)
+            if page.canonical:
+                self.ledger.revive(page)
             page.state = State.QUEUED
             page.order = self._next_place()
             page.level = self._level(page, now)
             self._visited -= 1
-            host = self.frontier.host(key[:HOST_BYTES])
-            assert host is not None, "a page without its host"
             self._pages.put(key, page)
             self.frontier.insert(key, host.name, page.level, page.order, now)
-            self._changed = True
-            if is_idle:
-                return True
-        return False
+            self._changed = is_any = True
+        return is_any
+
+    def _is_free(self, host: bytes) -> bool:
+        """Whether no page of the host under key *host* waits in the frontier, and none is asked for."""
+        known = self.frontier.host(host)
+        return known is None or (known.queued == len(known.held) and known.phase != Phase.LEASED)
 
     def _level(self, page: Page, now: float) -> int:
-        """Front queue of *page* as of now."""
+        """Front queue of *page*, whose cash is up to date, as of now."""
         recrawl = self._recrawl
-        return self.order.level(page, recrawl.worth(page, page.cash, now) if recrawl else page.cash)
+        return self.order.level(page, recrawl.worth(page, self._rates, now) if recrawl else page.cash)
 
     # -- steps of the above
 
@@ -550,12 +798,17 @@ class Crawl:
 
     def _support(self, host: bytes, supporter: bytes) -> None:
         """Let the domain of the host under key *host* be linked to by *supporter*."""
-        domains, known = self._domains, self.frontier.host(host)
-        assert domains is not None
-        assert known is not None, "a page without its host"
-        domain = domains.key(known)
-        if domain != supporter and domains.support(domain, supporter):
+        assert self._domains is not None
+        domain = self._domain(host)
+        if domain != supporter and self._domains.support(domain, supporter):
             self.frontier.supported(domain)
+
+    def _domain(self, host: bytes) -> bytes:
+        """Key of the domain of the host under key *host*."""
+        known = self.frontier.host(host)
+        assert self._domains is not None
+        assert known is not None, "a page without its host"
+        return self._domains.key(known)
 
     def _queue(self, link: Link, page: Page, now: float) -> None:
         """Let *page*, which has no queue row, wait for the request in *link*."""
@@ -576,12 +829,16 @@ class Crawl:
                 self._failed -= 1
             else:
                 self._visited -= 1
+                self._wheel.remove(link.key)
+                if page.canonical:
+                    self.ledger.revive(page)
             page.cash += cash
             page.order = self._next_place()
             self._queue(link, page, now)
             return
         half = 0 if link.key in self._leases else self.ledger.split(page)
         ticket = self._admit(link, cash + half)
+        ticket.is_ticket = True
         self._relevel(link.key, page, now)
         self._pages.put(link.key, page)
         self._queue(link._replace(key=ticket_key(link.key, ticket.order)), ticket, now)
@@ -590,19 +847,25 @@ class Crawl:
         self.ledger.settle(page)
         page.cash += units
         self._relevel(key, page, now)
-        recrawl = self._recrawl
-        if recrawl and page.state == State.VISITED and now - page.visited_at >= recrawl.min_interval:
-            self._wheel.offer(key, recrawl.worth(page, page.cash, now), page.visited_at)
         self._pages.put(key, page)
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
-        """Move the queue row of *page* to the front queue of its cash."""
-        if page.state != State.QUEUED:
-            return
-        level = self._level(page, now)
-        if level != page.level:
-            self.frontier.move_up(key, page.level, level, page.order, now)
-            page.level = level
+        """Move the queue row of *page* to the front queue of its cash, or let it wait there to come back."""
+        recrawl = self._recrawl
+        if page.state == State.QUEUED:
+            level = self._level(page, now)
+            if level != page.level:
+                self.frontier.move_up(key, page.level, level, page.order, now)
+                page.level = level
+        elif (
+            recrawl is not None
+            and page.state == State.VISITED
+            and not page.is_ticket
+            and now - page.visited_at >= recrawl.min_interval
+        ):
+            is_overdue = recrawl.is_overdue(page, now)
+            level = OVERDUE if is_overdue else self.order.again(page, recrawl.worth(page, self._rates, now))
+            self._wheel.offer(key, level, page.visited_at)
 
     # -- orders that look at the whole graph
 
@@ -644,6 +907,8 @@ class Crawl:
         batch[Family.PAGES] = self._pages.take()
         batch[Family.REQUESTS] = self._requests.take()
         batch[Family.LINKS] = self._links.take()
+        batch[Family.ROBOTS] = self._robots.take()
+        batch[Family.CONTENT] = self._contents.take()
         if self._domains is not None:
             batch[Family.DOMAINS] = self._domains.table.take()
         batch[Family.META] = {**batch[Family.META], TOTALS_KEY: self._totals(now, is_clean)}
@@ -664,8 +929,12 @@ class Crawl:
                 "order_name": order_name(self.order),
                 "clock": self.order.clock,
                 "visits": self._visited_once,
+                "rates": (self._rates.mean, self._rates.n),
+                "seeds": self._domains.seeds if self._domains is not None else 0,
                 "shelved": frontier.n_shelved,
                 "parked": frontier.n_parked,
+                "dead": frontier.n_dead,
+                "dead_pages": frontier.dead_pages,
                 "created_at": self.created_at,
                 "saved_at": now,
                 "commit_within": self._policy.commit_within,
@@ -673,8 +942,9 @@ class Crawl:
             }
         )
 
-    def _tables(self) -> list[RecordTable[Page] | RecordTable[Domain] | BlobTable]:
-        return [self._pages, self._requests, self._links, *([self._domains.table] if self._domains else [])]
+    def _tables(self) -> list[RecordTable[Page] | RecordTable[Domain] | BlobTable | Contents]:
+        domains = [self._domains.table] if self._domains else []
+        return [self._pages, self._requests, self._links, self._robots, self._contents, *domains]
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""

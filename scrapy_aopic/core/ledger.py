@@ -53,7 +53,7 @@ class Totals:
             virtual page keeps in reserve goes round with nobody, so it is not counted.
         handed: Units that each page of a class was handed so far: unvisited and visited pages, and then those of
             chosen domains, unvisited and visited.
-        members: Pages in each of the four classes; pages that failed are in none.
+        members: Pages in each of the four classes; pages that failed or were united with others are in none.
         newcomers: Sum and number of the histories of pages at their second visit.
     """
 
@@ -68,7 +68,7 @@ class Totals:
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
-        return 0 if page.state == State.FAILED else self.handed[class_of(page)] - page.settled
+        return self.handed[class_of(page)] - page.settled if is_member(page) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,11 @@ class Estimate:
         """*weight* as a part of all history and of all cash that pages hold."""
         whole = self.totals.history + TOTAL - self.totals.virtual
         return weight / whole if whole else 0.0
+
+
+def is_member(page: Page) -> bool:
+    """Whether *page* is in a class: not if it failed or was united with another one."""
+    return page.state != State.FAILED and not page.canonical
 
 
 def class_of(page: Page) -> int:
@@ -187,6 +192,7 @@ class Ledger:
         *,
         host_visited: int | None = None,
         n_distinct: int = 0,
+        is_plain: bool = True,
     ) -> int:
         """Let *page* distribute *spent* of its cash over *n_links* distinct links, of which *n_paid* are paid.
 
@@ -201,6 +207,7 @@ class Ledger:
             host_visited: Pages of its host, or of its registered domain, visited before, with which the endowment
                 falls; ``None`` for no endowment.
             n_distinct: Number of the links, if *n_links* is a sum of weights.
+            is_plain: Whether it is an ordinary page, for which averages count.
 
         Returns:
             Units for each paid target.
@@ -228,13 +235,15 @@ class Ledger:
         totals.history -= page.history
         known, n_known = totals.newcomers
         # An average over the few pages that are visited most would be too much for all the others.
-        has_average = self.averages and n_known and 2 * n_known >= totals.members[1] + totals.members[3]
+        has_average = (
+            self.averages and is_plain and n_known and 2 * n_known >= totals.members[1] + totals.members[3]
+        )
         newcomer = known // n_known if has_average else -1
         self.window.visit(page, spent, totals.turn, now, newcomer)
         totals.history += page.history
         if page.visits == 1:
             self._join(page)
-        elif page.visits == 2:
+        elif page.visits == 2 and is_plain:
             totals.newcomers = (known + page.history, n_known + 1)
         return each
 
@@ -248,8 +257,23 @@ class Ledger:
         return units
 
     def revive(self, page: Page) -> None:
-        """Let a page that failed be visited again; the caller sets its state."""
+        """Let a page that failed, or was united with another one, be visited again; the caller sets its state."""
+        page.canonical = b""
         self._join(page)
+
+    def unite(self, page: Page, other: Page) -> None:
+        """Move all cash and history of *page* to *other*, both of them visited; the caller sets ``canonical``."""
+        self.settle(page)
+        self.settle(other)
+        other.cash += page.cash
+        other.history += page.history
+        other.marks = page.marks = ()  # its visits are no longer the whole of its history
+        page.cash = page.history = 0
+        self._count(page, -1)
+
+    def forfeit(self, units: int) -> None:
+        """Give *units*, which the caller took from elsewhere, to the virtual page."""
+        self.totals.virtual += units
 
     def split(self, page: Page) -> int:
         """Take half of the cash of *page* for a second request for it; returns the units."""

@@ -24,6 +24,8 @@ class Family(IntEnum):
     META = 4  # names -> totals of the ledger, format version, index of hosts
     DOMAINS = 5  # registered domain -> visited pages, supporters
     LINKS = 6  # host | page -> the pages it links to, if links are kept
+    ROBOTS = 7  # host | scheme, name and port -> its robots.txt, and when it was asked for
+    CONTENT = 8  # letter | digest, band, page or pages -> page, text or claim: core/content.py
 
 
 Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]

@@ -50,6 +50,10 @@ class Page:
         score: What an order other than by cash keeps of the page.
         changes: What repeated visits need, if they are made.
         is_chosen: Whether it is of a domain that the virtual page spends on.
+        is_ticket: Whether it is one more request for another page, which does not come back by itself.
+        canonical: Key of the page that it was united with, which gets whatever is paid to it; only of a visited page.
+        is_claimed: Whether pages wait to be united with it.
+        height: At least the number of hops from any page that was united with it, directly or by way of others.
     """
 
     state: int
@@ -67,6 +71,10 @@ class Page:
     score: int = 0
     changes: Changes | None = None
     is_chosen: bool = False
+    is_ticket: bool = False
+    canonical: bytes = b""
+    is_claimed: bool = False
+    height: int = 0
 
 
 class Changes(NamedTuple):
@@ -74,18 +82,18 @@ class Changes(NamedTuple):
 
     Attributes:
         wakes_at: Instant at which its priority is looked at again, 0 if at none.
-        first_visit: Instant of its first visit.
-        n_looks: Repeated visits that could tell whether it had changed.
-        n_changes: Those that found it changed.
+        seen_at: Instant of the last visit that could tell whether it had changed.
+        n_changes: Changes that its visits have shown, as far as they could tell; need not be whole.
+        watched: Seconds in which they came.
         digest: Digest of its content.
         etag: Its ``ETag``.
         modified: Its ``Last-Modified``.
     """
 
     wakes_at: float = 0.0
-    first_visit: float = 0.0
-    n_looks: int = 0
-    n_changes: int = 0
+    seen_at: float = 0.0
+    n_changes: float = 0.0
+    watched: float = 0.0
     digest: bytes = b""
     etag: bytes = b""
     modified: bytes = b""
@@ -103,6 +111,10 @@ class Host:
         transfer: Seconds that the last transfer took.
         leased_at: Instant of the last lease, for the pause after a crash.
         row: Index row that says where the host waits; empty when it has nothing queued.
+        crawl_delay: Seconds between requests that its robots.txt asks for.
+        errors: Transfers in a row after which it did not answer as it should.
+        down: Transfers in a row that showed it to be down.
+        address: Its network address when it was last asked, if hosts of one address are kept apart.
         head: Best queue rows, best first, in memory only; ``None`` if not loaded.
         complete: Whether ``head`` holds every row that can be taken.
         held: Front queues of the pages that are leased, in memory only.
@@ -111,6 +123,9 @@ class Host:
         rank: Rank of that entry, in memory only.
         domain: Key of its registered domain, in memory only.
         wakes_at: Time of its entry in the heap of earliest times, in memory only.
+        is_located: Whether this process has looked up its address, in memory only.
+        gates: Keys of the gates that it shares with other hosts, ``None`` if not looked up, in memory only.
+        entered: Those of its gates that its lease keeps shut, in memory only.
     """
 
     name: str
@@ -121,6 +136,10 @@ class Host:
     transfer: float = 0.0
     leased_at: float = 0.0
     row: bytes = b""
+    crawl_delay: float = 0.0
+    errors: int = 0
+    down: int = 0
+    address: str = ""
     head: list[tuple[bytes, bytes]] | None = None
     complete: bool = False
     held: dict[bytes, int] = field(default_factory=dict)
@@ -129,6 +148,9 @@ class Host:
     rank: bytes = b""
     domain: bytes = b""
     wakes_at: float = 0.0
+    is_located: bool = False
+    gates: tuple[bytes, ...] | None = None
+    entered: tuple[bytes, ...] = ()
 
 
 class Link(NamedTuple):
@@ -204,8 +226,8 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
 
 
-_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", (), 0, None, False)
-_HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"")
+_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", (), 0, None, False, False, b"", False, 0)
+_HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"", 0.0, 0, 0, "")
 
 
 def _trimmed(values: list[Any], defaults: tuple[Any, ...]) -> bytes:
@@ -234,6 +256,10 @@ def pack_page(page: Page) -> bytes:
             page.score,
             page.changes,
             page.is_chosen,
+            page.is_ticket,
+            page.canonical,
+            page.is_claimed,
+            page.height,
         ],
         _PAGE_DEFAULTS,
     )
@@ -260,6 +286,10 @@ def pack_host(host: Host) -> bytes:
             host.transfer,
             host.leased_at,
             host.row,
+            host.crawl_delay,
+            host.errors,
+            host.down,
+            host.address,
         ],
         _HOST_DEFAULTS,
     )

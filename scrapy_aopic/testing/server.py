@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple, TextIO
@@ -69,7 +70,8 @@ class Answer:
     """What to send back, and how slowly.
 
     ``Content-Length`` is added unless ``headers`` has its own, which may be wrong on purpose: the
-    connection is then closed after the answer. With ``abort`` it is reset after ``delay``, unanswered.
+    connection is then closed after the answer. With ``abort`` it is reset after ``delay``, unanswered. With
+    ``endless`` the body comes again and again, ``body_delay`` seconds apart, until the client leaves.
     """
 
     status: int = 200
@@ -78,6 +80,7 @@ class Answer:
     delay: float = 0.0  # seconds before the header is sent
     body_delay: float = 0.0  # seconds between header and body
     abort: bool = False
+    endless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +296,14 @@ class _Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_flushing = False
-        if self._request is not None and self._request.all_written:
+        request = self._request
+        if request is None:
+            return
+        if request.all_written:
             self._finish()
             self._advance()
+        elif request.answer is not None and request.answer.endless:
+            self._send_on(request, request.answer)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -371,11 +379,26 @@ class _Connection(asyncio.Protocol):
             return
         head = _head(answer, request)
         body = b"" if request.exchange.method == "HEAD" or answer.status in BODILESS else answer.body
-        if body and answer.body_delay > 0:
+        if body and answer.endless:
+            self._transport.write(head)
+            self._send_on(request, answer)
+        elif body and answer.body_delay > 0:
             self._transport.write(head)
             self._timer = self._loop.call_later(answer.body_delay, self._send_last, request, body)
         else:
             self._send_last(request, head + body)
+
+    def _send_on(self, request: _Request, answer: Answer) -> None:
+        """Send the body once more after its delay, unless the one before is not out yet."""
+        if not self._is_flushing and self._timer is None:
+            self._timer = self._loop.call_later(answer.body_delay, self._send_more, request, answer)
+
+    def _send_more(self, request: _Request, answer: Answer) -> None:
+        self._timer = None
+        assert self._transport is not None
+        self._transport.write(answer.body)
+        if self._request is request:  # else the client has left
+            self._send_on(request, answer)
 
     def _send_last(self, request: _Request, data: bytes) -> None:
         self._timer = None
@@ -480,7 +503,7 @@ def _head(answer: Answer, request: _Request) -> bytes:
     names = {name.lower(): value for name, value in answer.headers.items()}
     lines = [f"HTTP/1.1 {_status_line(answer.status)}"]
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-    if "content-length" in names:
+    if "content-length" in names or answer.endless:
         request.keep_alive = False
     elif answer.status not in BODILESS:
         lines.append(f"Content-Length: {len(answer.body)}")
@@ -493,7 +516,7 @@ def _head(answer: Answer, request: _Request) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How politely the hosts in a log were asked; every host is judged for itself."""
+    """How politely the hosts in a log were asked; every host, or what *key* says, is judged for itself."""
 
     n_requests: int
     n_hosts: int
@@ -515,6 +538,8 @@ def audit(
     cap: float = math.inf,
     *,
     tolerance: float = 0.0,
+    key: Callable[[Entry], str] = attrgetter("host"),
+    rest: Callable[[Entry], float] = lambda _: 0.0,
 ) -> Audit:
     """Judge a log by the rule "after a request that took d seconds, wait factor x d, at least and at most ...".
 
@@ -527,10 +552,12 @@ def audit(
         floor: Shortest gap, whatever the duration (seconds).
         cap: Longest gap that is ever due (seconds).
         tolerance: What a gap may lack, for the coarseness of timers and clocks (seconds).
+        key: What counts as one host.
+        rest: Seconds due after a request whatever its duration, because its answer asked for them.
     """
     by_host: dict[str, list[Entry]] = {}
     for entry in entries:
-        by_host.setdefault(entry.host, []).append(entry)
+        by_host.setdefault(key(entry), []).append(entry)
     n_overlaps = n_short_gaps = 0
     smallest_ratio = math.inf
     violations: list[tuple[float, str]] = []
@@ -550,7 +577,7 @@ def audit(
             else:
                 if duration > 0:
                     smallest_ratio = min(smallest_ratio, gap / duration)
-                due = min(max(factor * duration, floor), cap)
+                due = max(min(max(factor * duration, floor), cap), rest(last))
                 if gap < due - tolerance:
                     n_short_gaps += 1
                     text = (

@@ -109,7 +109,7 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
         "http://a.test/",
         "http://a.test/ok",
         "http://a.test/new",
-        "http://b.test/x#here",
+        "http://b.test/x",
     }
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None

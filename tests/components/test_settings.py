@@ -11,6 +11,7 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
+from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness
@@ -18,8 +19,11 @@ from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness
 WRONG: dict[str, list[Any]] = {
     "AOPIC_WINDOW": [0, -1, "often", "3 moons", True, "1 2", float("inf"), [8]],
     "AOPIC_WINDOW_KIND": ["sliding", None.__class__, 1],
+    "AOPIC_ORDER": ["best", "", 7, None.__class__, "scrapy.Request", "scrapy_aopic.core.order.none"],
+    "AOPIC_DOMAIN_BUDGET": [-0.1, 1.1, "some", float("nan")],
     "AOPIC_VIRTUAL_SHARE": [-0.1, 1.1, "some", True, float("nan")],
     "AOPIC_VIRTUAL_SPENDING": ["all", 1],
+    "AOPIC_VIRTUAL_DOMAINS": ["https://example.com/", ["a b"], 7, True],
     "AOPIC_ENDOWMENT": [-1, "much", float("inf")],
     "AOPIC_POLITENESS_FACTOR": [-1, "ten", float("nan")],
     "AOPIC_MIN_GAP": [-1, 1e9],
@@ -30,6 +34,32 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_PAGE_CACHE": [0, 99],
     "AOPIC_ACTIVE_HOSTS": [0, -1],
     "AOPIC_MAX_LINKS": [0, 0.5],
+    "AOPIC_LINK_WEIGHTS": [
+        "best",
+        "internal",
+        "internal=-1",
+        {"outside": 1},
+        {"nofollow": "no"},
+        "os.name",
+        7,
+    ],
+    "AOPIC_RECRAWL": ["maybe", 2],
+    "AOPIC_RECRAWL_MIN_INTERVAL": [0, "1 day", float("inf")],
+    "AOPIC_RECRAWL_MAX_INTERVAL": [0.5, "month"],
+    "AOPIC_RECRAWL_SHARE": [-0.1, 1.1, True],
+    "AOPIC_KEEP_LINKS": ["maybe", 2],
+    "AOPIC_URL_RULES": [7, ["often"], "+sort, calendar", "-nonsense"],
+    "AOPIC_URL_REWRITE": [[("(", "")], [("a", r"\1")], [("a",)], "no.such.function", 7],
+    "AOPIC_MAX_URL_LENGTH": [-1, "long"],
+    "AOPIC_MAX_PATH_DEPTH": [-1, 0.5],
+    "AOPIC_MAX_REPEATS": [-1, True],
+    "AOPIC_MAX_PARAMETERS": [-1, None.__class__],
+    "AOPIC_SKIP_EXTENSIONS": [["a/b"], "p df", 7],
+    "AOPIC_CONTENT_TYPES": ["html", ["text/html; charset=utf-8"], 7],
+    "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
+    "AOPIC_CONTENT_SEEN": ["fuzzy", True],
+    "AOPIC_FOLLOW_DUPLICATES": ["maybe", 2],
+    "AOPIC_CANONICAL": ["all", True],
     "AOPIC_DUPEFILTER": ["fuzzy", 1],
     "AOPIC_BLOOM_ERROR_RATE": [0, 1],
     "AOPIC_BLOOM_CAPACITY": [0],
@@ -37,6 +67,11 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_ITEM_URL_FIELD": [7],
     "AOPIC_WARC_FILE": [7],
     "AOPIC_SEEDS": [7],
+    "AOPIC_ROBOTS_EXPIRY": [0, -1, "day", 1e9],
+    "AOPIC_ROBOTS_RETRY": [-1, "soon", 1e9],
+    "AOPIC_ROBOTS_TRIES": [0, 1.5, "many"],
+    "AOPIC_ROBOTS_CACHE": [0, "large"],
+    "AOPIC_SITEMAPS": ["maybe", 2],
     "AOPIC_PROGRESS": ["maybe"],
     "AOPIC_REPORT": ["maybe", 2],
 }
@@ -99,6 +134,38 @@ def test_a_variable_window_is_a_number_of_visits(value: Any) -> None:
     )
     settings["AOPIC_WINDOW"] = "12"
     assert read_policy(settings).window == Window(12, "variable")
+
+
+def test_the_intervals_of_a_continuous_crawl_are_in_order() -> None:
+    settings = Settings({"AOPIC_RECRAWL_MIN_INTERVAL": 3600, "AOPIC_RECRAWL_MAX_INTERVAL": 60})
+    with pytest.raises(SettingError) as caught:
+        read_policy(settings)
+    assert str(caught.value) == (
+        "AOPIC_RECRAWL_MAX_INTERVAL (60) must be at least AOPIC_RECRAWL_MIN_INTERVAL (3600)."
+    )
+
+
+def test_pages_come_back_only_if_asked_to() -> None:
+    intervals = {"AOPIC_RECRAWL_MIN_INTERVAL": 60, "AOPIC_RECRAWL_SHARE": 0.25}
+    assert read_policy(Settings(intervals)).recrawl is None
+    recrawl = read_policy(Settings({**intervals, "AOPIC_RECRAWL": "True"})).recrawl
+    assert recrawl is not None
+    assert (recrawl.min_interval, recrawl.max_interval, recrawl.share) == (60, 7_776_000, 0.25)
+
+
+@pytest.mark.parametrize("given", ["Example.com, www.example.org,", ["example.com", "www.example.org"]])
+def test_domains_are_a_list_or_a_text_with_commas(given: Any) -> None:
+    assert read(Settings({"AOPIC_VIRTUAL_DOMAINS": given}), "AOPIC_VIRTUAL_DOMAINS") == {
+        "example.com",
+        "www.example.org",
+    }
+
+
+def test_the_budget_is_that_of_the_default_order() -> None:
+    order = read_policy(Settings({"AOPIC_DOMAIN_BUDGET": 0.5})).order
+    assert isinstance(order, Aopic)
+    assert order.budget == 0.5
+    assert not isinstance(read_policy(Settings({"AOPIC_ORDER": "opic"})).order, Aopic)
 
 
 def test_a_spider_has_its_own_window() -> None:

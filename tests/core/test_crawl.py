@@ -2,14 +2,27 @@ from __future__ import annotations
 
 import pytest
 from crawl_job import NOW, Job, link
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scrapy_aopic.core.crawl import Counts, Lease
+from scrapy_aopic.core.crawl import Counts, Crawl, Lease, Policy, split_links
 from scrapy_aopic.core.frontier import Empty, NotBefore
-from scrapy_aopic.core.order import front_queue
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.order import (
+    Aopic,
+    Backlinks,
+    BreadthFirst,
+    DepthFirst,
+    LargerSites,
+    Opic,
+    OpicRandom,
+    front_queue,
+)
 from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, ticket_key
 from scrapy_aopic.core.window import Window
+from scrapy_aopic.exceptions import StorageError
 
 SEED = TOTAL >> SEED_SHIFT
 A, B, C, D = link("a"), link("b"), link("c"), link("d")
@@ -746,3 +759,289 @@ def test_the_importance_of_all_pages_is_one():
     for _ in range(2):
         job.visit(A, B, C, D)
     assert sum(job.crawl.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)
+
+
+# -- links that differ in weight
+
+
+def heavy(of: Link, weight: int) -> Link:
+    return of._replace(weight=weight)
+
+
+def test_links_are_paid_in_proportion_to_their_weights():
+    job = Job()
+    job.seed(A)
+    rest = job.virtual
+    job.visit(heavy(B, 3), heavy(C, 1), heavy(D, 2))
+    unit = (SEED - SEED // 4) // 6
+    assert [job.cash(page) for page in (B, C, D)] == [3 * unit, unit, 2 * unit]
+    assert job.virtual == rest + SEED - 6 * unit
+    job.commit()
+
+
+def test_a_link_that_weighs_nothing_is_asked_for_and_not_paid():
+    job = Job(endowment=6.0)
+    job.seed(A)
+    job.visit(heavy(B, 0), C)
+    assert job.cash(B) == 0
+    assert job.cash(C) > SEED
+    assert job.drain() == [C.request, B.request]
+    job.commit()
+
+
+def test_a_page_whose_links_weigh_nothing_gives_everything_to_the_virtual_page():
+    job = Job(endowment=6.0)
+    job.seed(A)
+    job.visit(heavy(B, 0), heavy(C, 0))
+    assert (job.cash(B), job.cash(C), job.virtual) == (0, 0, TOTAL)
+    job.commit()
+
+
+def test_filtered_links_give_their_weight_to_the_virtual_page():
+    job = Job()
+    job.seed(A)
+    job.visit(heavy(B, 2), n_links=3, weight=10)
+    assert job.cash(B) == 2 * ((SEED - SEED // 4) // 10)
+
+
+def test_of_links_to_one_page_the_first_decides_on_the_weight():
+    job = Job()
+    job.seed(A)
+    job.visit(heavy(B, 1), heavy(B, 100), heavy(A, 100), C)
+    assert job.cash(B) == job.cash(C) == (SEED - SEED // 4) // 2
+
+
+def test_with_an_equal_share_the_virtual_page_counts_as_one_more_link_whatever_they_weigh():
+    job = Job(share=None)
+    job.seed(A)
+    job.visit(heavy(B, 5), heavy(C, 1))
+    each = (SEED - SEED // 3) // 6
+    assert job.cash(B) == pytest.approx(5 * each, abs=5)
+    job.commit()
+
+
+@given(
+    weights=st.lists(st.integers(0, 50), min_size=1, max_size=8),
+    fails=st.integers(0, 7),
+    more=st.integers(0, 100),
+)
+def test_no_unit_is_made_or_lost_whatever_links_weigh(weights, fails, more):
+    job = Job(endowment=6.0)
+    targets = [link("t", number) for number in range(len(weights))]
+    job.seed(targets[fails % len(targets)])
+    job.visit(is_failure=True)
+    job.seed(A)
+    lease = job.visit(*map(heavy, targets, weights), n_links=len(weights) + 1, weight=sum(weights) + more)
+    cash = [job.cash(target) for target in targets]
+    assert job.virtual + sum(cash) == TOTAL
+    assert cash[fails % len(targets)] == 0
+    assert lease.cash <= SEED
+    live = [
+        (each, weight)
+        for number, (each, weight) in enumerate(zip(cash, weights, strict=True))
+        if number != fails % len(targets)
+    ]
+    assert all(first * weight == second * other for first, other in live for second, weight in live)
+    job.commit()
+
+
+# -- chosen domains
+
+
+def focused(**policy) -> Job:
+    return Job(spending="chosen", chosen=frozenset({"b", "www.c"}), domain_of=lambda host: host[-1], **policy)
+
+
+def test_the_virtual_page_spends_on_chosen_domains_and_hosts_alone():
+    job = focused()
+    pages = [link(host, 1) for host in ("a", "b", "www.b", "c", "www.c")]
+    job.seed(*pages, is_endowed=False)
+    whole = job.virtual
+    lease = job.lease()  # of a page without cash, so that the virtual page holds more
+    job.crawl.release(lease, job.now)
+    assert [job.cash(page) for page in pages] == [0, whole // 3, whole // 3, 0, whole // 3]
+    assert job.virtual == whole % 3
+    job.settle(lease)
+    job.commit()
+
+
+def test_pages_of_chosen_domains_are_paid_after_their_visit_too_and_failed_ones_are_not():
+    job = focused()
+    one, two, three = (link("b", number) for number in range(3))
+    job.seed(one, two, three, is_endowed=False)
+    job.visit()
+    job.visit(is_failure=True)
+    before, waiting = job.cash(one), job.cash(three)
+    assert job.lease().key == three.key
+    assert job.cash(one) - before == job.cash(three) - waiting > 0
+    assert job.cash(two) == 0
+
+
+def test_without_a_page_of_a_chosen_domain_the_virtual_page_keeps_its_cash():
+    job = focused()
+    job.seed(A)
+    rest = job.virtual
+    job.lease()
+    assert job.virtual == rest
+
+
+def test_spending_on_many_pages_touches_none_of_them():
+    job = focused()
+    pages = [link("b", number) for number in range(1000)]
+    job.seed(*pages, is_endowed=False)
+    job.commit()
+    rest = job.virtual
+    job.lease()
+    assert all(job.cash(page) == rest // 1000 for page in pages)
+    batch = job.crawl.take_changes(job.now)
+    assert len(batch[Family.PAGES]) == 1  # the page that was leased
+    assert sum(map(len, batch.values())) < 10
+
+
+def test_what_chosen_pages_were_handed_outlives_a_restart():
+    job = focused(politeness=Politeness(0.0))
+    job.seed(A, B, link("www.c"))
+    job.visit()
+    held = [job.cash(page) for page in (A, B, link("www.c"))]
+    job.commit()
+    job.reopen()
+    assert [job.cash(page) for page in (A, B, link("www.c"))] == held
+    job.drain()
+    job.commit()
+
+
+# -- more cash for a page that is known
+
+
+@pytest.mark.parametrize("is_visited", [False, True])
+def test_a_known_page_is_given_the_worth_of_seeds_and_moves_up(is_visited):
+    job = Job()
+    job.seed(A, B)
+    if is_visited:
+        job.visit()
+    rest, cash = job.virtual, job.cash(A)
+    units = job.crawl.enrich(A.key, job.now, 5.0)
+    assert units == int((rest >> SEED_SHIFT) * 5.0) == job.cash(A) - cash == rest - job.virtual
+    if not is_visited:
+        assert job.page(A).level == front_queue(cash + units) > front_queue(cash)
+    assert job.crawl.has_changes
+    job.commit()
+
+
+def test_a_waiting_page_that_is_given_cash_comes_first():
+    for max_active in (1, 100):
+        job = Job(max_active=max_active)
+        job.seed(A, B, C)
+        job.crawl.enrich(C.key, job.now, 8.0)
+        assert job.drain() == [C.request, A.request, B.request]
+
+
+def test_a_page_that_failed_or_is_unknown_is_given_nothing():
+    job = Job()
+    job.seed(A)
+    job.visit(is_failure=True)
+    assert job.crawl.enrich(A.key, job.now, 5.0) == job.crawl.enrich(B.key, job.now, 5.0) == 0
+    assert job.virtual == TOTAL
+
+
+def test_a_leased_page_spends_what_it_is_given_at_its_next_visit():
+    job = Job()
+    job.seed(A)
+    lease = job.lease()
+    units = job.crawl.enrich(A.key, job.now, 5.0)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, B)
+    assert (job.cash(A), job.cash(B)) == (units, SEED - SEED // 4)
+    job.commit()
+
+
+# -- the order of a job
+
+
+def test_a_job_keeps_the_order_that_it_began_with():
+    job = Job(order=Opic())
+    job.seed(A, B)
+    job.visit(C)
+    job.commit(is_clean=True)
+    stored = {family: list(job.store.scan(family)) for family in Family}
+    for other in (BreadthFirst(), Aopic(), type("Opic", (Opic,), {})()):
+        with pytest.raises(StorageError, match="set AOPIC_ORDER back, or use a new job folder"):
+            Crawl(job.store, Policy(order=other), job.now)
+        assert {family: list(job.store.scan(family)) for family in Family} == stored
+    job.reopen()
+    assert sorted(job.drain()) == [B.request, C.request]
+
+
+@pytest.mark.parametrize("order", [Opic, BreadthFirst, DepthFirst, OpicRandom, Backlinks, LargerSites])
+def test_pages_from_before_are_told_from_new_ones_in_every_order(order):
+    job = Job(order=order())
+    job.seed(A, B)
+    job.commit(is_clean=True)
+    job.reopen()
+    job.seed(C)
+    assert [job.crawl.is_from_before(job.page(page)) for page in (A, B, C)] == [True, True, False]
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+def test_a_seed_vouches_for_its_domain_and_a_page_seeded_without_cash_does_not(reopens):
+    job = Job(domain_of=lambda host: host[-1], politeness=Politeness(0.0))
+    order = job.policy.order
+    order.budget, order.allowance = 0.1, 0.5
+    job.seed(A, B)
+    job.seed(link("c", 1), is_endowed=False)
+    assert [job.visit().host for _ in range(3)] == ["a", "b", "c"]
+    pages = {host: link(host, 2) for host in "acd"}
+    job.seed(*pages.values(), is_endowed=False)
+    job.crawl.enrich(pages["a"].key, job.now, 4.0)
+    job.crawl.enrich(pages["c"].key, job.now, 8.0)
+    if reopens:
+        job.commit(is_clean=True)
+        job.reopen()
+    # After three visits "a", which has half of the seeds, is in time, and "c" is late.
+    assert [job.visit().host for _ in range(3)] == ["a", "d", "c"]
+    job.commit()
+
+
+# -- links that are kept
+
+
+def kept(job: Job) -> dict[bytes, list[bytes]]:
+    return {key: split_links(targets) for key, targets in job.store.scan(Family.LINKS)}
+
+
+def test_links_are_kept_in_the_order_of_the_document_each_once():
+    job = Job(keep_links=True)
+    job.seed(A)
+    job.visit(C, B, A, C, again(D))
+    job.visit()
+    job.commit()
+    assert kept(job)[A.key] == [C.key, B.key, D.key]
+
+
+def test_links_are_not_kept_unless_they_are_wanted():
+    job = Job()
+    job.seed(A)
+    job.visit(B)
+    job.commit()
+    assert kept(job) == {}
+
+
+@pytest.mark.parametrize(("outcome", "is_failure"), [("redirect", False), ("http 404", True)])
+def test_links_are_those_of_ordinary_pages(outcome, is_failure):
+    job = Job(keep_links=True)
+    job.seed(A)
+    job.visit(B, outcome=outcome, is_failure=is_failure)
+    job.visit(C)
+    job.commit()
+    assert kept(job) == {B.key: [C.key]}
+
+
+def test_the_links_of_the_last_visit_are_kept():
+    job = Job(keep_links=True)
+    job.seed(A)
+    job.visit(B, C)
+    job.seed(again(A), is_endowed=False)
+    job.crawl.enrich(A.key, job.now, 5.0)
+    assert job.visit(D).key == A.key
+    job.commit()
+    assert kept(job)[A.key] == [D.key]

@@ -51,6 +51,10 @@ HOSTS = st.builds(
     transfer=INSTANTS,
     leased_at=INSTANTS,
     row=st.binary(max_size=9),
+    crawl_delay=INSTANTS,
+    errors=st.integers(0, 1 << 40),
+    down=st.integers(0, 1 << 40),
+    address=st.text(st.characters(exclude_categories=["Cs"])),
 )
 
 
@@ -93,7 +97,9 @@ def test_trailing_defaults_are_left_out_and_others_are_not():
 
 
 def test_what_a_host_has_in_memory_only_is_not_written():
-    host = Host("a", head=[(b"row", b"page")], complete=True, phase=3, ticket=7)
+    host = Host(
+        "a", head=[(b"row", b"page")], complete=True, phase=3, ticket=7, is_located=True, gates=(b"g",)
+    )
     assert unpack_host(pack_host(host)) == Host("a")
 
 

@@ -58,7 +58,8 @@ def html(links: list[str], text: str = "") -> bytes:
 
 async def crawl(spider: type[Spider], settings: dict[str, Any], **arguments: Any) -> Crawler:
     """Run *spider* to its end; politeness off unless *settings* turn it on."""
-    crawler = get_crawler(spider, {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_STORE": "memory", **settings})
+    impolite = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0}
+    crawler = get_crawler(spider, {**impolite, "AOPIC_STORE": "memory", **settings})
     await crawler.crawl_async(**arguments)
     return crawler
 

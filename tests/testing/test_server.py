@@ -283,6 +283,37 @@ def test_a_client_that_leaves_ends_its_request_at_once(answer: Answer) -> None:
     assert left_at <= entry.end < left_at + LONG / 2
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.001])
+def test_an_endless_answer_goes_on_until_the_client_leaves(delay: float) -> None:
+    answer = Answer(body=b"again and " * 100, body_delay=delay, endless=True)
+    with Server(lambda _: answer).run_in_thread() as running:
+        with connected(running) as client:
+            client.sendall(get("http://a.example/").replace("\n", "\r\n").encode())
+            seen = b""
+            while len(seen) < 50_000:
+                seen += client.recv(65_536)
+        head, _, body = seen.partition(b"\r\n\r\n")
+        assert head == b"HTTP/1.1 200 OK\r\nConnection: close"
+        assert body.startswith(answer.body * 40)
+        wait_until(lambda: running.log)
+    assert [entry.status for entry in running.log] == [0]
+
+
+def test_an_endless_answer_keeps_nobody_else_waiting_and_waits_for_a_slow_reader() -> None:
+    def answer(exchange: Exchange) -> Answer:
+        return (
+            Answer(body=b"x" * 100_000, endless=True) if exchange.host == "a.example" else Answer(body=b"y")
+        )
+
+    server = Server(answer)
+    with server.run_in_thread() as running, connected(running) as client:
+        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+        for _ in range(20):
+            assert ask(running, get("http://b.example/")).endswith("\n\ny")
+        assert server.n_under_way == 1
+    assert [entry.host for entry in running.log] == ["b.example"] * 20 + ["a.example"]
+
+
 def test_a_client_that_leaves_before_its_body_is_complete_is_logged_too() -> None:
     with Server(echo).run_in_thread() as running:
         with connected(running) as client:
