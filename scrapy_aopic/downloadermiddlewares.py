@@ -45,6 +45,9 @@ if TYPE_CHECKING:
         ) -> Gap:
             """Take note of a transfer that is over; returns for how long its host is left alone."""
 
+        def set_crawl_delay(self, key: str, seconds: float) -> None:
+            """Have *seconds* between the requests to a host, whose robots.txt was just read."""
+
         def waits(self, key: str) -> float:
             """Seconds for which a host must be left alone."""
 
@@ -130,7 +133,7 @@ class PolitenessMiddleware:
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
-        self._memory.set_crawl_delay(key, seconds)
+        self._pacer.set_crawl_delay(key, seconds)
         self.look_again(key)
 
     def look_again(self, key: str) -> None:

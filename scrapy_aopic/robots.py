@@ -83,7 +83,6 @@ _BYTES_AN_ENTRY = 4096
 _RECEIVED = "_aopic_received"
 """Key of ``Request.meta`` that counts the bytes of a robots.txt that have come."""
 
-
 _AGENT = re.compile(rb"\s*user[- ]?agent\s*[:\s]", re.IGNORECASE)
 _RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with spelling as Protego
 
@@ -461,8 +460,9 @@ class RobotsMiddleware:
         }
         if Scheduler.of(self._crawler) is not None:
             meta["dont_retry"] = True  # later, and from the scheduler
-        if page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT)):
-            meta[SLOT] = page.meta[SLOT]  # whose choice of a host also holds for its robots.txt
+        is_chosen = page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT))
+        if is_chosen and _name(url) == urlparse_cached(page).hostname:
+            meta[SLOT] = page.meta[SLOT]
         self._count("robotstxt/request_count")
         assert self._crawler.engine is not None
         response = await self._crawler.engine.download_async(

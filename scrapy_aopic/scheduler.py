@@ -76,6 +76,9 @@ _SEED = "_aopic_seed"
 _PERMANENT = (301, 308)
 """Redirects that make source and target one page."""
 
+_DOWN = "_aopic_down"
+"""Key of ``Request.meta`` for how often in a row its host was down when it was asked for last."""
+
 _GONE = (404, 410)
 """Answers to a repeated visit that retire the page."""
 
@@ -336,6 +339,9 @@ class Scheduler(BaseScheduler):
     def __len__(self) -> int:
         """Pages that wait and are not being fetched."""
         return len(self._job.crawl) if self._job is not None else 0
+
+    def __bool__(self) -> bool:
+        return True  # also without a page
 
     def enqueue_request(self, request: Request) -> bool:
         """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
@@ -832,16 +838,19 @@ class Scheduler(BaseScheduler):
             self._politeness.look_again(key)
 
     def ask_later(self, request: Request, *, is_refused: bool) -> Request | None:
-        """A copy of *request* that puts its page back, if that has no part in its host being down.
+        """A copy of *request* that puts its page back, unless the page has a part in its host being down.
 
-        The first time, the page may be to blame, and the retry middleware decides; but not if the host was down for
-        another page, too.
+        It has if the host answered for other pages since it was asked for this one; then, and from then on, the retry
+        middleware decides.
         """
         visit = self._visits.get(request)
-        if visit is None or self._job is None or (request.meta.get("dont_retry") and not is_refused):
+        if visit is None or self._job is None:
             return None
-        if not is_refused and not self._job.crawl.is_down(visit.lease.key[:HOST_BYTES]):
-            return None
+        if not is_refused:
+            meta, down = request.meta, self._job.crawl.down(visit.lease.key[:HOST_BYTES])
+            if not down or meta.get("dont_retry") or meta.get("retry_times") or down <= meta.get(_DOWN, 0):
+                return None
+            meta[_DOWN] = down
         self._count("aopic/politeness/put_back")
         return request.copy()
 

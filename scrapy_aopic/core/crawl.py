@@ -311,15 +311,10 @@ class Crawl:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
 
-    def is_down(self, host: bytes) -> bool:
-        """Whether the host under key *host* was down the last two times, so that a page need not be to blame."""
+    def down(self, host: bytes) -> int:
+        """Transfers in a row that showed the host under key *host* to be down."""
         known = self.frontier.host(host)
-        return known is not None and known.down > 1
-
-    def is_dead(self, host: bytes) -> bool:
-        """Whether nobody waits for the host under key *host*."""
-        known = self.frontier.host(host)
-        return known is not None and self.frontier.politeness.is_dead(known)
+        return known.down if known is not None else 0
 
     @property
     def dead(self) -> tuple[int, int]:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from email.utils import formatdate
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, crawl, html
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import DNSLookupError
+from twisted.internet.interfaces import IResolverSimple
+from web import Follow, Web, ask, check, crawl, html
+from zope.interface import implementer
 
-from scrapy_aopic.testing.server import Answer, audit
+from scrapy_aopic import PolitenessMiddleware, Scheduler
+from scrapy_aopic.downloadermiddlewares import read_retry_after
+from scrapy_aopic.queries import status
+from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -136,3 +151,352 @@ async def test_a_redirect_to_another_host_is_paced_there(serve: Serve) -> None:
     result = audit(web.log, FACTOR)
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
     assert len(web.asked) == 10
+
+
+# -- what hosts say and show
+
+
+def page(links: list[str], **how: Any) -> Answer:
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), **how)
+
+
+class Moody:
+    """A page that asks to come back later, or does not answer at all, the first times that it is asked for."""
+
+    def __init__(self, *moods: Answer | Callable[[], Answer], links: list[str] | None = None) -> None:
+        self.moods = list(moods)
+        self.links = links or []
+
+    def __call__(self, exchange: Exchange) -> Answer:
+        mood = self.moods.pop(0) if self.moods else page(self.links)
+        return mood if isinstance(mood, Answer) else mood()
+
+
+def later(seconds: object, status: int = 429) -> Answer:
+    return Answer(status, {"Retry-After": str(seconds)})
+
+
+def at_date() -> Answer:
+    return later(formatdate(time.time() + 2, usegmt=True), 503)
+
+
+CUT = Answer(abort=True)
+POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05, "AOPIC_DEAD_AFTER": 100}
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@deferred_f_from_coro_f
+async def test_a_host_is_left_alone_as_long_as_it_asks(serve: Serve, settings: dict[str, Any]) -> None:
+    hosts = {"seconds": [later(1), later(1, 503)], "date": [at_date], "both": [later("soon"), later(1)]}
+    links = [f"http://{host}.test/{n}" for host in hosts for n in range(3)]
+    pages: dict[str, Any] = {"http://a.test/": links, **{link: [] for link in links}}
+    for host, moods in hosts.items():
+        pages[f"http://{host}.test/0"] = Moody(*moods)
+    web = serve(pages)
+    crawler = await crawl(Follow, {**settings, **POLITE_ENOUGH})
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/retry_after") == 4
+    assert {url for url, entry in zip(web.asked, sorted(web.log, key=start), strict=False)} >= set(links)
+    # A date has no parts of a second.
+    rests = {"seconds": 1.0, "date": 1.0, "both": 1.0}
+    bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (429, 503)}
+    del bad[next(key for key in bad if key[0] == "both.test")]  # it says nothing that means anything
+    result = audit(
+        web.log,
+        0,
+        rest=lambda entry: rests[entry.host[:-5]] if (entry.host, entry.start) in bad else 0.0,
+    )
+    assert len(bad) == 4
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+
+
+def start(entry: Entry) -> float:
+    return entry.start
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        ([b"120"], 120.0),
+        ([b" 7 "], 7.0),
+        ([b"0"], 0.0),
+        ([b"9" * 400], math.inf),
+        ([b"Fri, 31 Dec 1999 23:59:59 GMT"], 59.0),
+        ([b"Friday, 31-Dec-99 23:59:59 GMT"], 59.0),
+        ([b"Fri Dec 31 23:59:59 1999"], 59.0),
+        ([b"Fri, 31 Dec 1999 23:00:00 GMT"], 0.0),
+        ([b"10", b"30", b"soon"], 30.0),
+        ([], None),
+        ([b""], None),
+        ([b"soon"], None),
+        ([b"-5"], None),
+        ([b"1.5"], None),
+        (["٣".encode()], None),
+        ([b"Fri, 99 Dec 1999 99:99:99 GMT"], None),
+        ([b"Fri, 31 Dec 99999999 23:59:59 GMT"], None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_and_else_nothing(
+    values: list[bytes], seconds: float | None
+) -> None:
+    now = datetime(1999, 12, 31, 23, 59, 0, tzinfo=timezone.utc).timestamp()
+    assert read_retry_after(values, now) == seconds
+
+
+@deferred_f_from_coro_f
+async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
+    web = serve({"http://a.test/": Moody(later(10**6), links=["/1"]), "http://a.test/1": []})
+    await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_RETRY_AFTER": 0.3})
+    assert web.asked == ["http://a.test/", "http://a.test/", "http://a.test/1"]
+    assert audit(web.log, 0, rest=lambda entry: 0.3 if entry.status == 429 else 0).n_short_gaps == 0
+
+
+@deferred_f_from_coro_f
+async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
+    web = serve({"http://a.test/": Moody(CUT, CUT, CUT, CUT, links=["/1"]), "http://a.test/1": []})
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.1, "RETRY_TIMES": 1})
+    # RETRY_TIMES is for pages that are to blame themselves.
+    assert web.asked == ["http://a.test/"] * 5 + ["http://a.test/1"]
+    gaps = [after.start - before.end for before, after in pairwise(web.log)]
+    assert all(gap >= due for gap, due in zip(gaps, (0.1, 0.2, 0.4, 0.8), strict=False)), gaps
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/down") == 4
+    assert crawler.stats.get_value("aopic/politeness/put_back") == 4
+    assert crawler.stats.get_value("retry/count") is None
+    assert crawler.stats.get_value("aopic/pages/visited") == 2
+
+
+@deferred_f_from_coro_f
+async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(serve: Serve) -> None:
+    web = serve({"http://a.test/": ["/1"], "http://a.test/1": Answer(500)})
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.1, "RETRY_TIMES": 3})
+    assert web.asked == ["http://a.test/"] + ["http://a.test/1"] * 4
+    gaps = [after.start - before.end for before, after in pairwise(web.log)]
+    assert all(gap >= due for gap, due in zip(gaps, (0, 0.1, 0.2, 0.4), strict=True)), gaps
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/errors") == 4
+    assert crawler.stats.get_value("aopic/outcomes/http 500") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve: Serve) -> None:
+    pages = {f"http://a.test/{n}": [] for n in range(9)}
+    web = serve({"http://a.test/": ["/cut", *pages], "http://a.test/cut": CUT, **pages})
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.02, "RETRY_TIMES": 2})
+    assert sorted(web.asked) == sorted(["http://a.test/", *pages, *["http://a.test/cut"] * 4])
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/put_back") == 1  # then the host answers for others
+    assert crawler.stats.get_value("aopic/job/failed") == 1
+
+
+@pytest.mark.parametrize("moods", [CUT, later(0), later(0, 503)], ids=["no answer", "429", "503"])
+@deferred_f_from_coro_f
+async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_time(
+    serve: Serve, tmp_path: Path, moods: Answer
+) -> None:
+    dead = {f"http://dead.test/{n}": moods for n in range(4)}
+    web = serve({"http://a.test/": [*dead, "/1"], "http://a.test/1": [], **dead})
+    settings = {
+        **SCHEDULER,
+        "AOPIC_STORE": "sqlite",
+        "JOBDIR": tmp_path,
+        "AOPIC_BACKOFF": 0.05,
+        "AOPIC_MAX_BACKOFF": 0.3,
+        "AOPIC_DEAD_AFTER": 3,
+    }
+    crawler = await crawl(Follow, settings)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert crawler.stats.get_value("aopic/job/dead_hosts") == 1
+    assert crawler.stats.get_value("aopic/job/dead_pages") == 4
+    assert crawler.stats.get_value("aopic/job/failed") == 0
+    state = ask(tmp_path, status)
+    assert state["back_queues"]["dead"] == 1
+    assert check(tmp_path).violations == []
+    web.pages.update({url: [] for url in dead})
+    for _ in range(20):  # a crawl with nothing else to do does not wait for the host's time
+        crawler = await crawl(Follow, settings)
+        assert crawler.stats is not None
+        if not crawler.stats.get_value("aopic/job/queued"):
+            break
+        await asyncio.sleep(0.05)
+    assert crawler.stats.get_value("aopic/job/dead_hosts") == 0
+    assert crawler.stats.get_value("aopic/job/visited") == 6
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> None:
+    pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(3)}
+    web = serve({"http://a.test/": list(pages), **pages})
+    crawler = await crawl(Follow, {**SCHEDULER, **POLITE_ENOUGH, "AOPIC_MAX_BACKOFF": 0.2})
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/pages/visited") == 4
+    assert crawler.stats.get_value("aopic/job/failed") == 0
+    assert len(web.asked) == 1 + 3 * 3
+
+
+@deferred_f_from_coro_f
+async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_fails_at_once(
+    serve: Serve,
+) -> None:
+    class Inline(Spider):
+        name = "inline"
+        start_urls = ["http://a.test/"]
+        failures: list[str] = []
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            assert self.crawler.engine is not None
+            yield {}
+            first = await self.crawler.engine.download_async(Request("http://b.test/1"))
+            assert first.status == 429
+            try:
+                await self.crawler.engine.download_async(Request("http://b.test/2"))
+            except IgnoreRequest as error:
+                self.failures.append(str(error))
+
+    web = serve({"http://a.test/": [], "http://b.test/1": later(3600), "http://b.test/2": []})
+    crawler = await asyncio.wait_for(crawl(Inline, {**SCHEDULER, "RETRY_ENABLED": False}), 50)
+    assert web.asked == ["http://a.test/", "http://b.test/1"]
+    assert len(Inline.failures) == 1
+    assert Inline.failures[0].startswith("b.test must be left alone for ")
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/refused") == 1
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@deferred_f_from_coro_f
+async def test_a_crawl_delay_holds_from_the_request_that_told_it(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    class Told(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url.endswith("/"):
+                pacer = Scheduler.of(self.crawler) or self.crawler.get_downloader_middleware(
+                    PolitenessMiddleware
+                )
+                assert pacer is not None
+                pacer.set_crawl_delay("a.test", 0.5)
+            yield from super().parse(response)
+
+    web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
+    await crawl(Told, settings)
+    assert len(web.asked) == 3
+    log = sorted((entry for entry in web.log if entry.target != "/robots.txt"), key=start)
+    gaps = [after.start - before.end for before, after in pairwise(log)]
+    assert gaps[1] >= 0.5, gaps  # the first may have been over before it was told
+
+
+# -- other keys, and rules
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@deferred_f_from_coro_f
+async def test_hosts_of_one_domain_are_asked_one_after_the_other_if_so_wanted(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    pages = {url.replace(".test/", ".example.com/"): answer for url, answer in busy_pages().items()}
+    for url, answer in pages.items():
+        location = answer.headers.get("Location", "").replace(".test/", ".example.com/")
+        body = answer.body.replace(b".test/", b".example.com/")
+        headers = {**answer.headers, "Location": location} if location else answer.headers
+        pages[url] = replace(answer, headers=headers, body=body)
+    web = serve(pages)
+
+    class Domain(Busy):
+        start_urls = [f"http://h{n}.example.com/" for n in range(4)]
+
+    wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": "domain", "ROBOTSTXT_OBEY": True}
+    await crawl(Domain, {**settings, **wanted, "RETRY_TIMES": 1})
+    result = audit(web.log, 2, key=lambda _: "example.com")
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert {
+        f"http://h{n}.example.com/{page}" for n in range(4) for page in ("0", "inline0", "elsewhere")
+    } <= set(web.asked)
+
+
+@implementer(IResolverSimple)
+class Resolver:
+    """All names that end in .test: half of the hosts are at one address, half at another."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def getHostByName(self, name: str, timeout: object = None) -> Deferred[str]:
+        self.asked.append(name)
+        if not name.endswith(".test"):
+            return fail(DNSLookupError(name))
+        return succeed(f"127.0.0.{2 + ord(name[-6]) % 2}")
+
+
+@pytest.fixture
+def addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Web, dict[str, Any]]]:
+    """Hosts at two addresses of this machine, all on one port."""
+    from twisted.internet import reactor
+
+    monkeypatch.delenv("http_proxy", raising=False)
+    pages: dict[str, Any] = {}
+
+    def answer(exchange: Exchange) -> Answer:
+        return pages.get(f"{exchange.host}{exchange.target}", Answer(404))
+
+    resolver = Resolver()
+    old = reactor.installResolver(resolver)
+    server = Server(answer, host="0.0.0.0")
+    with server.run_in_thread() as running:
+        pages[""] = running.port
+        yield Web(server, pages), pages
+    reactor.installResolver(old)
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@pytest.mark.parametrize("key", ["address", "host+address"])
+@deferred_f_from_coro_f
+async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
+    addresses: tuple[Web, dict[str, Any]], key: str, settings: dict[str, Any]
+) -> None:
+    web, pages = addresses
+    port = pages.pop("")
+    hosts = [f"h{n}.test" for n in range(8)]
+    for host in hosts:
+        pages[f"{host}/"] = page([f"http://{host}:{port}/{n}" for n in range(3)], delay=0.01)
+        for n in range(3):
+            pages[f"{host}/{n}"] = page([], delay=0.01)
+
+    class Many(Follow):
+        start_urls = [f"http://{host}:{port}/" for host in hosts] + [f"http://nowhere.invalid:{port}/"]
+
+    wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": key, "RETRY_ENABLED": False}
+    await crawl(Many, {**settings, **wanted})
+    log = [entry for entry in web.log if entry.target != "/robots.txt"]
+    assert len(log) == 8 * 4
+    result = audit(web.log, 2, key=lambda entry: str(ord(entry.host[-6]) % 2))
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert result.n_hosts == 2
+
+
+@deferred_f_from_coro_f
+async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ruled(Follow):
+        start_urls = [f"http://{name}.test/" for name in ("fast", "ruled", "asked", "wrong")]
+
+        def politeness(self, host: str) -> Any:
+            return {"asked.test": {"min_gap": 0.4}, "wrong.test": {"min_gap": "long"}}.get(host)
+
+    web = serve(
+        {
+            f"http://{name}.test/{path}": ["/1", "/2"] if not path else []
+            for name in ("fast", "ruled", "asked", "wrong")
+            for path in ("", "1", "2")
+        }
+    )
+    rules = {"RULED.*": {"min_gap": 0.3}, "*.test": {"min_gap": 0.1}}
+    await crawl(Ruled, {**SCHEDULER, "AOPIC_HOST_RULES": rules})
+    assert len(web.asked) == 12
+    dues = {"fast": 0.1, "ruled": 0.3, "asked": 0.4, "wrong": 0.1}
+    result = audit(web.log, 0, rest=lambda entry: dues[entry.host[:-5]])
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    (record,) = [record for record in caplog.records if "politeness(" in record.getMessage()]
+    assert "politeness('wrong.test') must return None or a mapping" in record.getMessage()

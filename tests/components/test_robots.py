@@ -171,7 +171,7 @@ async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer
         }
     )
     crawler = await crawl(
-        Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.2}, urls=["http://a.test/", "http://b.test/"]
+        Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.5}, urls=["http://a.test/", "http://b.test/"]
     )
     assert web.asked == ["http://b.test/", "http://a.test/", "http://a.test/1"]  # nobody waits for a.test
     assert n_robots(web) == {"a.test": 3, "b.test": 1}
@@ -372,6 +372,10 @@ GROUPS = {
     ),
     "a rule ends it": (b"User-agent: a\nDisallow:\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", {"b"}),
     "a comment does not": (b"User-agent: a\n# Disallow: /x\n\nUser-agent: b\nDisallow: /\n", {"a", "b"}),
+    "and so are the agents before it": (
+        b"User-agent: a\nAllow: /x\nUser-agent: b\nFoo: 1\nUser-agent: c\nDisallow: /\n",
+        {"b", "c"},
+    ),
     "rules of two groups": (b"User-agent: a\nAllow: /x\nUser-agent: b\nCrawl-delay: 1\nDisallow: /\n", {"b"}),
 }
 
@@ -447,8 +451,11 @@ async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_ret
     assert stat(crawler, "aopic/robots/refused") == 1
 
 
+@pytest.mark.parametrize("settings", [SCHEDULER, BESIDE], ids=["scheduler", "beside"])
 @deferred_f_from_coro_f
-async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(serve: Serve) -> None:
+async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
     urls = [
         "http://a.test/",
         "http://a.test:80/1",
@@ -457,7 +464,7 @@ async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(serve: Serve)
         "http://x:y@a.test/4",
     ]
     web = serve({f"http://a.test/{path}": [] for path in ("", "1", "2", "3", "4")})
-    await crawl(Start, SCHEDULER, urls=urls)
+    await crawl(Start, settings, urls=urls)
     assert len(web.asked) == 5
     assert n_robots(web) == {"a.test": 2}
 
@@ -547,6 +554,7 @@ async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Pa
         }
     )
     settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": store, "AOPIC_ROBOTS_TRIES": 1}
+    settings["AOPIC_ROBOTS_RETRY"] = 0  # which no longer matters
     await crawl(
         Start,
         {**settings, "CLOSESPIDER_PAGECOUNT": 3, "CONCURRENT_REQUESTS": 1},
@@ -644,17 +652,11 @@ async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Se
 
 @deferred_f_from_coro_f
 async def test_it_does_not_change_the_order_of_pages(serve: Serve) -> None:
-    pages = {
-        "http://a.test/": [f"/{n}" for n in range(6)],
-        **{f"http://a.test/{n}": ["/4", f"/{n}a"] for n in range(6)},
-        **{f"http://a.test/{n}a": [] for n in range(6)},
-    }
-    web = serve(pages)
-    await crawl(Follow, {**SCHEDULER, "ROBOTSTXT_OBEY": False})
-    order, n = web.asked, len(web.asked)
-    await crawl(Follow, SCHEDULER)
-    assert web.asked[n:] == order
-    assert len(order) == 13
+    urls = [f"http://a.test/{n}" for n in range(6)]
+    web = serve({"http://a.test/robots.txt": in_turn(Answer(500), rules()), **{url: [] for url in urls}})
+    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.3}, urls=urls)
+    assert web.asked == urls
+    assert stat(crawler, "aopic/robots/put_back") == 2
 
 
 @deferred_f_from_coro_f
@@ -854,17 +856,20 @@ def mapped() -> dict[str, Any]:
     index = sitemap(
         "http://a.com/two.xml.gz",
         "http://cdn.other/three.xml",
-        "http://a.com/index.xml",
+        "http://a.com/nested.xml",
         kind="sitemapindex",
         entry="sitemap",
     )
     xml = {"Content-Type": "application/xml"}
-    lines = "Sitemap: http://a.com/one.xml\nSitemap: /index.xml\nSITEMAP: http://maps.example/a.xml\nSitemap: bad.xml\n"
+    lines = "Sitemap: http://a.com/one.xml?utm_source=robots\nSitemap: /index.xml\nSITEMAP: http://maps.example/a.xml\nSitemap: bad.xml\n"
     return {
         "http://a.com/robots.txt": rules("/no", more=lines),
         "http://a.com/": [],
-        "http://a.com/one.xml": Answer(headers=xml, body=sitemap("http://a.com/1", "http://a.com/no", "ftp://a.com/")),
+        "http://a.com/one.xml?utm_source=robots": Answer(headers=xml, body=sitemap("http://a.com/1", "http://a.com/no", "ftp://a.com/")),
         "http://a.com/index.xml": Answer(headers=xml, body=index),
+        "http://a.com/nested.xml": Answer(
+            headers=xml, body=sitemap("http://a.com/deep.xml", kind="sitemapindex", entry="sitemap")
+        ),
         "http://a.com/two.xml.gz": Answer(
             headers={"Content-Type": "application/gzip"},
             body=gzip.compress(sitemap("http://a.com/2", "http://www.a.com/3")),
@@ -894,13 +899,13 @@ async def test_sitemaps_are_seeds_if_they_are_wanted(serve: Serve, settings: dic
 
     web = serve(mapped())
     crawler = await crawl(Pages, {**settings, "AOPIC_SITEMAPS": True})
-    maps = ["one.xml", "index.xml", "bad.xml", "two.xml.gz"]
+    maps = ["one.xml?utm_source=robots", "index.xml", "bad.xml", "two.xml.gz", "nested.xml"]
     pages = [*(f"http://a.com/{path}" for path in ("", "1", "2", "4")), "http://www.a.com/3"]
     assert Counter(web.asked) == Counter(
         [*pages, *(f"http://a.com/{path}" for path in maps), "http://maps.example/a.xml"]
     )
     assert sorted(Pages.pages) == sorted(pages)  # the spider sees no sitemap
-    assert stat(crawler, "aopic/sitemaps/read") == 4
+    assert stat(crawler, "aopic/sitemaps/read") == 5
     assert stat(crawler, "aopic/sitemaps/bad") == 1
     assert stat(crawler, "aopic/sitemaps/pages") == 5
 
