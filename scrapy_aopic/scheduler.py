@@ -397,7 +397,7 @@ class Scheduler(BaseScheduler):
     def _enqueue_copy(self, request: Request, visit: Visit, crawl: Crawl) -> bool:
         """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
         name, key = self._place(request)
-        if key == visit.lease.key:
+        if self._is_of(key, visit, crawl):
             visit.retry = self._link(request, key, name)
             self._count_enqueued(visit.retry)
             return True

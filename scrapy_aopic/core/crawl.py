@@ -311,6 +311,11 @@ class Crawl:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
 
+    def is_dead(self, host: bytes) -> bool:
+        """Whether nobody waits for the host under key *host*."""
+        known = self.frontier.host(host)
+        return known is not None and self._policy.politeness.is_dead(known)
+
     def down(self, host: bytes) -> int:
         """Transfers in a row that showed the host under key *host* to be down."""
         known = self.frontier.host(host)
