@@ -467,6 +467,7 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
         start_urls = [f"http://{host}:{port}/" for host in hosts] + [f"http://nowhere.invalid:{port}/"]
 
     wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": key, "RETRY_ENABLED": False}
+    wanted["AOPIC_ROBOTS_TRIES"] = 1  # of the host that is nowhere
     await crawl(Many, {**settings, **wanted})
     log = [entry for entry in web.log if entry.target != "/robots.txt"]
     assert len(log) == 8 * 4

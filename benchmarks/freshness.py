@@ -1,0 +1,307 @@
+"""How up to date the copies of important pages are when a crawl goes on and on, by the rule for visiting pages again.
+
+    python benchmarks/freshness.py GRAPH.npz ... [--budgets .01 .05 .2] [--spread 2] [--rng 1 2 3] [--json FILE]
+
+A changing web on a real link graph (CSR arrays ``indptr``, ``indices``), crawled by the production crawl in memory on a
+virtual clock. Each page changes by a Poisson process of its own rate. The rates are log-normal with a median of one
+change in --median days and a standard deviation of --spread of their natural logarithm, independent of everything
+else. (With 2, of all pages 7 % change once a day or more on average, and 19 % less than once in 120 days.)
+
+All pages are seeds, and are visited once at the beginning. Then there is a fetch every so many seconds: the budget is
+in fetches a page and day. Nobody has to be polite to. After --before visits a page, in which the crawl learns, it is
+measured for --during visits a page. Freshness is the share of the time in which the copy of a page is what the page
+is, with the pages weighted by their true PageRank(0.85) and averaged.
+
+Policies:
+
+* ``uniform``: all pages in turn;
+* ``cash``: importance only;
+* ``cash x phi``: the default of AOPIC_RECRAWL, which learns from digests and from answers 304 which pages change;
+* ``with dates``: the same on a web whose answers say when the page was last changed (``Last-Modified``);
+* ``rates known``: the same by a crawl that is told the true rates, so that nothing need be learned.
+
+``bound`` is not crawled but computed: the best frequency of regular visits for each page (Lagrange multiplier, as in
+Azar et al.), from the true rates and the true PageRank.
+
+Gains over ``cash`` are paired: each --rng makes one web, the same for all policies. Each run ends with the audit of the
+store: every unit of cash is counted, and every page that comes back has a time to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from scrapy_aopic.comparison import half_width
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.order import Aopic, OpicCycle
+from scrapy_aopic.core.recrawl import Content, Rates, Recrawl
+from scrapy_aopic.core.records import Link, Page, host_key, page_key
+from scrapy_aopic.simulation import Graph, load_graph, pagerank
+from scrapy_aopic.storage.memory import MemoryStore
+
+DAY = 86_400.0
+BEGIN = 1e9
+COMMIT = 200
+POLICIES = ["uniform", "cash", "cash x phi", "with dates", "rates known"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRates(Recrawl):
+    """Goes by the true rates, changes a second; a page's digest begins with its number."""
+
+    rates: tuple[float, ...] = ()
+
+    def worth(self, page: Page, rates: Rates, now: float) -> int:
+        if not page.visits or page.changes is None or self.is_overdue(page, now):
+            return Recrawl.worth(self, page, rates, now)
+        x = (now - page.changes.seen_at) * self.rates[_number(page.changes.digest[:4])]
+        return int(page.cash * (1 - (1 + x) * math.exp(-x)) / x) if x > 0 else 0
+
+
+class Task(NamedTuple):
+    graph: Path
+    policy: str
+    budget: float
+    rng: int
+    median: float
+    spread: float
+    before: float
+    during: float
+
+
+class Result(NamedTuple):
+    freshness: float
+    repeated: int
+    not_modified: int
+    never: float
+    violations: list[str]
+
+
+class Web:
+    """Pages that change, and the copies that a crawl has of them.
+
+    Attributes:
+        rates: Changes a second of each page.
+        visits: Visits of each page.
+    """
+
+    def __init__(self, n: int, task: Task) -> None:
+        self._random = random.Random(task.rng)
+        middle = 1 / (task.median * DAY)
+        self.rates = [middle * math.exp(self._random.gauss(0, task.spread)) for _ in range(n)]
+        self.visits = [0] * n
+        self._versions = [0] * n
+        self._seen = [0.0] * n
+        self._changes = [0.0] * n  # when the copy is out of date
+
+    def visit(self, page: int, now: float, *, is_dated: bool) -> Content:
+        """The answer to a visit of *page* at *now*; half of the pages tell by 304 that nothing has changed."""
+        draw, rate = self._random.expovariate, self.rates[page]
+        is_new, out_of_date = not self.visits[page], self._changes[page]
+        is_same = not is_new and out_of_date > now
+        self.visits[page] += 1
+        self._seen[page] = now
+        if is_same:
+            if page % 2:
+                return Content(is_same=True)
+        else:
+            self._versions[page] += 1
+            self._changes[page] = now + draw(rate)
+        # A Poisson process is the same backwards, but there was a change when the copy became out of date.
+        age = draw(rate) if is_new else min(draw(rate), now - out_of_date)
+        digest = page.to_bytes(4, "big") + self._versions[page].to_bytes(4, "big")
+        return Content(digest, changed_at=now - age if is_dated and not is_same else 0.0)
+
+    def fresh(self, page: int, begin: float, end: float) -> float:
+        """Seconds between *begin* and *end* in which the copy of *page* has been up to date since its last visit."""
+        return max(min(self._changes[page], end) - max(self._seen[page], begin), 0.0)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def measure(task: Task) -> Result:
+    """Crawl a web that changes."""
+    graph = load_graph(task.graph)
+    n = len(graph)
+    rank = pagerank(graph.indptr, graph.indices)
+    weights = (rank / rank.sum()).tolist()
+    web = Web(n, task)
+    links = []
+    for page in range(n):
+        name, number = graph.hosts[page], page.to_bytes(4, "big")
+        links.append(Link(page_key(host_key(name), number), name, number))
+    targets = [[links[target] for target in graph.out_links(page)] for page in range(n)]
+
+    between = DAY / (task.budget * n)
+    first = DAY / n  # all pages once, before any of them may come back
+    recrawl = Recrawl(DAY + between, uses_changes=task.policy not in ("uniform", "cash"))
+    if task.policy == "rates known":
+        recrawl = KnownRates(recrawl.min_interval, rates=tuple(web.rates))
+    order = OpicCycle() if task.policy == "uniform" else Aopic()
+    now = BEGIN
+    store = MemoryStore()
+    crawl = Crawl(store, Policy(order=order, recrawl=recrawl), now)
+    for link in links:
+        crawl.seed(link, now)
+
+    up_to_date, begin, not_modified = 0.0, math.inf, 0
+    settled: list[int] = []
+    last = n + int(task.before * n)
+    end = last + int(task.during * n)
+    for fetch in range(1, end + 1):
+        now += first if fetch <= n else between
+        lease = crawl.lease(now)
+        if fetch == last:
+            begin, settled = now, list(web.visits)
+        if isinstance(lease, Lease):
+            page = _number(lease.request)
+            up_to_date += weights[page] * web.fresh(page, begin, now)
+            content = web.visit(page, now, is_dated=task.policy == "with dates")
+            not_modified += content.is_same
+            crawl.release(lease, now)
+            crawl.settle(lease, [] if content.is_same else targets[page], now, content=content)
+        if not fetch % COMMIT or fetch == end:
+            store.write(crawl.take_changes(now), sync=False)
+            crawl.changes_landed()
+    up_to_date += sum(weights[page] * web.fresh(page, begin, now) for page in range(n))
+    return Result(
+        up_to_date / (now - begin),
+        sum(web.visits) - n,
+        not_modified,
+        sum(old == new for old, new in zip(settled, web.visits, strict=True)) / n,
+        audit(store).violations,
+    )
+
+
+# -- what is known of the web without a crawl
+
+
+def bound(rates: np.ndarray, weights: np.ndarray, fetches: float) -> float:
+    """Freshness at the best frequencies of regular visits with *fetches* a day in all; *rates* are a day, too."""
+
+    def frequencies(price: float) -> np.ndarray:
+        # A visit more is worth weight/rate (1 - (1 + x) e^-x) at rate/frequency = x; to be the price everywhere.
+        wanted = price * rates / weights
+        low, high = np.zeros(len(rates)), np.full(len(rates), 100.0)
+        for _ in range(50):
+            x = (low + high) / 2
+            is_low = 1 - (1 + x) * np.exp(-x) < wanted
+            low, high = np.where(is_low, x, low), np.where(is_low, high, x)
+        return np.where(wanted < 1, rates / high, 0.0)
+
+    low, high = 1e-15, 1e3
+    for _ in range(100):
+        price = math.sqrt(low * high)
+        low, high = (price, high) if frequencies(price).sum() > fetches else (low, price)
+    x = rates / np.maximum(frequencies(high), 1e-300)
+    return float((weights * -np.expm1(-x) / x).sum())
+
+
+# -- tables
+
+
+def interval(values: list[float]) -> str:
+    return f" ± {half_width(values):.3f}" if len(values) > 1 else ""
+
+
+def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], policies: list[str]) -> str:
+    head = ["policy", *(f"{budget} a day" for budget in found)]
+    if "cash" in policies:
+        head += [f"gain at {budget}" for budget in found]
+    lines = [head, ["---"] * len(head)]
+    for policy in policies:
+        row = [policy]
+        for results in found.values():
+            fresh = [result.freshness for result in results[policy]]
+            row.append(f"{np.mean(fresh):.3f}{interval(fresh)}")
+        if "cash" in policies:
+            for results in found.values():
+                pairs = zip(results[policy], results["cash"], strict=True)
+                gains = [one.freshness - other.freshness for one, other in pairs]
+                row.append(f"{np.mean(gains):+.3f}{interval(gains)}" if policy != "cash" else "")
+        lines.append(row)
+    lines.append(["bound", *(f"{bounds[budget]:.3f}" for budget in found)])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("graphs", nargs="+", type=Path)
+    parser.add_argument("--budgets", nargs="+", type=float, default=[0.01, 0.05, 0.2])
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
+    parser.add_argument(
+        "--median", type=float, default=20.0, help="days between two changes of the middle page"
+    )
+    parser.add_argument("--spread", type=float, default=2.0)
+    parser.add_argument("--before", type=float, default=3.0, help="visits a page before the measurement")
+    parser.add_argument("--during", type=float, default=2.0, help="visits a page in it")
+    parser.add_argument("--rng", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    everything = {}
+    for path in args.graphs:
+        task = partial(
+            Task, path, median=args.median, spread=args.spread, before=args.before, during=args.during
+        )
+        tasks = [
+            task(policy=policy, budget=budget, rng=rng)
+            for budget in args.budgets
+            for policy in args.policies
+            for rng in args.rng
+        ]
+        found: dict[str, dict[str, list[Result]]] = {}
+        with ProcessPoolExecutor(args.jobs) as pool:
+            results = tqdm(pool.map(measure, tasks), path.stem, len(tasks), leave=False, disable=None)
+            for each, result in zip(tasks, results, strict=True):
+                if result.violations:
+                    raise SystemExit(f"{each}: the audit does not hold: {result.violations}")
+                found.setdefault(f"{each.budget:g}", {}).setdefault(each.policy, []).append(result)
+        graph = load_graph(path)
+        rank = pagerank(graph.indptr, graph.indices)
+        bounds = {}
+        for budget in args.budgets:
+            rates = [
+                np.array(Web(len(graph), task(policy="", budget=budget, rng=rng)).rates) for rng in args.rng
+            ]
+            each_bound = [bound(rate * DAY, rank / rank.sum(), budget * len(graph)) for rate in rates]
+            bounds[f"{budget:g}"] = float(np.mean(each_bound))
+        print(
+            f"\n{path.stem}: {len(graph):,} pages; rates log-normal, median one in {args.median:g} days, spread "
+            f"{args.spread:g}; measured for {args.during:g} visits a page after {args.before:g}; rng {args.rng}; the "
+            "audit holds at the end of every run\n"
+        )
+        print(show(found, bounds, args.policies))
+        everything[path.stem] = {
+            "bounds": bounds,
+            "results": {
+                budget: {policy: [each._asdict() for each in runs] for policy, runs in results.items()}
+                for budget, results in found.items()
+            },
+        }
+    if args.json:
+        settings = {
+            name: value for name, value in vars(args).items() if name not in ("graphs", "json", "jobs")
+        }
+        args.json.write_text(json.dumps({**settings, "graphs": everything}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
