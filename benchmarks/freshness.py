@@ -47,9 +47,9 @@ from scrapy_aopic.comparison import half_width
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
 from scrapy_aopic.core.order import Aopic, OpicCycle
-from scrapy_aopic.core.recrawl import Content, Rates, Recrawl
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
-from scrapy_aopic.simulation import Graph, load_graph, pagerank
+from scrapy_aopic.core.recrawl import Content, Rates, Recrawl
+from scrapy_aopic.simulation import load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore
 
 DAY = 86_400.0
