@@ -459,6 +459,20 @@ def test_a_host_whose_best_page_moves_down_comes_later(place):
     assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)]
 
 
+def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_another_page():
+    desk = Desk()
+    for number, level in enumerate((30, 25, 8)):
+        desk.insert("a", number, level)
+    desk.insert("rival", 9, 12)
+    desk.insert("rival", 10, 12)
+    assert desk.fetch(gap=5.0) == ("a", 0)
+    desk.move_up("a", 1, 5)
+    desk.now += 6.0
+    assert desk.fetch() == ("rival", 9)
+    desk.move_up("a", 2, 20)
+    assert desk.drain() == [("a", 2), ("rival", 10), ("a", 1)]
+
+
 def test_a_leased_page_moves_up_without_being_given_again():
     desk = Desk()
     desk.insert("a", 1)
