@@ -743,8 +743,17 @@ class Crawl:
             assert page is not None, "a time to look at a page that is not known"
             self._wheel.set(key, page, page.visited_at + recrawl.next_look(now - page.visited_at))
             self.ledger.settle(page)
-            self._relevel(key, page, now)
+            if page.state == State.QUEUED:
+                self._relevel(key, page, now)
+            else:
+                self._offer(recrawl, key, page, now)
             self._pages.put(key, page)
+
+    def _offer(self, recrawl: Recrawl, key: bytes, page: Page, now: float) -> None:
+        """Let *page*, which was visited and whose cash is up to date, wait to be let in."""
+        worth = recrawl.worth(page, self._rates, now)
+        level = OVERDUE if recrawl.is_overdue(page, now) else self.order.again(page, worth)
+        self._wheel.offer(key, level, page.visited_at)
 
     def _let_in(self, now: float, *, is_idle: bool = False) -> bool:
         """Queue the best visited pages that are due and paid for, or one of a free host for nothing if *is_idle*."""
@@ -846,26 +855,21 @@ class Crawl:
     def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
         self.ledger.settle(page)
         page.cash += units
-        self._relevel(key, page, now)
+        recrawl = self._recrawl
+        if page.state == State.QUEUED:
+            self._relevel(key, page, now)
+        elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
+            self._offer(recrawl, key, page, now)  # it was visited before pages came back
         self._pages.put(key, page)
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
-        """Move the queue row of *page* to the front queue of its cash, or let it wait there to come back."""
-        recrawl = self._recrawl
-        if page.state == State.QUEUED:
-            level = self._level(page, now)
-            if level != page.level:
-                self.frontier.move_up(key, page.level, level, page.order, now)
-                page.level = level
-        elif (
-            recrawl is not None
-            and page.state == State.VISITED
-            and not page.is_ticket
-            and now - page.visited_at >= recrawl.min_interval
-        ):
-            is_overdue = recrawl.is_overdue(page, now)
-            level = OVERDUE if is_overdue else self.order.again(page, recrawl.worth(page, self._rates, now))
-            self._wheel.offer(key, level, page.visited_at)
+        """Move the queue row of *page* to the front queue of its cash."""
+        if page.state != State.QUEUED:
+            return
+        level = self._level(page, now)
+        if level != page.level:
+            self.frontier.move_up(key, page.level, level, page.order, now)
+            page.level = level
 
     # -- orders that look at the whole graph
 

@@ -71,6 +71,10 @@ class Recrawl:
             return 1 << 62
         return int(page.cash * rates.phi(page.changes, now)) if self.uses_changes else page.cash
 
+    def is_early(self, page: Page, now: float) -> bool:
+        """Whether the shortest interval of *page*, which was visited, is not over."""
+        return now - page.visited_at < self.min_interval
+
     def is_overdue(self, page: Page, now: float) -> bool:
         """Whether the longest interval of *page*, which was visited, is over."""
         return now - page.visited_at >= self.max_interval
