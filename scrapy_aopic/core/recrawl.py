@@ -45,6 +45,10 @@ _SHAPE = 0.7  # the rates of pages are spread over orders of magnitude: about 1 
 _MEMORY = 1000
 _JUST_NOW = 60.0
 
+_Place = tuple[
+    float, float
+]  # the best is the least: the negative front queue, and the instant of the last visit
+
 
 @dataclass(frozen=True, slots=True)
 class Recrawl:
@@ -183,15 +187,13 @@ class Due:
     """Visited pages that wait to be let in: the best front queue first, and in it the longest ago.
 
     A host is *free* if none of its pages is in the frontier, or all that are there were taken. The best page of all
-    hosts, and that of the free ones, are each at the top of a heap of hosts. Entries that are no longer true are
-    left in the heaps, and passed over when they come up.
+    hosts, and that of the free ones, are each on top of :class:`_Heads`.
     """
 
     def __init__(self) -> None:
-        self._places: dict[bytes, tuple[int, float]] = {}
-        self._pages: dict[bytes, list[tuple[int, float, bytes]]] = {}
-        self._all: list[tuple[int, float, bytes]] = []
-        self._free: list[tuple[int, float, bytes]] = []
+        self._places: dict[bytes, _Place] = {}
+        self._pages: dict[bytes, list[tuple[_Place, bytes]]] = {}
+        self._all, self._free = _Heads(), _Heads()
         self._n_entries = 0
 
     def __len__(self) -> int:
@@ -207,7 +209,9 @@ class Due:
             return False
         self._places[key] = place
         self._push(key, place)
-        self._count()
+        self._n_entries += 1
+        if self._n_entries > 2 * _MAX_DUE:
+            self._rebuild()  # without the entries that are no longer true
         return True
 
     def remove(self, key: bytes) -> None:
@@ -217,25 +221,22 @@ class Due:
     def freed(self, host: bytes) -> None:
         """The host under key *host* is free."""
         if (top := self._top(host)) is not None:
-            heapq.heappush(self._free, (*top[:2], host))
-            self._count()
+            self._free.push(host, top[0])
 
     def best(self, is_free: Callable[[bytes], bool] | None = None) -> bytes | None:
         """The best page, which waits no more; of a host that *is_free*, if that is given."""
         heads = self._all if is_free is None else self._free
-        while heads:
-            head = heads[0]
-            host = head[2]
+        while (head := heads.first()) is not None:
+            place, host = head
             top = self._top(host)
-            if top is None or top[:2] != head[:2]:
-                heapq.heappop(heads)
-                if top is not None:
-                    heapq.heappush(heads, (*top[:2], host))
-            elif is_free is not None and not is_free(host):
-                heapq.heappop(heads)  # until it is freed
+            if top is None or (is_free is not None and not is_free(host)):
+                heads.pop()  # until it has a better page, or is freed
+            elif top[0] != place:
+                heads.pop()
+                heads.push(host, top[0])
             else:
-                del self._places[top[2]]
-                return top[2]
+                del self._places[top[1]]
+                return top[1]
         return None
 
     def trim(self, n: int) -> list[bytes]:
@@ -246,36 +247,55 @@ class Due:
         self._rebuild()
         return worst
 
-    def _push(self, key: bytes, place: tuple[int, float]) -> None:
+    def _push(self, key: bytes, place: _Place) -> None:
         host = key[:HOST_BYTES]
         pages = self._pages.setdefault(host, [])
-        heapq.heappush(pages, (*place, key))
-        if pages[0][2] == key:
-            for heads in (self._all, self._free):
-                heapq.heappush(heads, (*place, host))
+        heapq.heappush(pages, (place, key))
+        if pages[0][1] == key:
+            self._all.push(host, place)
+            self._free.push(host, place)
 
-    def _top(self, host: bytes) -> tuple[int, float, bytes] | None:
+    def _top(self, host: bytes) -> tuple[_Place, bytes] | None:
         """The best page of *host*."""
         pages = self._pages.get(host)
         while pages:
-            if self._places.get(pages[0][2]) == pages[0][:2]:
+            if self._places.get(pages[0][1]) == pages[0][0]:
                 return pages[0]
             heapq.heappop(pages)
         self._pages.pop(host, None)
         return None
 
-    def _count(self) -> None:
-        """Count an entry, and bound those that are no longer true."""
-        self._n_entries += 1
-        if self._n_entries > 2 * _MAX_DUE:
-            self._rebuild()
-
     def _rebuild(self) -> None:
-        """Leave out what is no longer true."""
-        self._pages, self._all, self._free = {}, [], []
+        self._pages, self._all, self._free = {}, _Heads(), _Heads()
         self._n_entries = len(self._places)
         for key, place in self._places.items():
             self._push(key, place)
+
+
+class _Heads:
+    """A heap of hosts by their best pages. A host that got a better page is there once more; what it was is passed over."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[_Place, bytes]] = []
+        self._at: dict[bytes, _Place] = {}
+
+    def push(self, host: bytes, place: _Place) -> None:
+        """Let *host* be there at *place*, if it is not at a better one."""
+        known = self._at.get(host)
+        if known is None or place < known:
+            self._at[host] = place
+            heapq.heappush(self._heap, (place, host))
+
+    def first(self) -> tuple[_Place, bytes] | None:
+        """The host at the best place."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def pop(self) -> None:
+        """Take away what :meth:`first` gave."""
+        del self._at[heapq.heappop(self._heap)[1]]
 
 
 class Wheel:
