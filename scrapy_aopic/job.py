@@ -26,10 +26,10 @@ from .exceptions import StorageError
 from .storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from .core.graph import Ranking
-    from .core.ports import Store
+    from .core.ports import Batch, Store
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,39 @@ class Clock:
         return self._offset + time.monotonic()
 
 
+class _Watched:
+    """What the crawl reads of *store*; a read that fails is told to *failed*."""
+
+    def __init__(self, store: Store, failed: Callable[[StorageError], None]) -> None:
+        self._store = store
+        self._failed = failed
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            return self._store.get_many(family, keys)
+        except StorageError as error:
+            self._failed(error)
+            raise
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._store.scan(family, start, stop)
+        except StorageError as error:
+            self._failed(error)
+            raise
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        self._store.write(batch, sync=sync)
+
+    def size_bytes(self) -> int:
+        return self._store.size_bytes()
+
+    def close(self) -> None:
+        self._store.close()
+
+
 class Job:
     """Opens the store of a job, and keeps it up to date with its :class:`~scrapy_aopic.core.crawl.Crawl`.
 
@@ -70,6 +103,9 @@ class Job:
     Attributes:
         taken: Bytes taken up of each list of seeds; every commit holds it beside what those seeds changed.
         landed: The same as of the last commit that landed.
+        failure: Why the store cannot be used, ``None`` if it can.
+        is_torn: Whether a read failed, maybe in the middle of a step. What is in memory is then no state that a crawl
+            can be in, so it is never committed: the job ends as if its process had died.
 
     Raises:
         StorageError: If the store cannot be opened.
@@ -92,12 +128,14 @@ class Job:
             folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
             self._temporary = folder
         self.folder = folder
+        self.failure: StorageError | None = None
+        self.is_torn = False
         try:
             self._store: Store = open_store(
                 store_folder(folder) if folder else None, kind, memory_mb=memory_mb
             )
             try:
-                self.crawl = Crawl(self._store, policy, self.clock())
+                self.crawl = Crawl(_Watched(self._store, self._tear), policy, self.clock())
                 taken = self._store.get_many(Family.META, (_TAKEN_KEY,))[0]
             except BaseException:
                 self._store.close()
@@ -117,7 +155,6 @@ class Job:
         self._is_urgent = False
         self.commits = 0
         self.slowest_commit = 0.0
-        self.failure: StorageError | None = None
         self._commit()  # from now on a crash is told from a clean stop
 
     @property
@@ -136,6 +173,8 @@ class Job:
             if not self._write.done():
                 return
             self._land()
+        if self.is_torn:
+            return
         now = self.clock()
         is_due = now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED or self._is_urgent
         if (self.crawl.has_changes and is_due) or (now - self._saved_at > self._commit_within):
@@ -145,8 +184,14 @@ class Job:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._is_urgent = self._interval != math.inf
 
+    def _tear(self, error: StorageError) -> None:
+        if not self.is_torn:
+            self.is_torn, self.failure = True, error
+
     def rank(self) -> None:
         """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""
+        if self.is_torn:
+            return
         if self._ranking is None:
             task = self.crawl.rescoring()
             if task is not None:
@@ -176,9 +221,12 @@ class Job:
             self._saved_at = self._taken_at
             self.commits += 1
             self.slowest_commit = max(self.slowest_commit, self.clock() - self._taken_at)
-            self.failure = None
+            if not self.is_torn:
+                self.failure = None
             return
         self.crawl.changes_failed()
+        if self.is_torn:
+            return
         if not isinstance(error, StorageError):
             error = StorageError(f"The job folder {self.folder} cannot be written: {error!r}.")
         self.failure = error
@@ -187,16 +235,18 @@ class Job:
         """Commit what is left, waiting for it, let *inspect* look at the result, and release the store.
 
         Raises:
-            StorageError: If the last commit failed; the folder then holds the state of the one before.
+            StorageError: If the last commit failed, or was not made because of a read that failed; the folder then
+                holds the state of the one before.
         """
         try:
             if self._write is not None:
                 self._write.exception()  # waits
                 self._land()
-            self._commit(is_clean=True)
-            assert self._write is not None
-            self._write.exception()
-            self._land()
+            if not self.is_torn:
+                self._commit(is_clean=True)
+                assert self._write is not None
+                self._write.exception()
+                self._land()
             if self.failure:
                 raise self.failure
             if inspect is not None:

@@ -10,8 +10,10 @@ The three methods that the engine calls never raise and never wait for the disk 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,6 +32,7 @@ from ._engine import Engine, slot_key
 from .admission import Admission
 from .content import read_text
 from .core.frontier import Empty, NotBefore, Unlocated
+from .core.politeness import Gap
 from .core.records import HOST_BYTES, Link, Page, host_key, page_key, ticket_key
 from .core.recrawl import Content
 from .dupefilter import DupeFilter
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .core.crawl import Crawl, Lease
-    from .core.politeness import Gap, Outcome
+    from .core.politeness import Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +89,9 @@ _CONDITIONS = ("If-None-Match", "If-Modified-Since")
 
 _MAX_CONDITION = 256
 """Bytes of an ``ETag`` or ``Last-Modified`` that are worth keeping with each page."""
+
+_BLIND = 60.0
+"""Seconds for which a host is left alone when the store could not tell; the crawl stops meanwhile."""
 
 _IN_MEMORY = b"\xc1"
 """First byte of a request that could not be written; MessagePack never uses it."""
@@ -297,16 +303,19 @@ class Scheduler(BaseScheduler):
         self._politeness.pacer = None
         self._beats.stop()
         try:
-            for visit in list(self._visits.values()):
-                self._finish(visit, job.crawl, self._clock())
+            with suppress(StorageError):  # a read that failed, which the job knows
+                for visit in list(self._visits.values()):
+                    if not job.is_torn:
+                        self._finish(visit, job.crawl, self._clock())
             self._record(job)
             job.close(print_report if self._reports else None)
         except StorageError as error:
-            logger.error(
-                "%(error)s The job folder holds the last commit; what was done since will be done again.",
-                {"error": error},
-                extra={"spider": self._spider},
-            )
+            if "storage" not in self._complained:
+                logger.error(
+                    "%(error)s The job folder holds the last commit; what was done since will be done again.",
+                    {"error": error},
+                    extra={"spider": self._spider},
+                )
         finally:
             self._visits.clear()
             self._by_number.clear()
@@ -329,6 +338,8 @@ class Scheduler(BaseScheduler):
         if self._job is None:
             return False
         self._guard(self._sweep)
+        if self._job.failure is not None:
+            return True  # the spider is being closed, and not because it has finished
         crawl = self._job.crawl
         return (
             crawl.has_work(self._clock())
@@ -361,10 +372,16 @@ class Scheduler(BaseScheduler):
         return max(when.instant - self._clock(), 0.0) if isinstance(when, NotBefore) else None
 
     def _guard(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call *method*; an error is logged and counted, because the engine cannot cope with one here."""
+        """Call *method*; an error is logged and counted, because the engine cannot cope with one here.
+
+        A store that cannot be read ends the crawl: see :attr:`Job.is_torn`.
+        """
         try:
             return method(*args)
         except Exception as error:
+            if isinstance(error, StorageError) and self._job is not None and self._job.is_torn:
+                self._watch(self._job)
+                return None
             self._stats.inc_value("aopic/errors")
             where = f"{method.__name__}: {type(error).__name__}"
             if where not in self._complained:
@@ -380,7 +397,7 @@ class Scheduler(BaseScheduler):
 
     def _enqueue(self, request: Request) -> bool:
         job = self._job
-        if job is None:  # the crawl did not start, or is over
+        if job is None or job.is_torn:  # the crawl did not start, or is over
             return False
         if (seed := request.meta.pop(_SEED, None)) is not None:
             return self._enqueue_seed(request, seed, job.crawl)
@@ -497,6 +514,8 @@ class Scheduler(BaseScheduler):
         if job is None:
             return None
         self._beat()
+        if job.is_torn:
+            return None
         if job.is_behind or (self._inbox is not None and self._inbox.is_starting):
             self._engine.wake_in(_BEHIND)
             return None
@@ -676,12 +695,14 @@ class Scheduler(BaseScheduler):
 
     def is_dead(self, request: Request) -> bool:
         """Whether nobody waits for the host of *request*."""
-        return self._job is not None and self._job.crawl.is_dead(host_key(slot_key(request)))
+        return self._job is not None and bool(
+            self._guard(self._job.crawl.is_dead, host_key(slot_key(request)))
+        )
 
     def hold(self, request: Request, seconds: float) -> None:
         """Leave the host of *request* alone for *seconds* from now, if not longer."""
         if self._job is not None:
-            self._job.crawl.hold(host_key(slot_key(request)), self._clock() + seconds)
+            self._guard(self._job.crawl.hold, host_key(slot_key(request)), self._clock() + seconds)
 
     def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1."""
@@ -694,7 +715,7 @@ class Scheduler(BaseScheduler):
 
     def _sweep(self) -> None:
         """Release hosts whose download is over and settle pages whose callbacks are."""
-        if self._job is None or not self._visits:
+        if self._job is None or self._job.is_torn or not self._visits:
             return
         crawl, now = self._job.crawl, self._clock()
         downloading, in_progress = self._engine.downloading(), self._engine.in_progress()
@@ -811,30 +832,35 @@ class Scheduler(BaseScheduler):
         assert self._job is not None, "only an open job paces hosts"
         if retry_after:
             self._job.hurry()  # a crash must not forget it
-        return self._job.crawl.transferred(
-            key,
-            seconds,
-            self._clock(),
-            outcome,
-            retry_after=retry_after,
-            at_least=at_least,
-            address=address,
-        )
+        try:
+            return self._job.crawl.transferred(
+                key,
+                seconds,
+                self._clock(),
+                outcome,
+                retry_after=retry_after,
+                at_least=at_least,
+                address=address,
+            )
+        except StorageError:
+            self._watch(self._job)
+            return Gap(_BLIND, _BLIND)
 
     def waits(self, key: str) -> float:
-        """Seconds for which the host under *key* must be left alone."""
+        """Seconds for which the host under *key* must be left alone; for ever if the store cannot be read."""
         assert self._job is not None, "only an open job paces hosts"
-        return self._job.crawl.not_before(host_key(key)) - self._clock()
+        not_before: float | None = self._guard(self._job.crawl.not_before, host_key(key))
+        return not_before - self._clock() if not_before is not None and not self._job.is_torn else inf
 
     def longest_gap(self, key: str) -> float:
         """Longest gap of the host under *key* after a transfer that shows nothing special."""
         assert self._job is not None, "only an open job paces hosts"
-        return self._job.crawl.longest_gap(key)
+        return self._guard(self._job.crawl.longest_gap, key) or 0.0
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to a host, whose robots.txt was just read."""
         if self._job is not None:
-            self._job.crawl.set_crawl_delay(key, seconds, self._clock())
+            self._guard(self._job.crawl.set_crawl_delay, key, seconds, self._clock())
             self._politeness.look_again(key)
 
     def ask_later(self, request: Request, *, is_refused: bool) -> Request | None:
@@ -847,7 +873,7 @@ class Scheduler(BaseScheduler):
         if visit is None or self._job is None:
             return None
         if not is_refused:
-            meta, down = request.meta, self._job.crawl.down(visit.lease.key[:HOST_BYTES])
+            meta, down = request.meta, self._guard(self._job.crawl.down, visit.lease.key[:HOST_BYTES])
             if not down or meta.get("dont_retry") or meta.get("retry_times") or down <= meta.get(_DOWN, 0):
                 return None
             meta[_DOWN] = down
