@@ -456,6 +456,7 @@ class RobotsMiddleware:
             "dont_obey_robotstxt": True,
             "dont_redirect": True,
             "allow_offsite": True,
+            "download_maxsize": 0,  # however much there is, its beginning is read
             _RECEIVED: 0,
         }
         if Scheduler.of(self._crawler) is not None:
@@ -475,6 +476,7 @@ class RobotsMiddleware:
     def _bytes_received(self, data: bytes, request: Request) -> None:
         """Do not load more of a robots.txt than is read of it."""
         if _RECEIVED in request.meta:
+            request.meta.pop("download_maxsize", None)  # what it unpacks to has the bound of all pages
             request.meta[_RECEIVED] += len(data)
             if request.meta[_RECEIVED] > MAX_BYTES:
                 raise StopDownload(fail=False)

@@ -357,7 +357,7 @@ async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve: Serve) -> 
             "http://a.test/else": [],
         }
     )
-    await crawl(Follow, SCHEDULER)
+    await crawl(Follow, {**SCHEDULER, "DOWNLOAD_MAXSIZE": 1_000_000})  # the length is known beforehand
     assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/else"]
     assert [entry.status for entry in web.log if entry.target == "/robots.txt"] == [0]  # we hung up
 
