@@ -1,0 +1,103 @@
+"""A web that has every trap at once, crawled with the add-on: the crawl ends, and each trap costs little."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import hostile
+from web import check
+
+from scrapy_aopic.testing.server import Server
+
+STATS = Path(__file__).parents[2] / "docs" / "stats.md"
+
+SETTINGS = {
+    "ADDONS": '{"scrapy_aopic.Addon": 500}',
+    # The bounds of the add-on, smaller, so that they are reached in seconds.
+    "DOWNLOAD_TIMEOUT": 4,
+    "DOWNLOAD_MAXSIZE": 3_000_000,
+    "AOPIC_LINK_FLOOD": 300,
+    "AOPIC_POLITENESS_FACTOR": 0,
+    "AOPIC_BACKOFF": 0.05,
+    "AOPIC_MAX_RETRY_AFTER": 0.2,
+    "AOPIC_ROBOTS_RETRY": 0.1,
+    "AOPIC_ROBOTS_TRIES": 2,
+    # Sites whose pages are always new end by nothing else; their budget only lets the others go first.
+    "DEPTH_LIMIT": 40,
+    "LOG_LEVEL": "INFO",
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+}
+
+MOST = {
+    "pages": 450,
+    "flood": 302,
+    "wild": 200,
+    "calendar": 110,
+    "location": 60,
+    "deep": 45,
+    "canonical": 60,
+    "refresh": 40,
+}
+"""Requests to a registered domain, robots.txt, retries and tries included; to others at most 30."""
+
+SILENT = {"drip", "headers", "header", "reset", "s429", "later", "length2", "length3", "length4", "length5"}
+"""Hosts that never give an answer that is one: their pages wait, and nobody waits for them."""
+
+
+def name_of(host: str) -> str:
+    return host.removesuffix(".test").rpartition(".")[2]
+
+
+def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
+    job, report = tmp_path / "job", tmp_path / "report.json"
+    options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
+    line = [sys.executable, "-m", "scrapy", "runspider", hostile.__file__, "-a", f"report={report}"]
+    with Server(hostile.answer).run_in_thread() as running:
+        process = subprocess.run(
+            [*line, *(part for option in options for part in ("-s", option))],
+            env={**os.environ, "http_proxy": running.url, "https_proxy": running.url, "no_proxy": ""},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert process.returncode == 0, process.stderr
+    result = json.loads(report.read_text())
+    stats = result["stats"]
+    assert result["reason"] == "finished"
+
+    # All that is worth it was found, and of the rest no more than this.
+    fetched = {f"http://{entry.host}{entry.target}" for entry in running.log if entry.status == 200}
+    assert fetched >= hostile.ORDINARY
+    asked = Counter(name_of(entry.host) for entry in running.log)
+    assert {name: n for name, n in asked.items() if n > MOST.get(name, 30)} == {}
+    assert sum(asked.values()) < 1500
+    assert result["peak_mb"] is None or result["peak_mb"] < 400
+    for kind in hostile.OBEYED:
+        assert f"http://robots-{kind}.test/" in fetched
+        assert f"http://robots-{kind}.test{hostile.FORBIDDEN}" not in fetched
+    robots_alone = {f"robots-{kind}.test" for kind in hostile.UNREACHABLE}
+    assert {entry.target for entry in running.log if entry.host in robots_alone} == {"/robots.txt"}
+
+    # The ledger holds; nothing waits but the pages of dead hosts.
+    audit = check(job)
+    assert audit.violations == []
+    assert audit.queued == stats["aopic/job/dead_pages"]
+    assert stats["aopic/job/dead_hosts"] <= len(SILENT)
+
+    # What went wrong has a name.
+    assert "aopic/errors" not in stats
+    outcomes = {name[15:]: n for name, n in stats.items() if name.startswith("aopic/outcomes/")}
+    failures = {outcome: n for outcome, n in outcomes.items() if outcome not in ("redirect", "duplicate")}
+    assert sum(failures.values()) == stats["aopic/pages/failed"]
+    documented = re.findall(r"^\| `(aopic/[^`<]+)", STATS.read_text(), re.MULTILINE)
+    assert [name for name in stats if name[:6] == "aopic/" and not name.startswith(tuple(documented))] == []
+    assert re.findall(r'File ".*[/\\]scrapy_aopic[/\\].*', process.stderr) == []
