@@ -1,0 +1,76 @@
+"""A real crawl that runs out of disk or of file descriptors, and goes on when there is room."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_kill import N_HOSTS, N_PAGES, answer, command
+from web import check
+
+from scrapy_aopic.job import store_folder
+from scrapy_aopic.testing.server import Server
+
+resource = pytest.importorskip("resource", reason="needs limits on processes")
+
+
+def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | None = None) -> tuple[str, str]:
+    """Crawl under *limit*; returns the errors in the log, and the reason why the spider was closed."""
+    log = job.parent / "log"
+    log.unlink(missing_ok=True)
+    settings = {"AOPIC_POLITENESS_FACTOR": 0, "LOG_LEVEL": "INFO", "LOG_FILE": log}
+    line, environment = command(job, proxy, AOPIC_STORE=store, **settings)
+
+    def set_limit() -> None:
+        if limit is not None:
+            resource.setrlimit(getattr(resource, limit[0]), (limit[1], limit[1]))
+
+    done = subprocess.run(
+        line, env=environment, cwd=job.parent, check=False, timeout=120, preexec_fn=set_limit
+    )
+    assert done.returncode == 0
+    lines = log.read_text().splitlines()
+    errors = [text for text in lines if "] ERROR: " in text]
+    (reason,) = [text for text in lines if "'finish_reason': " in text]
+    assert "Traceback" not in log.read_text()
+    return "\n".join(errors), reason.split("'")[3]
+
+
+@pytest.mark.parametrize(("store", "size"), [("rocksdb", 100_000), ("sqlite", 200_000)])
+def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_is_room(
+    tmp_path: Path, store: str, size: int
+) -> None:
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
+    job = tmp_path / "job"
+    with Server(answer).run_in_thread() as running:
+        errors, reason = crawl_within(job, running.url, store, ("RLIMIT_FSIZE", size))
+        assert reason == "aopic_storage"
+        assert errors.count("] ERROR: ") == 1
+        assert f"Cannot write to the store in {store_folder(job)}" in errors
+        assert "nothing that was committed is lost, run the same command to go on" in errors
+        stopped = check(job)
+        assert stopped.violations == []
+        assert 0 < stopped.visited < N_HOSTS * N_PAGES
+        assert crawl_within(job, running.url, store) == ("", "finished")
+    result = check(job)
+    assert (result.violations, result.visited, result.queued) == ([], N_HOSTS * N_PAGES, 0)
+
+
+@pytest.mark.parametrize(("store", "descriptors"), [("rocksdb", 20), ("sqlite", 15)])
+def test_a_crawl_without_enough_file_descriptors_does_not_start(
+    tmp_path: Path, store: str, descriptors: int
+) -> None:
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
+    job = tmp_path / "job"
+    with Server(answer).run_in_thread() as running:
+        errors, reason = crawl_within(job, running.url, store, ("RLIMIT_NOFILE", descriptors))
+        assert reason == "aopic_storage"
+        assert errors.count("] ERROR: ") == 1
+        assert f"Cannot open the store in {store_folder(job)}" in errors
+        assert "The crawl does not start." in errors
+        assert running.log == []
+        assert crawl_within(job, running.url, store) == ("", "finished")
+    assert check(job).visited == N_HOSTS * N_PAGES
