@@ -523,6 +523,7 @@ class Audit:
     n_overlaps: int  # pairs of requests to one host under way at the same time
     n_short_gaps: int
     smallest_ratio: float  # of gap to duration of the request before it; infinite if there was no gap
+    smallest_share: float  # of gap to what was due; infinite if nothing was
     violations: tuple[str, ...]  # the first ones, by their start
 
     @property
@@ -559,7 +560,7 @@ def audit(
     for entry in entries:
         by_host.setdefault(key(entry), []).append(entry)
     n_overlaps = n_short_gaps = 0
-    smallest_ratio = math.inf
+    smallest_ratio = smallest_share = math.inf
     violations: list[tuple[float, str]] = []
     for host, log in by_host.items():
         log.sort(key=lambda entry: (entry.start, entry.end))
@@ -578,6 +579,8 @@ def audit(
                 if duration > 0:
                     smallest_ratio = min(smallest_ratio, gap / duration)
                 due = max(min(max(factor * duration, floor), cap), rest(last))
+                if due > 0:
+                    smallest_share = min(smallest_share, gap / due)
                 if gap < due - tolerance:
                     n_short_gaps += 1
                     text = (
@@ -595,6 +598,7 @@ def audit(
         n_overlaps=n_overlaps,
         n_short_gaps=n_short_gaps,
         smallest_ratio=smallest_ratio,
+        smallest_share=smallest_share,
         violations=tuple(text for _, text in violations[:N_VIOLATIONS_SHOWN]),
     )
 

@@ -492,6 +492,13 @@ def test_a_request_of_no_duration_has_no_ratio() -> None:
     assert audit([entry(1.0, 1.0), entry(1.0, 2.0)], 10).is_polite
 
 
+def test_the_smallest_share_is_of_what_was_due_for_whatever_reason() -> None:
+    log = [entry(0.0, 1.0), entry(4.0, 5.0, target="/later"), entry(9.0, 10.0)]
+    found = audit(log, 2, rest=lambda entry: 5.0 if entry.target == "/later" else 0.0)
+    assert (found.n_short_gaps, found.smallest_share, found.smallest_ratio) == (1, 0.8, 3.0)
+    assert audit(log, 0).smallest_share == math.inf
+
+
 def test_only_the_first_violations_are_told() -> None:
     found = audit([entry(n, n + 0.5, target=f"/{n}") for n in range(100)], 10)
     assert found.n_short_gaps == 99
