@@ -72,7 +72,7 @@ class Flow:
             self.ledger.admit(page, self.initial)
             self.ledger.totals.virtual -= self.initial
         for page in self.pages:
-            self.ledger.visit(page, 0, 0, 0, 0.0)
+            self.ledger.visit(page, 0, (), 0, 0.0)
         self.received = [0] * n
         self.spent = [0] * n
         self.handed = 0
@@ -83,10 +83,10 @@ class Flow:
         page, targets = self.pages[number], self.links[number]
         self.ledger.settle(page)
         spent = page.cash
-        each = self.ledger.visit(page, spent, len(targets), len(targets), 0.0)
+        units = self.ledger.visit(page, spent, [1] * len(targets), len(targets), 0.0)
         self.spent[number] += spent
         self.log.append((number, spent, self.ledger.totals.turn))
-        for target in targets:
+        for target, each in zip(targets, units, strict=True):
             paid = self.pages[target]
             self.ledger.settle(paid)
             paid.cash += each

@@ -394,13 +394,13 @@ class Simulation:
         account.visits += 1
         account.handed = self._handed(account)
         before = totals.virtual
-        each = crawl.settle(lease, [target.link for target in accounts], self.now)
+        units = crawl.settle(lease, [target.link for target in accounts], self.now)
         targets = dict(zip(links, accounts, strict=True))
         targets.pop(page, None)
         paid = lease.cash + before - totals.virtual
-        if paid != each * len(targets):
-            self._faults.append(f"page {page} paid {paid} units, but {each} to each of {len(targets)} pages")
-        for target in targets.values():
+        if paid != sum(units):
+            self._faults.append(f"page {page} paid {paid} units, but {sum(units)} to {len(targets)} pages")
+        for target, each in zip(targets.values(), units, strict=True):
             target.received += each
         if (scores := crawl.rescoring()) is not None:
             crawl.rescored(scores(), self.now)

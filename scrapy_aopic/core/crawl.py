@@ -44,7 +44,7 @@ from .tables import BlobTable, RecordTable
 from .window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .domains import Domain
     from .graph import Ranking
@@ -479,7 +479,7 @@ class Crawl:
         weight: int = 0,
         content: Content | None = None,
         same_as: bytes = b"",
-    ) -> int:
+    ) -> list[int]:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
         Args:
@@ -493,7 +493,7 @@ class Crawl:
             is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
 
         Returns:
-            Units that each link to a page that did not fail was paid, for each unit of its weight.
+            Units that each distinct link was paid, in document order; 0 for those to pages that failed.
         """
         del self._leases[lease.key]
         page = self._pages.get(lease.key)
@@ -504,21 +504,21 @@ class Crawl:
         targets, extra = _distinct(links, lease.key)
         known = self._pages.get_many(list(targets))
         self.frontier.preload([key[:HOST_BYTES] for key in targets])
-        paid = sum(
-            link.weight
+        is_alive = [
+            target is None or target.state != State.FAILED or link.again
             for target, link in zip(known, targets.values(), strict=True)
-            if target is None or target.state != State.FAILED or link.again
-        )
+        ]
+        weights = [link.weight for link in targets.values()]
         n_distinct = max(n_links, len(targets))
         host = self.frontier.finish(lease.key, page.level, page.order)
-        each = self.ledger.visit(
+        paid = self.ledger.visit(
             page,
             0 if twin and not n_distinct else lease.cash,  # it hands its cash on whole
-            max(weight or n_distinct, sum(link.weight for link in targets.values())),
-            paid,
+            [each if is_paid else 0 for each, is_paid in zip(weights, is_alive, strict=True)],
+            n_distinct,
             now,
+            whole=max(weight or n_distinct, sum(weights)),
             host_visited=None if outcome else self._site_visited(host),
-            n_distinct=n_distinct,
             is_plain=not outcome,
         )
         page.outcome = outcome
@@ -537,7 +537,7 @@ class Crawl:
             self.frontier.count(host)
         self._pages.put(lease.key, page)
         found = self.order.counts_links and page.visits == 1
-        self._pay_all(list(zip(targets.values(), known, strict=True)), each, now, found=found)
+        self._pay_all(zip(targets.values(), known, paid, strict=True), now, found=found)
         for link in extra:
             again = self._pages.get(link.key)
             assert again is not None, "a target without its page"
@@ -549,7 +549,7 @@ class Crawl:
         if page.is_claimed:
             self._unite_claims(lease.key, page, now)
         self._changed = True
-        return each
+        return paid
 
     def _note_links(self, key: bytes, host: Host, targets: list[bytes], *, is_kept: bool) -> None:
         """Note which domains link to which, and the links themselves if they are kept."""
@@ -561,20 +561,20 @@ class Crawl:
             if isinstance(self.order, BatchOrder):
                 self._graph.add(key, targets)
 
-    def _pay_all(self, links: list[tuple[Link, Page | None]], each: int, now: float, *, found: bool) -> None:
-        """Pay *each* unit of weight of the *links*, which come with their pages as far as these are known."""
+    def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
+        """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
         united = []
-        for link, target in links:
+        for link, target, units in links:
             if target is not None and target.canonical and not link.again:
-                united.append(link)  # later: the page that stands for it may be among the others
+                united.append((link, units))  # later: the page that stands for it may be among the others
             else:
-                self._pay(link, target, each * link.weight, now, found=found)
-        for link in united:
+                self._pay(link, target, units, now, found=found)
+        for link, units in united:
             root, target = self._root(link.key)
             if target is None or target.state == State.FAILED:
-                self.ledger.forfeit(each * link.weight)
+                self.ledger.forfeit(units)
             else:
-                self._pay(link._replace(key=root), target, each * link.weight, now, found=found)
+                self._pay(link._replace(key=root), target, units, now, found=found)
 
     def _pay(self, link: Link, target: Page | None, units: int, now: float, *, found: bool) -> None:
         """Let *target*, the page of *link* if it is known, get *units*; *found* says if its links are counted."""

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from .records import Page, State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .window import Window
 
 TOTAL = (1 << 53) - 1
@@ -186,31 +188,31 @@ class Ledger:
         self,
         page: Page,
         spent: int,
+        weights: Sequence[int],
         n_links: int,
-        n_paid: int,
         now: float,
         *,
+        whole: int = 0,
         host_visited: int | None = None,
-        n_distinct: int = 0,
         is_plain: bool = True,
-    ) -> int:
-        """Let *page* distribute *spent* of its cash over *n_links* distinct links, of which *n_paid* are paid.
+    ) -> list[int]:
+        """Let *page* distribute *spent* of its cash over its links, of which those with *weights* are paid.
 
-        The rest, with the virtual page's share, the filtered links' shares and the remainder, goes to the
-        virtual page. The caller credits the returned units to each of the *n_paid* targets. If links differ in
-        weight (whole numbers), *n_links* and *n_paid* are sums of weights, and each unit of weight is paid.
+        The rest, with the virtual page's share, the filtered links' shares and the remainders, goes to the
+        virtual page. The caller credits the returned units to the targets.
 
         Args:
             spent: Units, at most the page's settled cash: what it held when it was leased.
-            n_links: Distinct links without the page itself, >= *n_paid*.
+            weights: Whole numbers, 1 for each if links do not differ in weight.
+            n_links: Distinct links without the page itself, at least as many as are paid.
             now: Seconds since the epoch.
+            whole: Weight of all *n_links*, if they differ in weight; at least that of those that are paid.
             host_visited: Pages of its host, or of its registered domain, visited before, with which the endowment
                 falls; ``None`` for no endowment.
-            n_distinct: Number of the links, if *n_links* is a sum of weights.
             is_plain: Whether it is an ordinary page, for which averages count.
 
         Returns:
-            Units for each paid target.
+            Units for each link that is paid, in the order of *weights*.
         """
         totals = self.totals
         self.settle(page)
@@ -218,18 +220,20 @@ class Ledger:
         self._distributed(spent)
         totals.distributed += spent
         amount = spent
-        if n_paid and self.endowment and host_visited is not None:
+        is_paying = any(weights)
+        if is_paying and self.endowment and host_visited is not None:
             endowed = int(
                 (totals.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / ENDOWMENT_HALF_LIFE)
             )
             totals.virtual -= endowed
             totals.virtual_distributed += endowed
             amount += endowed
-        each = 0
-        if n_paid:
-            share = self.share if self.share is not None else 1 / ((n_distinct or n_links) + 1)
-            each = (amount - int(amount * share)) // n_links
-        totals.virtual += amount - each * n_paid
+        paid = [0] * len(weights)
+        if is_paying:
+            share = self.share if self.share is not None else 1 / (n_links + 1)
+            shared, whole = amount - int(amount * share), whole or n_links
+            paid = [shared * weight // whole for weight in weights]
+        totals.virtual += amount - sum(paid)
         if not page.visits:
             self._count(page, -1)  # it leaves the unvisited pages
         totals.history -= page.history
@@ -245,7 +249,7 @@ class Ledger:
             self._join(page)
         elif page.visits == 2 and is_plain:
             totals.newcomers = (known + page.history, n_known + 1)
-        return each
+        return paid
 
     def fail(self, page: Page) -> int:
         """Let a visited page end for good: its cash goes to the virtual page; returns the units."""

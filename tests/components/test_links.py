@@ -47,7 +47,7 @@ async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tu
 
 
 def parts(units: dict[str, int]) -> dict[str, float]:
-    """*units* as parts of what the home page distributed; each unit of weight loses less than a unit of cash."""
+    """*units* as parts of what the home page distributed, but for what a division leaves over."""
     return {url: round(cash / SEED, 4) for url, cash in units.items()}
 
 

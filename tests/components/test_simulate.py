@@ -501,7 +501,9 @@ def test_the_books_of_crawl_and_witness_agree(change: dict[str, Any], fetches: i
 
 def lose_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     visit = Ledger.visit
-    monkeypatch.setattr(Ledger, "visit", lambda *args, **kwargs: max(visit(*args, **kwargs) - 1, 0))
+    monkeypatch.setattr(
+        Ledger, "visit", lambda *args, **kwargs: [max(units - 1, 0) for units in visit(*args, **kwargs)]
+    )
 
 
 def pay_one_page_with_the_other_s_cash(monkeypatch: pytest.MonkeyPatch) -> None:

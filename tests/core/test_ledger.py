@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import asdict
 from itertools import pairwise
+from string import ascii_letters
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,16 +38,24 @@ class Web:
         return page
 
     def visit(self, name: str, links: str = "", *, spent: int | None = None, n_links: int = 0, **how) -> int:
-        """Visit page *name* that links to each letter of *links*."""
+        """Visit page *name* that links to each letter of *links*; returns what each of them was paid."""
+        each, *others = self.visit_weighed(name, links, [1] * len(links), spent, n_links, **how) or [0]
+        assert others == [each] * len(others)
+        return each
+
+    def visit_weighed(
+        self, name: str, links: str, weights: list[int], spent: int | None = None, n_links: int = 0, **how
+    ) -> list[int]:
+        """Visit page *name* whose links, the letters of *links*, have *weights*; returns what they were paid."""
         page = self.pages[name]
         self.ledger.settle(page)
         spent = page.cash if spent is None else spent
-        each = self.ledger.visit(page, spent, max(n_links, len(links)), len(links), 0.0, **how)
-        for target in links:
+        paid = self.ledger.visit(page, spent, weights, max(n_links, len(links)), 0.0, **how)
+        for target, units in zip(links, paid, strict=True):
             self.ledger.settle(self.pages[target])
-            self.pages[target].cash += each
+            self.pages[target].cash += units
         assert self.virtual + sum(self.cash.values()) == self.whole
-        return each
+        return paid
 
     @property
     def cash(self) -> dict[str, int]:
@@ -125,6 +134,48 @@ def test_less_cash_than_links_goes_to_the_virtual_page_whole():
     web = Web({"a": 2, "b": 0, "c": 0, "d": 0}, share=0.15)
     assert web.visit("a", "bcd") == 0
     assert web.virtual == 2
+
+
+# -- links that differ in weight
+
+
+def test_each_link_gets_its_part_by_weight_and_the_remainders_go_to_the_virtual_page():
+    web = Web({"a": 1000, "b": 0, "c": 0, "d": 0}, share=0.15)
+    assert web.visit_weighed("a", "bcd", [2, 1, 4], whole=7) == [850 * 2 // 7, 850 // 7, 850 * 4 // 7]
+    assert web.virtual == 1000 - 242 - 121 - 485
+
+
+def test_a_poor_page_with_many_weighted_links_pays_them():
+    names = "bcdefghijk"
+    web = Web({"a": 100, **dict.fromkeys(names, 0)}, share=0.0)
+    assert web.visit_weighed("a", names, [1000] * 10, whole=10_000) == [10] * 10
+    assert web.virtual == 0
+
+
+def test_links_that_weigh_nothing_get_nothing_and_the_virtual_page_everything():
+    web = Web({"a": 100, "b": 0, "c": 0}, virtual=TOTAL - 100, endowment=6.0)
+    assert web.visit_weighed("a", "bc", [0, 0], host_visited=0) == [0, 0]
+    assert web.virtual == TOTAL
+
+
+@given(
+    spent=st.integers(0, TOTAL // 2) | st.integers(0, 3000),
+    weights=st.lists(st.integers(0, 10**9) | st.integers(0, 3), min_size=1, max_size=20),
+    share=st.none() | st.floats(0, 1),
+    dropped=st.integers(0, 10**9),
+)
+def test_whatever_links_weigh_none_loses_a_unit_and_the_heavier_gets_no_less(spent, weights, share, dropped):
+    names = ascii_letters[1 : 1 + len(weights)]
+    web = Web({"a": spent, **dict.fromkeys(names, 0)}, TOTAL - spent, share=share, endowment=6.0)
+    whole = sum(weights) + dropped
+    virtual = web.virtual
+    paid = web.visit_weighed("a", names, weights, whole=whole, host_visited=3)  # compares the sum
+    amount = spent + web.ledger.totals.virtual_distributed
+    shared = amount - int(amount * (1 / (len(weights) + 1) if share is None else share))
+    assert paid == [shared * weight // whole if whole else 0 for weight in weights]
+    assert sum(paid) + web.virtual == spent + virtual
+    ranked = sorted(zip(weights, paid, strict=True))
+    assert [units for _, units in ranked] == sorted(paid)
 
 
 # -- seeds, forfeits, splits
@@ -450,10 +501,10 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
         kept = [target for target in links if dice.random() < 0.9]
         host_visited = dice.randrange(30)
         accounts.visit(number, kept, len(links), host_visited)
-        each = ledger.visit(
-            page, ledger.cash(page), len(links), len(kept), float(step), host_visited=host_visited
+        units = ledger.visit(
+            page, ledger.cash(page), [1] * len(kept), len(links), float(step), host_visited=host_visited
         )
-        for target in kept:
+        for target, each in zip(kept, units, strict=True):
             if target in pages:
                 ledger.settle(pages[target])
                 pages[target].cash += each
@@ -536,8 +587,10 @@ def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
         best = max(pages, key=lambda number: ledger.cash(pages[number])) if visits >= len(pages) else visits
         ledger.spend_virtual(ledger.cash(pages[best]))
         links = STRONG[best]
-        each = ledger.visit(pages[best], ledger.cash(pages[best]), len(links), len(links), float(visits))
-        for target in links:
+        units = ledger.visit(
+            pages[best], ledger.cash(pages[best]), [1] * len(links), len(links), float(visits)
+        )
+        for target, each in zip(links, units, strict=True):
             ledger.settle(pages[target])
             pages[target].cash += each
     expected = fixpoint(share)
