@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-FORMAT = 2
+FORMAT = 3
 """Version of everything written to a store."""
 
 HOST_BYTES = 8
@@ -83,8 +83,7 @@ class Changes(NamedTuple):
     Attributes:
         wakes_at: Instant at which its priority is looked at again, 0 if at none.
         seen_at: Instant of the last visit that could tell whether it had changed.
-        n_changes: Changes that its visits have shown, as far as they could tell; need not be whole.
-        watched: Seconds in which they came.
+        evidence: What its visits have shown, for :class:`~scrapy_aopic.core.recrawl.Rates`; empty before the second.
         digest: Digest of its content.
         etag: Its ``ETag``.
         modified: Its ``Last-Modified``.
@@ -92,8 +91,7 @@ class Changes(NamedTuple):
 
     wakes_at: float = 0.0
     seen_at: float = 0.0
-    n_changes: float = 0.0
-    watched: float = 0.0
+    evidence: bytes = b""
     digest: bytes = b""
     etag: bytes = b""
     modified: bytes = b""

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import SettingError, StorageError
 
+from .folder import check_format, write_format
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
+
+    from .rocksdb import RocksStore
+    from .sqlite import SqliteStore
 
 __all__ = ["exists", "open_snapshot", "open_store"]
 
@@ -59,7 +64,7 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
         return _open_in_memory(kind)
     if kind == "auto":
         kind = found or _best_kind(folder)
-    return _open(folder, kind, memory_mb, read_only=False)
+    return _open(folder, kind, memory_mb, is_new=found is None)
 
 
 def open_snapshot(folder: Path, *, memory_mb: int = 16) -> Store:
@@ -73,7 +78,8 @@ def open_snapshot(folder: Path, *, memory_mb: int = 16) -> Store:
     kind = _kind_of(folder)
     if kind is None:
         raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
-    return _open(folder, kind, memory_mb, read_only=True)
+    check_format(folder)
+    return _make(folder, kind, memory_mb, read_only=True)
 
 
 def _kind_of(folder: Path) -> str | None:
@@ -93,11 +99,27 @@ def _best_kind(folder: Path) -> str:
     return "rocksdb"
 
 
-def _open(folder: Path, kind: str, memory_mb: int, *, read_only: bool) -> Store:
+def _open(folder: Path, kind: str, memory_mb: int, *, is_new: bool) -> Store:
+    if not is_new:
+        check_format(folder)
+        return _make(folder, kind, memory_mb)
+    _backend(folder, kind)  # nothing is made for one that is missing
+    try:
+        write_format(folder)
+    except OSError as error:
+        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+    return _make(folder, kind, memory_mb)
+
+
+def _make(folder: Path, kind: str, memory_mb: int, *, read_only: bool = False) -> Store:
+    return _backend(folder, kind)(folder, memory_mb=memory_mb, read_only=read_only)
+
+
+def _backend(folder: Path, kind: str) -> type[RocksStore | SqliteStore]:
     if kind == "sqlite":
         from .sqlite import SqliteStore  # noqa: PLC0415 (rule 3)
 
-        return SqliteStore(folder, memory_mb=memory_mb, read_only=read_only)
+        return SqliteStore
     try:
         from .rocksdb import RocksStore  # noqa: PLC0415 (rule 3)
     except ImportError as error:
@@ -105,7 +127,7 @@ def _open(folder: Path, kind: str, memory_mb: int, *, read_only: bool) -> Store:
             f"The rocksdb store in the folder {folder} needs rocksdict ({error}); "
             "install rocksdict, or choose another folder and sqlite."
         ) from error
-    return RocksStore(folder, memory_mb=memory_mb, read_only=read_only)
+    return RocksStore
 
 
 def _open_in_memory(kind: str) -> Store:

@@ -36,6 +36,8 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
+from .folder import claim, in_use, release
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -86,6 +88,8 @@ class RocksStore:
             self._handles: dict[Family, ColumnFamily] = {
                 family: self._db.get_column_family_handle(family.name) for family in Family
             }
+            if not read_only:
+                claim(folder)
         except StorageError:
             self._remove_temporary()
             raise
@@ -151,6 +155,8 @@ class RocksStore:
             for scan in list(self._scans):
                 scan.release()
             self._handles.clear()
+            if not self._temporary:
+                release(self._folder)
             for part in (*self._families.values(), db):
                 try:
                     part.close()
@@ -338,12 +344,8 @@ def _family_options(family: Family, cache: Cache, memory_mb: int) -> Options:
 def _open_error(folder: Path, error: Exception) -> StorageError:
     """Say in one sentence why the store in *folder* cannot be opened."""
     cause = _cause(error)
-    if "lock hold by current process" in cause:
-        return StorageError(f"The store in {folder} is already open in this process; close it first.")
-    if "lock file" in cause:
-        return StorageError(
-            f"Another process uses the job folder {folder}; wait for its end or choose another folder."
-        )
+    if "lock file" in cause or "lock hold by current process" in cause:
+        return in_use(folder)
     return StorageError(f"Cannot open the store in {folder}: {cause}.")
 
 

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
+from .folder import claim, in_use, release
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -54,6 +56,7 @@ class SqliteStore:
         self._folder = folder
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._closed = False
+        self._owns = False
         self._read_only = read_only
         self._connections: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []  # for scans
@@ -67,6 +70,8 @@ class SqliteStore:
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock_folder()
+                claim(folder)
+                self._owns = True
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
@@ -134,6 +139,9 @@ class SqliteStore:
         with self._writing:
             self._closed = True
             self._idle.clear()
+            if self._owns:
+                self._owns = False
+                release(self._folder)
             # Last opened first, so that the lock of the folder is released at the end.
             while self._connections:
                 self._connections.pop().close()
@@ -161,10 +169,7 @@ class SqliteStore:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
-            raise StorageError(
-                f"Another process, or this one, has the store in {self._folder} open; "
-                "close it or choose another folder."
-            ) from error
+            raise in_use(self._folder) from error
 
     def _prepare(self) -> None:
         """Set up the writer's connection, and the tables of a new store."""

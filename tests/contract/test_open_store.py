@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -144,6 +145,7 @@ class TestOpenStore:
 
     @each_kind
     def test_a_damaged_store_is_refused(self, tmp_path, kind):
+        open_store(tmp_path, kind).close()
         (tmp_path / {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}[kind]).write_text("damaged " * 200)
         with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
             open_store(tmp_path)
@@ -154,10 +156,45 @@ class TestOpenStore:
     def test_a_folder_in_use_by_another_process_is_refused(self, tmp_path, kind):
         with writing(tmp_path, kind) as process:
             last_reported(process, 1)
-            with pytest.raises(StorageError, match=r"[Aa]nother process") as caught:
+            with pytest.raises(StorageError, match="is in use") as caught:
                 open_store(tmp_path)
             assert str(tmp_path) in str(caught.value)
+            assert f"process {process.pid} on {socket.gethostname()} has had it open since 20" in str(
+                caught.value
+            )
             last_reported(process, 20)
+
+    @each_kind
+    def test_the_store_of_a_process_that_was_killed_is_taken_over(self, tmp_path, kind):
+        with writing(tmp_path, kind) as process:
+            last_reported(process, 1)
+        with closing(open_store(tmp_path)), pytest.raises(StorageError, match=f"process {os.getpid()} on "):
+            open_store(tmp_path)
+        open_store(tmp_path).close()
+        assert not (tmp_path / "owner.json").exists()
+
+    @each_kind
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            (None, "in an older format"),
+            ("99\n", "in format 99"),
+            ("\x80?", "is damaged"),
+            ("1", "is damaged"),
+        ],
+    )
+    def test_another_format_is_refused_untouched(self, tmp_path, kind, text, said):
+        with closing(open_store(tmp_path, kind)) as store:
+            write_transfers(store, 3)
+        if text is None:
+            (tmp_path / "format").unlink()
+        else:
+            (tmp_path / "format").write_text(text, "latin-1")
+        before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+        for opening in (open_store, open_snapshot):
+            with pytest.raises(StorageError, match=said):
+                opening(tmp_path)
+        assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
 
     @each_kind
     def test_killed_in_the_middle_of_writing(self, tmp_path, kind):

@@ -17,6 +17,7 @@ import scrapy
 from packaging.version import Version
 from web import check, html
 
+from scrapy_aopic.job import store_folder
 from scrapy_aopic.testing.server import Answer, Exchange, Server, audit
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
@@ -102,7 +103,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
             )
             assert first.poll() is None
             first.send_signal(signal.SIGINT)
-        assert str(job) in second.stderr
+        assert f"The store in {store_folder(job)} is in use: process {first.pid} on " in second.stderr
         assert "Traceback" not in second.stderr
     assert check(job).violations == []
 

@@ -1,0 +1,84 @@
+"""What the folder of a store says of itself: the format of what is in it, and who has it open.
+
+Both are small text files beside the files of the store, so that they can be read without opening it: a store of
+another format is refused before its library has touched it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.records import FORMAT
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FORMAT_FILE = "format"
+_OWNER_FILE = "owner.json"
+
+
+def check_format(folder: Path) -> None:
+    """Raise an error unless the store in *folder* was written in the format of this version."""
+    path = folder / _FORMAT_FILE
+    try:
+        found = re.fullmatch(rb"(\d{1,9})\n", path.read_bytes())
+    except FileNotFoundError:
+        written = "an older format"
+    except OSError as error:
+        raise StorageError(f"The file {path} cannot be read: {error}.") from error
+    else:
+        if found is None:
+            raise StorageError(
+                f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' mends it."
+            )
+        if int(found[1]) == FORMAT:
+            return
+        written = f"format {int(found[1])}"
+    raise StorageError(
+        f"The job in {folder} was written in {written}, and this scrapy-aopic reads format {FORMAT}: use the version "
+        "that wrote it, or a new job folder. Nothing was changed."
+    )
+
+
+def write_format(folder: Path) -> None:
+    """Say that what is in *folder*, which is made if need be, has the format of this version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / _FORMAT_FILE, f"{FORMAT}\n")
+
+
+def claim(folder: Path) -> None:
+    """Say that this process has the store in *folder* open; it must hold the store's lock."""
+    since = datetime.now(timezone.utc).isoformat(" ", "seconds")
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+    replace_file(folder / _OWNER_FILE, json.dumps(owner) + "\n")
+
+
+def release(folder: Path) -> None:
+    """Say that nobody has the store in *folder* open."""
+    (folder / _OWNER_FILE).unlink(missing_ok=True)
+
+
+def in_use(folder: Path) -> StorageError:
+    """The error for a store that somebody else has open, or this process."""
+    try:
+        owner = json.loads((folder / _OWNER_FILE).read_text("utf-8"))
+        who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):  # it has only just begun
+        who = "another process has it open"
+    return StorageError(f"The store in {folder} is in use: {who}; wait for its end or choose another folder.")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Make *text* the content of the file at *path*, as a whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
