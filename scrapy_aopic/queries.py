@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from .core.audit import audit
-from .core.crawl import read_estimate, read_totals, split_links
+from .core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
 from .core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
@@ -20,6 +20,8 @@ from .requests import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from .core.records import Page
 
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
@@ -100,6 +102,7 @@ PAGE_COLUMNS = {
     "visits": int,
     "state": str,
     "outcome": str,
+    "united_with": str,
 }
 """What :func:`each_page` says of a page."""
 
@@ -122,24 +125,39 @@ def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
     estimate = read_estimate(saved)
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
-        urls = _urls(store, [key for key, _ in chunk])
-        hosts = _hosts(store, {key[:HOST_BYTES] for key, _ in chunk})
-        pages = []
-        for key, data in chunk:
-            page = unpack_page(data)
-            pages.append(
-                (
-                    urls[key],
-                    hosts[key[:HOST_BYTES]],
-                    estimate.importance(estimate.weight(page)),
-                    page.cash + ledger.owed(page),
-                    page.history,
-                    page.visits,
-                    State(page.state).name.lower(),
-                    page.outcome,
-                )
+        known = {key: unpack_page(data) for key, data in chunk}
+        roots = _roots(store, known)
+        urls = _urls(store, [*known, *(roots.values() - known.keys())])
+        hosts = _hosts(store, {key[:HOST_BYTES] for key in known})
+        yield [
+            (
+                urls[key],
+                hosts[key[:HOST_BYTES]],
+                estimate.importance(estimate.weight(page)),
+                page.cash + ledger.owed(page),
+                page.history,
+                page.visits,
+                State(page.state).name.lower(),
+                page.outcome,
+                urls[roots[key]] if key in roots else "",
             )
-        yield pages
+            for key, page in known.items()
+        ]
+
+
+def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
+    """Keys of the pages that stand for *pages*, by the keys of those that were united with others."""
+    roots = {key: page.canonical for key, page in pages.items() if page.canonical}
+    for _ in range(MAX_HEIGHT):
+        ends = list(set(roots.values()))
+        records = zip(ends, store.get_many(Family.PAGES, ends), strict=True)
+        hops = {
+            end: page.canonical for end, data in records if data and (page := unpack_page(data)).canonical
+        }
+        if not hops:
+            break
+        roots = {key: hops.get(root, root) for key, root in roots.items()}
+    return roots
 
 
 def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:

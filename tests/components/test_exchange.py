@@ -198,6 +198,31 @@ def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: 
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name", ["pages.csv", "pages.parquet"])
+def test_a_page_names_the_one_that_stands_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("scrapy_aopic.exchange._CHUNK", 2)  # pages that stand for others are in other chunks
+    store = MemoryStore()
+    crawl = Crawl(store, Policy(), 0.0)
+    home, *chain = (link(f"http://{name}.test/") for name in "habcde")
+    crawl.seed(home, 0.0)
+    visit(crawl, home, *chain)
+    for page, target in zip(chain, [*chain[1:], None], strict=True):
+        visit(crawl, page, outcome="redirect" if target else "", same_as=target.key if target else b"")
+        # Written before its way is made shorter.
+        store.write(crawl.take_changes(0.0), sync=True)
+        crawl.changes_landed()
+    assert export_pages(store, tmp_path / name) == 6
+    united = {row["url"]: row["united_with"] for row in rows_of(tmp_path / name)}
+    assert united == {
+        **{f"http://{name}.test/": "http://e.test/" for name in "abcd"},
+        "http://e.test/": "",
+        "http://h.test/": "",
+    }
+    store.close()
+
+
 @pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet"])
 def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
