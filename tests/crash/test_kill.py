@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import scrapy
 from packaging.version import Version
-from web import check, html
+from web import Web, ask, check, html
 
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
 from scrapy_aopic.job import store_folder
-from scrapy_aopic.testing.server import Answer, Exchange, Server, audit
+from scrapy_aopic.queries import top_pages
+from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
 SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
@@ -87,6 +90,82 @@ def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) ->
     for entries in fetched.values():
         for first, second in pairwise(entries):
             assert any(first.start <= kill <= second.start for kill in kills), (first, second, kills)
+    polite = audit(log, FACTOR)
+    assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
+
+
+FORBIDDEN = {"/3", "/8"}
+UNREACHABLE = "h5.test"
+
+
+def answer_with_robots(exchange: Exchange) -> Answer:
+    """As :func:`answer`, but each host forbids some pages, and the robots.txt of one is unreachable."""
+    if exchange.target != "/robots.txt":
+        return answer(exchange)
+    rules = "".join(f"Disallow: {path}\n" for path in sorted(FORBIDDEN))
+    status = 500 if exchange.host == UNREACHABLE else 200
+    return Answer(status, body=f"User-agent: *\n{rules}".encode(), delay=0.005)
+
+
+def hosts_in_store(store: Store) -> tuple[set[str], set[str]]:
+    """Hosts whose robots.txt is known, and those of which a page was visited, as of the last commit."""
+    names = {host_key(name): name for name in (f"h{number}.test" for number in range(N_HOSTS))}
+    known = {names[key[:HOST_BYTES]] for key, _ in store.scan(Family.ROBOTS)}
+    pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
+    return known, {names[key[:HOST_BYTES]] for key, page in pages if page.state == State.VISITED}
+
+
+@pytest.mark.parametrize("name", ["rocksdb", "sqlite"])
+def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: str) -> None:
+    job, tries = tmp_path / "job", 3
+    rng = random.Random(name)
+    runs: list[list[Entry]] = []
+    known: set[str] = set()
+    server = Server(answer_with_robots)
+    web = Web(server, {})
+    with server.run_in_thread() as running:
+        line, environment = command(
+            job,
+            running.url,
+            AOPIC_STORE=name,
+            ROBOTSTXT_OBEY=True,
+            AOPIC_ROBOTS_TRIES=tries,
+            AOPIC_ROBOTS_RETRY=0.1,
+            AOPIC_BACKOFF=0.1,
+        )
+        while len(runs) < 4:
+            before = len(web.log)
+            with subprocess.Popen(line, env=environment, cwd=tmp_path) as process:
+                kill_after = before + rng.randrange(40, 75)
+                while process.poll() is None and (len(runs) == 3 or len(running.log) < kill_after):
+                    time.sleep(0.005)
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+            assert process.returncode == (0 if len(runs) == 3 else -signal.SIGKILL)
+            asked = web.log[before:]
+            runs.append(asked)
+            of_robots = Counter(entry.host for entry in asked if entry.target == "/robots.txt")
+            tried = of_robots.pop(UNREACHABLE, 0)
+            # Once a run, and not at all in those after the commit that has it.
+            assert not of_robots.keys() & known
+            assert set(of_robots.values()) <= {1}
+            assert tried <= tries
+            assert check(job).violations == []
+            before_that = known
+            known, visited = ask(job, hosts_in_store)
+            known.discard(UNREACHABLE)
+            assert before_that | visited <= known
+            assert known
+    log = [entry for run in runs for entry in run]
+    assert {entry.target for entry in log if entry.host == UNREACHABLE} == {"/robots.txt"}
+    assert not FORBIDDEN & {entry.target for entry in log}
+    assert check(job).queued == 0
+    outcomes = {row["url"]: row["state"] for row in ask(job, top_pages, N_HOSTS * N_PAGES, everything=True)}
+    for url, outcome in outcomes.items():
+        _, _, host, page = url.split("/")
+        unreachable = "robots.txt unreachable" if host == UNREACHABLE else ""
+        assert outcome == (unreachable or ("robots.txt" if f"/{page}" in FORBIDDEN else "visited"))
+    assert len(outcomes) > 200
     polite = audit(log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
