@@ -173,10 +173,20 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
 def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
     from dataclasses import asdict  # noqa: PLC0415
 
-    from .core.audit import audit  # noqa: PLC0415
+    from tqdm import tqdm  # noqa: PLC0415
+
+    from .core.audit import Audit, audit  # noqa: PLC0415
+    from .exceptions import StorageError  # noqa: PLC0415
+    from .queries import count_pages  # noqa: PLC0415
 
     with _snapshot(opts.jobdir) as store:
-        result = audit(store)
+        try:
+            store.verify()
+            with tqdm(total=count_pages(store), unit=" pages", unit_scale=True, disable=None) as line:
+                result = audit(store, progress=line.update)
+        except StorageError as error:
+            result = Audit()
+            result.expect(False, "{}", error)
     if opts.json:
         _write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
     else:
@@ -186,7 +196,11 @@ def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
             f"{result.pages:,} pages ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) "
             f"on {result.hosts:,} hosts; cash of pages {result.cash:,} + virtual page {result.virtual:,} = "
             f"{result.cash + result.virtual:,} units: "
-            + ("every invariant holds" if result.holds else f"{result.n_violations} violations")
+            + (
+                "every invariant holds"
+                if result.holds
+                else f"{result.n_violations:,} violation{'s' * (result.n_violations != 1)}"
+            )
         )
     return 0 if result.holds else 1
 

@@ -87,6 +87,9 @@ class _Watched:
     def size_bytes(self) -> int:
         return self._store.size_bytes()
 
+    def verify(self) -> None:
+        self._store.verify()
+
     def close(self) -> None:
         self._store.close()
 

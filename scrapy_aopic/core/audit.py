@@ -5,6 +5,7 @@ Reads each family once, in bounded memory.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +30,7 @@ from .records import (
 from .recrawl import DUE, WAKES, wake_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -69,10 +70,13 @@ class Audit:
                 self.violations.append(text.format(*args))
 
 
-def audit(store: Store, order: Order | None = None) -> Audit:
+def audit(
+    store: Store, order: Order | None = None, progress: Callable[[int], object] = lambda _: None
+) -> Audit:
     """Check every invariant of the crawl in *store*.
 
     Args:
+        progress: Called with the number of further pages that were looked at.
         order: The crawl's order, if it is not one of this package; without it front queues are not checked.
     """
     result = Audit()
@@ -85,11 +89,16 @@ def audit(store: Store, order: Order | None = None) -> Audit:
     result.virtual = totals.virtual
     orders = [order] if order is not None else [cls() for cls in ORDERS.values()]
     order = next((order for order in orders if order_name(order) == saved["order_name"]), None)
-    _audit_pages(store, totals, saved["order"], order, result)
-    _audit_queue(store, result)
-    _audit_hosts(store, saved, result)
-    _audit_content(store, result)
-    _audit_wheel(store, result)
+    with _understood("pages", result):
+        _audit_pages(store, totals, saved["order"], order, result, progress=progress)
+    with _understood("queue", result):
+        _audit_queue(store, result)
+    with _understood("hosts", result):
+        _audit_hosts(store, saved, result)
+    with _understood("content", result):
+        _audit_content(store, result)
+    with _understood("times", result):
+        _audit_wheel(store, result)
     for name in ("queued", "visited", "failed", "hosts"):
         counted = getattr(result, name)
         result.expect(
@@ -98,12 +107,30 @@ def audit(store: Store, order: Order | None = None) -> Audit:
     return result
 
 
-def _audit_pages(store: Store, totals: Totals, last: int, order: Order | None, result: Audit) -> None:
+@contextmanager
+def _understood(name: str, result: Audit) -> Iterator[None]:
+    """Count rows that are no records as a violation."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        result.expect(False, "the rows of the {} cannot be understood: {!r}", name, error)
+
+
+def _audit_pages(
+    store: Store,
+    totals: Totals,
+    last: int,
+    order: Order | None,
+    result: Audit,
+    *,
+    progress: Callable[[int], object],
+) -> None:
     history, members = 0, [0, 0, 0, 0]
     per_host: dict[str, int] = {}
     for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
         per_host = dict.fromkeys(("queued", "visited"), 0)
         for chunk in _chunks(rows):
+            progress(len(chunk))
             requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
             pages = [unpack_page(data) for _, data in chunk]
             queue = store.get_many(Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages])

@@ -63,6 +63,14 @@ class Store(Protocol):
         """Bytes that the store takes on disk (in memory, for a store without a disk)."""
         ...
 
+    def verify(self) -> None:
+        """Read all that is stored, and whatever else can tell whether the files are whole; it may take long.
+
+        Raises:
+            StorageError: What is damaged.
+        """
+        ...
+
     def close(self) -> None:
         """Release every file and lock. Idempotent. Does not write."""
         ...

@@ -60,6 +60,10 @@ class MemoryStore:
         with self._lock:
             return sum(table.size_bytes for table in self._tables.values())
 
+    def verify(self) -> None:
+        with self._lock:
+            self._check_open()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -17,6 +17,7 @@ import logging
 import shutil
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
@@ -27,6 +28,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     DBCompressionType,
+    DBRecoveryMode,
     Options,
     Rdict,
     ReadOptions,
@@ -145,6 +147,11 @@ class RocksStore:
 
     def size_bytes(self) -> int:
         return sum(_file_sizes(self._folder).values())
+
+    def verify(self) -> None:
+        # RocksDB compares each block that it reads with its checksum, and a scan reads them all.
+        for family in Family:
+            deque(self.scan(family), maxlen=0)
 
     def close(self) -> None:
         with self._writing:
@@ -292,6 +299,8 @@ def _options(memory_mb: int, max_open_files: int = _MAX_OPEN_FILES) -> Options:
     # Unflushed rows: together no more memory than the cache, and no more log than reopens in about 1 s.
     options.set_db_write_buffer_size(max(memory_mb, 16) * _MB)
     options.set_max_total_wal_size(max(memory_mb, 64) * _MB)
+    # The default takes a damaged record in the middle of the log for its end, and forgets what came later.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     # RocksDB's diary. Do not "recycle" log files: that option is about the write-ahead log, and a
     # recycled one cannot be followed by snapshots.
     options.set_keep_log_file_num(2)

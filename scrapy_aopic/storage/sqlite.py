@@ -4,7 +4,8 @@
    the order of their keys and what is near in the order is near on the disk.
 2. A batch is one transaction in the write-ahead log, forced to the disk at its end even without
    ``sync``: measured, forcing costs 2 % when a batch holds a second of crawling.
-3. Writer and reader have a connection each, so that neither waits for the other. A scan that does not
+3. Each value ends with a checksum of its row, for SQLite itself has none: it would read a damaged row as it is.
+4. Writer and reader have a connection each, so that neither waits for the other. A scan that does not
    end at once gets a connection of its own, whose read transaction is its snapshot. A scan or snapshot
    that stays open keeps the log from being reused, so the log grows until it ends.
 
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
@@ -26,7 +29,7 @@ from scrapy_aopic.exceptions import StorageError
 from .folder import claim, in_use, release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Batch
@@ -38,6 +41,8 @@ _KEYS_PER_QUERY = 512
 
 # A scan of fewer rows, as most are, is over at once and gives its connection back before it returns.
 _ROWS_AT_ONCE = 64
+
+_SEAL_BYTES = 4
 
 # A write transaction ends within a second; only the recovery of a large log takes longer.
 _PATIENCE = 30.0
@@ -91,7 +96,7 @@ class SqliteStore:
                 self._reader.execute("BEGIN")
             try:
                 for at in range(0, len(keys), _KEYS_PER_QUERY):
-                    found.update(self._find(family, keys[at : at + _KEYS_PER_QUERY]))
+                    found.update(_unsealed(family, self._find(family, keys[at : at + _KEYS_PER_QUERY])))
             finally:
                 if transaction:
                     self._reader.execute("COMMIT")
@@ -114,8 +119,8 @@ class SqliteStore:
             raise self._error("read", error) from error
         if len(rows) < _ROWS_AT_ONCE:
             self._give_back(connection)
-            return iter(rows)
-        return _Scan(self, connection, cursor, rows)
+            return iter(self._whole(family, rows))
+        return _Scan(self, connection, cursor, _unsealed(family, chain(rows, cursor)))
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         with self._writing:
@@ -134,6 +139,16 @@ class SqliteStore:
             with suppress(FileNotFoundError):
                 sizes += (self._folder / name).stat().st_size
         return sizes
+
+    def verify(self) -> None:
+        try:
+            faults = [row[0] for row in self._reader.execute("PRAGMA integrity_check(1)")]
+        except sqlite3.Error as error:
+            raise self._error("read", error) from error
+        if faults != ["ok"]:
+            raise self._error("read", sqlite3.DatabaseError("; ".join(faults[0].split("\n"))))
+        for family in Family:
+            deque(self.scan(family), maxlen=0)
 
     def close(self) -> None:
         with self._writing:
@@ -202,7 +217,9 @@ class SqliteStore:
                 # In the order of the keys, so that each page of the tree is looked up once.
                 writer.executemany(
                     f"INSERT INTO {family.name} VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v",  # noqa: S608 (an enum's name)
-                    sorted((key, value) for key, value in rows.items() if value is not None),
+                    sorted(
+                        (key, _sealed(family, key, value)) for key, value in rows.items() if value is not None
+                    ),
                 )
                 writer.executemany(
                     f"DELETE FROM {family.name} WHERE k = ?",  # noqa: S608 (an enum's name)
@@ -213,6 +230,12 @@ class SqliteStore:
             if writer.in_transaction:  # SQLite has already rolled back if the disk is full
                 writer.execute("ROLLBACK")
             raise
+
+    def _whole(self, family: Family, rows: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        try:
+            return list(_unsealed(family, rows))
+        except sqlite3.Error as error:
+            raise self._error("read", error) from error
 
     def _take_connection(self) -> sqlite3.Connection:
         if self._read_only:
@@ -230,8 +253,22 @@ class SqliteStore:
         return StorageError(f"Cannot {action} the store in {self._folder}: {cause}.")
 
 
+def _sealed(family: Family, key: bytes, value: bytes) -> bytes:
+    """*value* with a checksum of the row behind it."""
+    return value + crc32(value, crc32(key, family)).to_bytes(_SEAL_BYTES, "big")
+
+
+def _unsealed(family: Family, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """*rows* without the checksums, which must be right."""
+    for key, data in rows:
+        value = data[:-_SEAL_BYTES]
+        if _sealed(family, key, value) != data:
+            raise sqlite3.DatabaseError(f"the row {key.hex()} of {family.name} is damaged")
+        yield key, value
+
+
 class _Scan(Iterator[tuple[bytes, bytes]]):
-    """The *rows* already read and those that *cursor* still has; gives *connection* back at the end."""
+    """The *pairs*, which *cursor* may still have to read; gives *connection* back at the end."""
 
     __slots__ = ("_connection", "_cursor", "_pairs", "_store")
 
@@ -240,12 +277,12 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
         store: SqliteStore,
         connection: sqlite3.Connection,
         cursor: sqlite3.Cursor,
-        rows: list[tuple[bytes, bytes]],
+        pairs: Iterator[tuple[bytes, bytes]],
     ) -> None:
         self._store = store
         self._connection: sqlite3.Connection | None = connection
         self._cursor = cursor
-        self._pairs: Iterator[tuple[bytes, bytes]] = chain(rows, cursor)
+        self._pairs = pairs
 
     def __next__(self) -> tuple[bytes, bytes]:
         try:

@@ -230,6 +230,14 @@ class StoreContract:
 
     # Size and end
 
+    def test_a_whole_store_is_verified(self, store: Store) -> None:
+        rows = {number(n): b"%d" % n for n in range(3_000)}
+        store.write(dict.fromkeys(Family, rows), sync=False)
+        store.verify()
+        store.close()
+        with pytest.raises(StorageError, match="closed"):
+            store.verify()
+
     def test_the_size_grows_with_what_is_stored(self, store: Store) -> None:
         before = store.size_bytes()
         dice = _dice(2)

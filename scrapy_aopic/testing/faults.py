@@ -78,6 +78,12 @@ class FaultyStore:
     def size_bytes(self) -> int:
         return self._store.size_bytes()
 
+    def verify(self) -> None:
+        fault = self._next("read")
+        self._store.verify()
+        if fault is not None:
+            raise fault
+
     def close(self) -> None:
         self._store.close()
 

@@ -116,6 +116,26 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
     assert f"all cash is {TOTAL + 1} units, not {TOTAL}: 1 too many" in check.stdout
 
 
+def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
+    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.ports import Family
+    from scrapy_aopic.core.records import Link, host_key, page_key
+
+    store = open_store(store_folder(tmp_path), "sqlite")
+    job = Crawl(store, Policy(), 0.0)
+    key = page_key(host_key("a.test"), b"1")
+    job.seed(Link(key, "a.test", b"\x81\xa3url\xaehttp://a.test/"), 0.0)
+    store.write(job.take_changes(0.0, is_clean=True), sync=True)
+    store.close()
+    assert scrapy("check", str(tmp_path), folder=tmp_path).returncode == 0
+    file = store_folder(tmp_path) / "store.sqlite3"
+    file.write_bytes(file.read_bytes().replace(b"http://a.test/", b"http://b.test/"))
+    check = scrapy("check", str(tmp_path), folder=tmp_path)
+    assert check.returncode == 1
+    assert f"the row {key.hex()} of {Family.REQUESTS.name} is damaged" in check.stdout
+    assert "1 violation" in check.stdout
+
+
 def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     import msgpack
 

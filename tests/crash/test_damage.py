@@ -1,0 +1,21 @@
+"""Damaged files of a store are refused, named or harmless; never a wrong ledger that is accepted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "damage.py"
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store: str) -> None:
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
+    command = [sys.executable, str(SCRIPT), "--stores", store, "--cases", "6", "--pages", "600"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "closed, 6 x byte" in done.stdout
