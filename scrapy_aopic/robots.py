@@ -466,9 +466,13 @@ class RobotsMiddleware:
             meta[SLOT] = page.meta[SLOT]
         self._count("robotstxt/request_count")
         assert self._crawler.engine is not None
-        response = await self._crawler.engine.download_async(
-            Request(url, meta=meta, priority=1000, callback=NO_CALLBACK)
-        )
+        request = Request(url, meta=meta, priority=1000, callback=NO_CALLBACK)
+        try:
+            response = await self._crawler.engine.download_async(request)
+        except IgnoreRequest as error:
+            if request.meta[_RECEIVED]:  # such as a little that unpacks to very much
+                raise UnreachableError(f"it was dropped: {error}") from error
+            raise
         self._count("robotstxt/response_count")
         self._count(f"robotstxt/response_status_count/{response.status}")
         return response

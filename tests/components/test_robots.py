@@ -362,6 +362,15 @@ async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve: Serve) -> 
     assert [entry.status for entry in web.log if entry.target == "/robots.txt"] == [0]  # we hung up
 
 
+@deferred_f_from_coro_f
+async def test_a_robots_txt_that_unpacks_to_too_much_is_unreachable_and_allows_nothing(serve: Serve) -> None:
+    text = b"User-agent: *\nDisallow: /1\n" + bytes(5_000_000)
+    packed = Answer(headers={"Content-Encoding": "gzip"}, body=gzip.compress(text))
+    web = serve({"http://a.test/robots.txt": packed, "http://a.test/": ["/1"]})
+    await crawl(Follow, {**SCHEDULER, "DOWNLOAD_MAXSIZE": 1_000_000, "AOPIC_ROBOTS_TRIES": 1})
+    assert web.asked == []
+
+
 GROUPS = {
     "crawl delay": (b"User-agent: a\nCrawl-delay: 5\n\nUser-agent: b\nDisallow: /\n", {"a", "b"}),
     "unknown line": (b"user agent: a\nNoindex: /x\nSitemap: /s\nuser-agent: b\ndisallow: /\n", {"a", "b"}),

@@ -418,7 +418,7 @@ ROBOTS = {
     "location": Answer(302, {"Location": "http://["}),
 }
 OBEYED = ("huge", "endless")
-UNREACHABLE = ("drip", "500", "later", "reset")
+UNREACHABLE = ("drip", "500", "later", "reset", "bomb")
 
 
 @trap(*(f"robots-{kind}{path}" for kind in ROBOTS for path in ("/", FORBIDDEN)))
