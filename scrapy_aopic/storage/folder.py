@@ -1,6 +1,6 @@
-"""What the folder of a store says of itself: the format of what is in it, and who has it open.
+"""What the folder of a store says of itself: the format of what is in it, who has it open, how long its files were.
 
-Both are small text files beside the files of the store, so that they can be read without opening it: a store of
+These are small text files beside the files of the store, so that they can be read without opening it: a store of
 another format is refused before its library has touched it.
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FORMAT_FILE = "format"
 _OWNER_FILE = "owner.json"
+_SIZES_FILE = "sizes.json"
 
 
 def check_format(folder: Path) -> None:
@@ -72,6 +73,31 @@ def in_use(folder: Path) -> StorageError:
     except (OSError, ValueError, KeyError, TypeError):  # it has only just begun
         who = "another process has it open"
     return StorageError(f"The store in {folder} is in use: {who}; wait for its end or choose another folder.")
+
+
+def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
+    """Note how long the files of a store that was closed are; they are as long as long as it has this *generation*."""
+    replace_file(folder / _SIZES_FILE, json.dumps({"generation": generation, "sizes": sizes}) + "\n")
+
+
+def forget_sizes(folder: Path) -> None:
+    """The store is opened: its files may become longer and shorter."""
+    (folder / _SIZES_FILE).unlink(missing_ok=True)
+
+
+def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
+    """Raise an error if a file of a closed store is not as long as when it was closed; libraries may not notice."""
+    try:
+        noted = json.loads((folder / _SIZES_FILE).read_text("utf-8"))
+        expected = noted["sizes"].items() if noted["generation"] == generation else ()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return  # it was not closed, or only this file is damaged
+    for name, size in expected:
+        if sizes.get(name) != size:
+            found = f"has {sizes[name]:,} bytes" if name in sizes else "is gone"
+            raise StorageError(
+                f"The store in {folder} is damaged: its file {name} {found}, and had {size:,} bytes when it was closed."
+            )
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
@@ -38,7 +39,7 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import claim, in_use, release
+from .folder import check_sizes, claim, in_use, note_sizes, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,7 @@ class RocksStore:
         self._scans: WeakSet[_Scan] = WeakSet()
         self._temporary = tempfile.mkdtemp(prefix="aopic-snapshot-") if read_only else None
         try:
+            _check_sizes(folder)
             self._db: Rdict | None = (
                 _open_secondary(folder, self._temporary, memory_mb)
                 if self._temporary
@@ -175,6 +177,10 @@ class RocksStore:
                     )
             self._families.clear()
             self._remove_temporary()
+            if not self._temporary:
+                # The lock is gone, and so may be this generation; then the note is of no account.
+                with suppress(OSError):
+                    note_sizes(self._folder, _generation(self._folder), _file_sizes(self._folder))
 
     def _column(self, family: Family) -> Rdict:
         if self._db is None:
@@ -284,6 +290,23 @@ def _file_sizes(folder: Path) -> dict[str, int]:
             except FileNotFoundError:  # RocksDB deletes files in its own threads
                 continue
     return sizes
+
+
+def _generation(folder: Path) -> str:
+    """What differs each time a store is opened for writing."""
+    try:
+        return (folder / "CURRENT").read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _check_sizes(folder: Path) -> None:
+    generation = _generation(folder)
+    try:
+        check_sizes(folder, generation, _file_sizes(folder) if generation else {})
+    except StorageError:
+        if _generation(folder) == generation:  # else somebody opened it meanwhile
+            raise
 
 
 def _options(memory_mb: int, max_open_files: int = _MAX_OPEN_FILES) -> Options:

@@ -26,7 +26,7 @@ from zlib import crc32
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import claim, in_use, release
+from .folder import check_sizes, claim, forget_sizes, in_use, note_sizes, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,6 +68,7 @@ class SqliteStore:
         cache_kb = memory_mb * 1024
         try:
             if read_only:
+                self._check_sizes()
                 self._reader = self._connect(cache_kb)
                 # The transaction, and with it the snapshot, begins with the first read.
                 self._reader.execute("BEGIN")
@@ -75,8 +76,10 @@ class SqliteStore:
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock_folder()
+                self._check_sizes()
                 claim(folder)
                 self._owns = True
+                forget_sizes(folder)
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
@@ -154,12 +157,26 @@ class SqliteStore:
         with self._writing:
             self._closed = True
             self._idle.clear()
+            # Last opened first, so that the lock of the folder is released at the end.
+            while len(self._connections) > 1:
+                self._connections.pop().close()
             if self._owns:
                 self._owns = False
                 release(self._folder)
-            # Last opened first, so that the lock of the folder is released at the end.
+                with suppress(OSError):
+                    note_sizes(self._folder, "", self._sizes())
             while self._connections:
                 self._connections.pop().close()
+
+    def _sizes(self) -> dict[str, int]:
+        names = (FILE_NAME, f"{FILE_NAME}-wal")  # the log is gone unless somebody still has a snapshot
+        return {
+            name: (self._folder / name).stat().st_size for name in names if (self._folder / name).exists()
+        }
+
+    def _check_sizes(self) -> None:
+        if not (self._folder / f"{FILE_NAME}-shm").exists():  # which is there while anybody has it open
+            check_sizes(self._folder, "", self._sizes())
 
     def _connect(self, cache_kb: int) -> sqlite3.Connection:
         uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"

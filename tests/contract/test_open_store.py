@@ -146,11 +146,26 @@ class TestOpenStore:
     @each_kind
     def test_a_damaged_store_is_refused(self, tmp_path, kind):
         open_store(tmp_path, kind).close()
-        (tmp_path / {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}[kind]).write_text("damaged " * 200)
-        with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
-            open_store(tmp_path)
-        with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
-            open_snapshot(tmp_path)
+        path = tmp_path / {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}[kind]
+        path.write_bytes(b"damaged " * (path.stat().st_size // 8))
+        for opening in (open_store, open_snapshot):
+            with pytest.raises(StorageError, match=re.escape(f"Cannot open the store in {tmp_path}")):
+                opening(tmp_path)
+
+    @each_kind
+    def test_a_file_that_was_cut_short_after_the_store_was_closed_is_named(self, tmp_path, kind):
+        with closing(open_store(tmp_path, kind)) as store:
+            write_transfers(store, 30)
+        suffix = {"rocksdb": ".sst", "sqlite": ".sqlite3"}[kind]
+        path = next(
+            path for path in sorted(tmp_path.iterdir()) if path.suffix == suffix and path.stat().st_size
+        )
+        size = path.stat().st_size
+        path.write_bytes(path.read_bytes()[:-1])
+        said = f"its file {path.name} has {size - 1:,} bytes, and had {size:,} bytes when it was closed"
+        for opening in (open_store, open_snapshot):
+            with pytest.raises(StorageError, match=said):
+                opening(tmp_path)
 
     @each_kind
     def test_a_folder_in_use_by_another_process_is_refused(self, tmp_path, kind):
