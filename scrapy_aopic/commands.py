@@ -205,6 +205,21 @@ def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
     return 0 if result.holds else 1
 
 
+# -- backup
+
+
+def _add_backup_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobdir", metavar="JOBDIR", type=Path, help="job folder, the JOBDIR of the crawl")
+    parser.add_argument("dest", metavar="DEST", type=Path, help="folder to make, a job folder of its own")
+
+
+def _backup(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from .upkeep import backup  # noqa: PLC0415
+
+    _write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
+    return 0
+
+
 # -- seed
 
 
@@ -430,6 +445,11 @@ SUBCOMMANDS = {
         "state of its last commit.",
         _add_job_options,
         _check,
+    ),
+    "backup": Subcommand(
+        "Copy a job to another folder. A crawl can go on from the copy; also while the crawl runs, as of its last commit.",
+        _add_backup_options,
+        _backup,
     ),
     "seed": Subcommand(
         "Add seeds to a job. With or without scores; a crawl that runs takes them up within about a second, another "

@@ -47,6 +47,12 @@ def store_folder(job_folder: Path) -> Path:
     return job_folder / "aopic"
 
 
+def read_taken(store: Store) -> dict[str, int]:
+    """Bytes taken up of each list of seeds, as of the last commit in *store*."""
+    taken = store.get_many(Family.META, (_TAKEN_KEY,))[0]
+    return unpack(taken) if taken is not None else {}
+
+
 class Clock:
     """Seconds since the epoch that never go back while the process lives."""
 
@@ -139,14 +145,13 @@ class Job:
             )
             try:
                 self.crawl = Crawl(_Watched(self._store, self._tear), policy, self.clock())
-                taken = self._store.get_many(Family.META, (_TAKEN_KEY,))[0]
+                self.taken = read_taken(self._store)
             except BaseException:
                 self._store.close()
                 raise
         except BaseException:
             self._remove_temporary()
             raise
-        self.taken: dict[str, int] = unpack(taken) if taken is not None else {}
         self.landed = self._taken_in_flight = dict(self.taken)
         self._writer = ThreadPoolExecutor(1, "aopic-commit")
         self._write: Future[None] | None = None

@@ -78,6 +78,11 @@ def seeds_folder(job_folder: Path) -> Path:
     return job_folder / "aopic-seeds"
 
 
+def lists(folder: Path) -> list[Path]:
+    """The lists that wait in *folder*, in their order."""
+    return sorted(folder.glob(f"*{_SUFFIX}"))
+
+
 # -- seeds are given
 
 
@@ -241,7 +246,7 @@ class Inbox:
 
     def _open_next(self) -> bool:
         """Open the first list that was not taken up yet, where the job left it."""
-        names = sorted(path.name for path in self._folder.glob(f"*{_SUFFIX}"))
+        names = (path.name for path in lists(self._folder))
         self._name = next((name for name in names if name not in self._ended), "")
         if not self._name:
             return False

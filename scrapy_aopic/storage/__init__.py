@@ -8,13 +8,17 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
 from .folder import check_format, write_format
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
@@ -22,12 +26,15 @@ if TYPE_CHECKING:
     from .rocksdb import RocksStore
     from .sqlite import SqliteStore
 
-__all__ = ["exists", "open_snapshot", "open_store"]
+__all__ = ["copy_store", "exists", "open_snapshot", "open_store"]
 
 logger = logging.getLogger(__name__)
 
 # The file that a store of each kind always has, once it has been opened.
 _FILES = {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}
+
+_COPIED_AT_ONCE = 5_000
+_COPY_MB = 16
 
 _KINDS = ("auto", *_FILES, "memory")
 
@@ -80,6 +87,28 @@ def open_snapshot(folder: Path, *, memory_mb: int = 16) -> Store:
         raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
     check_format(folder)
     return _make(folder, kind, memory_mb, read_only=True)
+
+
+def copy_store(
+    source: Store, folder: Path, target: Path, progress: Callable[[int], object] = lambda _: None
+) -> int:
+    """Copy *source*, the store in *folder* or a snapshot of it, to the folder *target*; returns the number of rows.
+
+    What is in *target* is a store only once it is whole.
+    """
+    kind = _kind_of(folder)
+    assert kind is not None, "an open store without its files"
+    copied = 0
+    with closing(_make(target, kind, _COPY_MB)) as copy:
+        for family in Family:
+            rows = source.scan(family)
+            while chunk := dict(islice(rows, _COPIED_AT_ONCE)):
+                copy.write({family: chunk}, sync=False)
+                copied += len(chunk)
+                progress(len(chunk))
+        copy.write({}, sync=True)
+    write_format(target)  # without it nobody opens the store
+    return copied
 
 
 def _kind_of(folder: Path) -> str | None:
