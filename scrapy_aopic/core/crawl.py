@@ -225,7 +225,7 @@ class Crawl:
         )
         self._recrawl = policy.recrawl
         self._wheel = Wheel(self.frontier.index, policy.recrawl.share if policy.recrawl else 0.0)
-        self._rates = Rates(*saved["rates"]) if saved else Rates()
+        self._rates = Rates(saved["rates"]) if saved else Rates()
         self.started_at = now
         self.created_at: float = now
         self._known_before = 0
@@ -933,7 +933,7 @@ class Crawl:
                 "order_name": order_name(self.order),
                 "clock": self.order.clock,
                 "visits": self._visited_once,
-                "rates": (self._rates.mean, self._rates.n),
+                "rates": self._rates.counts,
                 "seeds": self._domains.seeds if self._domains is not None else 0,
                 "shelved": frontier.n_shelved,
                 "parked": frontier.n_parked,

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import struct
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .records import HOST_BYTES, Changes, Page, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .tables import RowTable
 
@@ -41,8 +42,14 @@ _HEAD = 1000
 _MAX_DUE = 100_000
 _MAX_TOKENS = 100.0
 _OVERDUE_TURN = 10
-_SHAPE = 0.7  # the rates of pages are spread over orders of magnitude: about 1 to 50 in half of all cases
-_MEMORY = 1000
+_RATES = [1 / (3600 * 2.5**n) for n in range(12)]  # changes a second: once an hour to once in 2.7 years
+_GUESS, _LEAST, _MEMORY = (
+    12.0,
+    0.1,
+    10_000.0,
+)  # pages counted beforehand, at each rate at least, and at all at most
+_NAT = 1000.0  # a factor of e in the evidence
+_PACK, _UNPACK = struct.Struct(">12H").pack, struct.Struct(">12H").unpack
 _JUST_NOW = 60.0
 
 _Place = tuple[
@@ -116,71 +123,83 @@ class Content(NamedTuple):
 class Rates:
     """How often pages change, as far as their visits have shown.
 
-    The rate of a page has a gamma distribution. The one before anything is known of a page is the same for all: its
-    mean is the mean rate of the pages at their repeated visits so far. What is then found is kept as the changes and
-    the seconds that it adds to the two parameters, so it stays true when that mean moves.
+    A page's rate is one of :data:`_RATES`. Beforehand, each is as likely as it is among all pages that were visited
+    more than once: those are counted, each once, by what is known of it by now (incremental EM, Neal and Hinton
+    1998). What the visits of a page have found is kept as its evidence: how likely that was at each of the rates.
 
     Attributes:
-        mean: Changes a second of a page that nothing is known of.
-        n: Repeated visits that the mean comes from.
+        counts: Pages that change at each of the rates, in all probability.
     """
 
-    def __init__(self, mean: float = 1 / (30 * 86_400), n: int = 0) -> None:
-        self.mean = mean
-        self.n = n
+    def __init__(self, counts: Sequence[float] = ()) -> None:
+        self.counts = list(counts) or [_GUESS / len(_RATES)] * len(_RATES)
 
-    def of(self, changes: Changes) -> tuple[float, float]:
-        """Shape and rate parameter (seconds) of the distribution of a page with *changes*."""
-        return _SHAPE + changes.n_changes, _SHAPE / self.mean + changes.watched
+    def of(self, evidence: bytes) -> list[float]:
+        """Probabilities of the rates for a page with *evidence*, but for a common factor."""
+        if not evidence:
+            return self.counts
+        return [
+            count * math.exp(-doubt / _NAT)
+            for count, doubt in zip(self.counts, _UNPACK(evidence), strict=True)
+        ]
 
     def phi(self, changes: Changes, now: float) -> float:
         """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth, 0 to 0.3."""
         passed = now - changes.seen_at
         if passed <= 0:
             return 0.0
-        shape, seconds = self.of(changes)
-        log = math.log1p(passed / seconds)
-        power = shape - 1
-        gone = -math.expm1(-power * log) / power if abs(power) > 1e-9 else log
-        return max(seconds * gone / passed - math.exp(-shape * log), 0.0)
+        odds = self.of(changes.evidence)
+        worth = 0.0
+        for part, rate in zip(odds, _RATES, strict=True):
+            x = rate * passed
+            worth += part * (1 - (1 + x) * math.exp(-x)) / x
+        return worth / sum(odds)
 
     def learn(self, known: Changes | None, content: Content, now: float) -> Changes:
         """What is known of a page after an answer with *content* at *now*; *known* is ``None`` at its first visit."""
         age = now - content.changed_at if content.changed_at else -1.0
         if known is None:
-            found = Changes(0.0, now, 0.0, 0.0, content.digest, content.etag, content.modified)
-            return found._replace(n_changes=1.0, watched=age) if age > _JUST_NOW else found
+            evidence = self._weigh(b"", [_dated(rate, age) for rate in _RATES]) if age > _JUST_NOW else b""
+            return Changes(0.0, now, evidence, content.digest, content.etag, content.modified)
         if content.is_missing:
             return known
-        interval = max(now - known.seen_at, 0.0)
-        shape, seconds = self.of(known)
+        interval = max(now - known.seen_at, 1.0)
         if content.is_same or content.digest == known.digest:
-            more, longer = 0.0, interval
+            logs = [-rate * interval for rate in _RATES]
         # Many servers say of each page that it was made just now.
         elif max(_JUST_NOW, interval / 100) < age <= interval:
-            more, longer = 1.0, age
+            logs = [_dated(rate, age) for rate in _RATES]
         else:
-            more, longer = _seen_changed(shape, seconds, interval)
-        self.n += 1
-        self.mean += ((shape + more) / (seconds + longer) - self.mean) / min(self.n + 10, _MEMORY)
-        known = known._replace(seen_at=now, n_changes=known.n_changes + more, watched=known.watched + longer)
+            logs = [math.log(-math.expm1(-rate * interval)) for rate in _RATES]
+        known = known._replace(seen_at=now, evidence=self._weigh(known.evidence, logs))
         if content.is_same:
             return known
         return known._replace(digest=content.digest, etag=content.etag, modified=content.modified)
 
+    def _weigh(self, evidence: bytes, logs: list[float]) -> bytes:
+        """Add to a page's *evidence* the logarithms of how likely it was, at each of the rates, what was found."""
+        doubts = [-_NAT * log for log in logs]
+        if evidence:
+            doubts = [doubt + old for doubt, old in zip(doubts, _UNPACK(evidence), strict=True)]
+        least = min(doubts)
+        found = _PACK(*(min(round(doubt - least), 0xFFFF) for doubt in doubts))
+        changed = self._share(found)
+        if evidence:
+            changed = [part - old for part, old in zip(changed, self._share(evidence), strict=True)]
+        self.counts = [max(count + part, _LEAST) for count, part in zip(self.counts, changed, strict=True)]
+        if (total := sum(self.counts)) > _MEMORY:
+            self.counts = [count * _MEMORY / total for count in self.counts]
+        return found
 
-def _seen_changed(shape: float, seconds: float, interval: float) -> tuple[float, float]:
-    """What to add to *shape* and *seconds* because of one change or more, nobody knows when, in *interval* seconds.
+    def _share(self, evidence: bytes) -> list[float]:
+        odds = self.of(evidence)
+        total = sum(odds)
+        return [part / total for part in odds]
 
-    The distribution is then a difference of two; the one with its mean and variance is taken for it.
-    """
-    log = math.log1p(interval / seconds)
-    if log <= 0:
-        return 0.0, 0.0
-    none, one, two = (math.expm1(-(shape + n) * log) for n in range(3))
-    mean = shape / seconds * one / none
-    variance = shape * (shape + 1) / seconds**2 * two / none - mean * mean
-    return max(mean * mean / variance - shape, 0.0), max(mean / variance - seconds, 0.0)
+
+def _dated(rate: float, age: float) -> float:
+    """Logarithm of how likely it is that the last change was *age* seconds ago."""
+    return math.log(rate * 3600) - rate * age
 
 
 class Due:
