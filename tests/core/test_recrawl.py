@@ -1,0 +1,320 @@
+"""Visited pages that come back: what their visits teach, who is next, and what no crash may undo."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+
+import pytest
+from crawl_job import NOW, Job, by_cash, link
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.order import OpicCycle
+from scrapy_aopic.core.records import HOST_BYTES, Changes, State
+from scrapy_aopic.core.recrawl import _RATES, Content, Due, Rates, Recrawl
+
+HOUR, DAY = 3600.0, 86_400.0
+SAME = Content(is_same=True)
+
+
+def version(number: int, **how: float) -> Content:
+    return Content(number.to_bytes(8, "big"), **how)
+
+
+def visits(rates: Rates, *gaps: tuple[float, bool]) -> Changes:
+    """What is known after visits with these seconds between them, and whether they found a change."""
+    now, number = NOW, 0
+    changes = rates.learn(None, version(0), now)
+    for seconds, is_changed in gaps:
+        now += seconds
+        number += is_changed
+        changes = rates.learn(changes, version(number), now)
+    return changes
+
+
+def phi(x: float) -> float:
+    return (1 - (1 + x) * math.exp(-x)) / x
+
+
+# -- what a visit is worth
+
+
+def fixed(rate: float) -> Rates:
+    """All pages change at *rate*."""
+    return Rates([float(each == rate) for each in _RATES])
+
+
+@pytest.mark.parametrize("rate", _RATES)
+@pytest.mark.parametrize("x", [0.01, 1.0, 1.8, 30.0])
+def test_a_visit_is_worth_what_it_does_for_the_copy(rate: float, x: float):
+    rates = fixed(rate)
+    assert rates.phi(visits(rates), NOW + x / rate) == pytest.approx(phi(x), rel=1e-6)
+
+
+def test_a_page_that_was_just_seen_is_worth_nothing():
+    rates = Rates()
+    assert rates.phi(visits(rates), NOW) == 0.0
+
+
+def test_pages_that_surely_have_not_changed_or_change_all_the_time_count_for_less():
+    rate = _RATES[5]
+    changes = visits(fixed(rate))
+    worths = {x: fixed(rate).phi(changes, NOW + x / rate) for x in (0.1, 0.5, 1.8, 10.0, 100.0)}
+    assert max(worths, key=worths.__getitem__) == 1.8
+
+
+# -- what visits teach
+
+
+@given(st.lists(st.tuples(st.floats(60, 1e7), st.booleans()), max_size=30))
+def test_what_is_known_of_a_rate_is_what_bayes_says(gaps: list[tuple[float, bool]]):
+    changes = visits(Rates(), *gaps)
+    flat = Rates([1.0] * len(_RATES))
+    found = flat.of(changes.evidence)
+    logs = [
+        math.fsum(math.log(-math.expm1(-rate * gap)) if changed else -rate * gap for gap, changed in gaps)
+        for rate in _RATES
+    ]
+    expected = [math.exp(each - max(logs)) for each in logs]
+    # The evidence is rounded to a thousandth of a factor of e at each visit.
+    assert [each / sum(found) for each in found] == pytest.approx(
+        [each / sum(expected) for each in expected], rel=1e-3 * (len(gaps) + 1), abs=1e-12
+    )
+
+
+def test_the_rates_of_a_web_are_learnt_from_all_its_pages():
+    draw = random.Random(5)
+    rates = Rates()
+    fast, slow = 0, 0
+    for page in range(2000):
+        rate = 1 / DAY if page % 4 == 0 else 1 / (100 * DAY)
+        gaps = [draw.uniform(0.2, 60) * DAY for _ in range(12)]
+        visits(rates, *((gap, draw.random() < -math.expm1(-rate * gap)) for gap in gaps))
+        fast, slow = fast + (page % 4 == 0), slow + (page % 4 != 0)
+    found = dict(zip(_RATES, rates.counts, strict=True))
+    near_day = sum(count for rate, count in found.items() if rate > 1 / (8 * DAY))
+    assert near_day / sum(found.values()) == pytest.approx(fast / (fast + slow), abs=0.05)
+    seldom = sum(count for rate, count in found.items() if rate < 1 / (30 * DAY))
+    assert seldom / sum(found.values()) == pytest.approx(slow / (fast + slow), abs=0.05)
+
+
+def test_each_page_is_counted_once_however_often_it_is_visited():
+    rates = Rates()
+    before = sum(rates.counts)
+    visits(rates, *[(DAY, True)] * 50)
+    visits(rates, *[(DAY, False)] * 3)
+    assert sum(rates.counts) == pytest.approx(before + 2, abs=1)  # no rate is given up altogether
+
+
+def test_an_unchanged_page_is_expected_to_change_less_often_than_a_changed_one():
+    rates = Rates()
+    still, busy = visits(rates, *[(DAY, False)] * 5), visits(rates, *[(DAY, True)] * 5)
+    assert rates.phi(still, still.seen_at + 30 * DAY) > rates.phi(busy, busy.seen_at + 30 * DAY)
+    assert rates.phi(still, still.seen_at + HOUR) < rates.phi(busy, busy.seen_at + HOUR)
+
+
+def test_304_is_an_unchanged_page():
+    one, other = Rates(), Rates()
+    first = one.learn(None, version(1), NOW)
+    assert one.learn(first, SAME, NOW + DAY) == other.learn(
+        other.learn(None, version(1), NOW), version(1), NOW + DAY
+    )
+
+
+def test_no_answer_teaches_nothing():
+    rates = Rates()
+    known = visits(rates, (DAY, True))
+    assert rates.learn(known, Content(is_missing=True), NOW + 9 * DAY) == known
+
+
+def test_an_old_page_is_known_to_change_seldom_at_its_first_visit():
+    rates = Rates()
+    old = rates.learn(None, version(1, changed_at=NOW - 400 * DAY), NOW)
+    young = rates.learn(None, version(1, changed_at=NOW - HOUR), NOW)
+    assert rates.phi(old, NOW + DAY) < rates.phi(young, NOW + DAY)
+
+
+def test_a_server_that_says_just_now_of_each_page_teaches_no_more_than_one_that_does_not():
+    one, other = Rates(), Rates()
+    for rates, said in (one, True), (other, False):
+        now = NOW
+        known = None
+        for number in range(4):
+            known = rates.learn(known, version(number, changed_at=now - 1.0 if said else 0.0), now)
+            now += 10 * DAY
+    assert one.counts == other.counts
+
+
+# -- who is next
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
+    kinds = st.sampled_from(["add", "add", "add", "remove", "best", "free", "freed"])
+    return draw(st.lists(st.tuples(kinds, st.integers(0, 11), st.integers(0, 5)), max_size=80))
+
+
+@given(steps())
+def test_the_best_page_is_next_as_in_a_sorted_list(steps: list[tuple[str, int, int]]):
+    due = Due()
+    waiting: dict[bytes, tuple[int, float]] = {}
+    free: set[bytes] = set()
+    for kind, number, level in steps:
+        key = link(f"h{number % 3}", number).key
+        host = key[:HOST_BYTES]
+        if kind == "add":
+            place = (-level, float(number))
+            assert due.add(key, level, float(number)) == (waiting.get(key) != place)
+            waiting[key] = place
+        elif kind == "remove":
+            due.remove(key)
+            waiting.pop(key, None)
+        elif kind == "freed":
+            free.symmetric_difference_update({host})
+            if host in free:
+                due.freed(host)
+        else:
+            among = {
+                key: place for key, place in waiting.items() if kind == "best" or key[:HOST_BYTES] in free
+            }
+            best = min(among, key=among.__getitem__) if among else None
+            assert due.best(free.__contains__ if kind == "free" else None) == best
+            if best is not None:
+                del waiting[best]
+        assert len(due) == len(waiting)
+
+
+def test_of_many_pages_the_best_stay():
+    due = Due()
+    pages = [link(f"h{number % 7}", number).key for number in range(100)]
+    for number, key in enumerate(pages):
+        due.add(key, number // 2, 0.0)
+    assert set(due.trim(10)) == set(pages[:90])
+    assert {due.best() for _ in range(10)} == set(pages[90:])
+    assert due.best() is None
+
+
+# -- in a crawl
+
+
+def again(**how: float) -> Job:
+    """A crawl whose pages come back after an hour."""
+    return Job(recrawl=Recrawl(**{"min_interval": HOUR, "max_interval": 30 * DAY, **how}))
+
+
+def leases(job: Job) -> list[int]:
+    """Visit what may be visited now, as pages that link to each other; numbers of the pages in order."""
+    found = []
+    while isinstance(lease := job.crawl.lease(job.now), Lease):
+        job.crawl.release(lease, job.now)
+        found.append(_number(lease))
+        job.settle(lease, *(link("a", number) for number in range(3)), content=version(len(found)))
+        if len(found) > 100:
+            break
+    return found
+
+
+def _number(lease: Lease) -> int:
+    return int(lease.request.split(b"/")[1])
+
+
+def test_no_page_comes_back_before_the_shortest_interval_is_over():
+    job = again()
+    job.seed(*(link("a", number) for number in range(3)))
+    assert sorted(leases(job)) == [0, 1, 2]
+    job.now += HOUR - 1
+    assert leases(job) == []
+    job.now += 2
+    assert sorted(leases(job)) == [0, 1, 2]
+    job.commit()
+
+
+def test_a_page_without_cash_comes_back_after_the_longest_interval():
+    job = Job(recrawl=Recrawl(HOUR, DAY), share=0.0)
+    job.seed(link("a", 0), link("b", 1))
+    for lease in (job.lease(), job.lease()):  # all cash goes to page 1
+        job.crawl.release(lease, job.now)
+        job.settle(lease, *([link("b", 1)] if lease.host == "a" else []), content=version(1))
+    seen = set()
+    for _ in range(60):
+        job.now += HOUR
+        while isinstance(lease := job.crawl.lease(job.now), Lease):
+            seen.add(lease.host)
+            job.crawl.release(lease, job.now)
+            job.settle(lease, link("b", 1), content=version(1))
+    assert seen == {"a", "b"}
+    job.commit()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: float):
+    job = again(share=share)
+    job.seed(*(link(f"old{number}", number) for number in range(50)))
+    for _ in range(50):
+        job.visit(content=version(1))
+    job.now += DAY
+    job.seed(*(link(f"new{number}", 1000 + number) for number in range(200)))
+    taken = []
+    for turn in range(200):
+        job.now += 60.0
+        lease = job.lease()
+        taken.append(_number(lease))
+        job.crawl.release(lease, job.now)
+        old = [link(f"old{number}", number) for number in (turn % 5, (turn + 1) % 5)]
+        job.settle(lease, *old, content=version(2))
+    repeated = sum(number < 1000 for number in taken)
+    assert repeated <= share * 200 + 50 * share + 1  # those of the first visits paid, too
+    assert bool(repeated) == bool(share)
+
+
+def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
+    job = again()
+    job.seed(link("a", 0), link("a", 1))
+    job.visit(content=version(1))
+    gone = link("a", _number(job.visit(is_failure=True, outcome="gone")))
+    job.now += 40 * DAY
+    assert sorted(leases(job)) == sorted({0, 1, 2} - {int(gone.request.split(b"/")[1])} | {2})
+    assert job.state(gone) == State.FAILED
+    assert job.cash(gone) == 0
+    job.commit()
+
+
+def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
+    job = Job(recrawl=Recrawl(1.0), order=OpicCycle())
+    job.seed(*(link(f"h{number}", number) for number in range(5)))
+    found = []
+    for _ in range(20):
+        job.now += 2.0
+        found.append(_number(job.visit(content=version(1))))
+    assert found[5:] == found[:5] * 3
+
+
+def _run(job: Job, n: int) -> Iterable[int]:
+    for number in range(n):
+        job.now += 600.0
+        lease = job.crawl.lease(job.now)
+        if isinstance(lease, Lease):
+            job.crawl.release(lease, job.now)
+            job.settle(
+                lease,
+                *(link("a", (_number(lease) * 7 + i) % 20) for i in range(3)),
+                content=version(number // 9),
+            )
+            yield _number(lease)
+
+
+@pytest.mark.parametrize("n", [1, 25, 60])
+def test_after_a_crash_every_page_comes_back(n: int):
+    job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
+    job.seed(*(link("a", number) for number in range(20)))
+    before = list(_run(job, n))
+    job.commit()
+    list(_run(job, 13))  # and then it dies
+    job.reopen()
+    after = list(_run(job, 400))
+    assert set(after) == set(range(20))
+    assert len(before) + len(after) > 100
+    job.commit()
