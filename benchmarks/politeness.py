@@ -1,6 +1,6 @@
 """How politely a crawl asks, seen by the servers, and how little of its time it gives away for that.
 
-    python benchmarks/politeness.py audit [--kills 2] [--after 40] [--size 1]
+    python benchmarks/politeness.py audit [--kills 3] [--after 25] [--size 1]
     python benchmarks/politeness.py stalls [--seconds 60] [--delay 2]
     python benchmarks/politeness.py use
 
@@ -232,12 +232,12 @@ class Judgement:
             elif _kind(entry) != "robots.txt" and entry.host not in told:
                 early.append(entry)
         self._print("requests before robots.txt was there", len(early), "")
-        kinds = Counter(_kind(entry) for entry in self._faults)
-        print(
-            "faults that the servers made: " + ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+        faults = Counter(
+            "closed within the answer" if entry.status == 200 else str(entry.status or "without an answer")
+            for entry in self._faults
         )
-        redirects = sum(entry.status == 302 for entry in self._entries)
-        print(f"redirects: {redirects}")
+        print("faults by status: " + ", ".join(f"{n} {what}" for what, n in sorted(faults.items())))
+        print(f"redirects: {sum(entry.status == 302 for entry in self._entries)}")
 
     def faults_since(self, instant: float) -> int:
         return sum(entry.start > instant for entry in self._faults)
@@ -279,7 +279,7 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
     web = Misbehaving(options.size)
     log, job = folder / "log.tsv", folder / "job"
     server = Server(web.answer, log=log, host="0.0.0.0")  # all of 127.0.0.0/8
-    settings = {
+    settings: dict[str, Any] = {
         "ADDONS": '{"scrapy_aopic.Addon": 500}',
         "TWISTED_DNS_RESOLVER": "politeness.Resolver",
         "JOBDIR": job,
@@ -321,16 +321,17 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
     judgement.print()
     since = sum(entry.start > resumed for entry in entries)
     print(f"stats of the crawler since the last kill ({since:,} requests by the servers' log):")
-    shown = ("aopic/politeness/", "aopic/outcomes/", "aopic/errors", "aopic/job/", "retry/", "downloader/exc")
-    shown += ("downloader/response_status", "log_count/E", "finish_reason", "spider_exceptions")
+    shown = "aopic/politeness/ aopic/outcomes/ aopic/errors aopic/job/ retry/ downloader/exc downloader/response_status"
+    shown += " log_count/E spider_exceptions finish_reason"
     for name, value in sorted(stats.items()):
-        if name.startswith(shown):
+        if name.startswith(tuple(shown.split())):
             print(f"  {name}: {value}")
     print(check.stdout.strip().rpartition("\n")[2])
     counted = [stats.get(f"aopic/politeness/{name}", 0) for name in ("transfers", "down", "errors")]
     uncounted = abs(since - counted[0]) + abs(judgement.faults_since(resumed) - sum(counted[1:]))
     print(f"requests and faults that the crawler did not count, or not as such: {uncounted}")
-    return 1 if judgement.n_broken or uncounted or check.returncode else 0
+    is_whole = stats["finish_reason"] == "finished" and not check.returncode
+    return 1 if judgement.n_broken or uncounted or not is_whole else 0
 
 
 # -- the crawler
@@ -423,19 +424,20 @@ def run_stalls(options: argparse.Namespace, folder: Path) -> int:
     print("|---|---|---|---|---|---|", flush=True)
     alone: list[int] = []
     share = 1.0
-    for what, n_slow, answer, more in (
-        ("200 fast hosts", 0, 0.0, ({}, {})),
-        ("and 200 that take 30 s", N_SLOW, SLOW, ({}, {})),
+    webs: list[tuple[str, int, float, list[dict[str, Any]]]] = [
+        ("200 fast hosts", 0, 0.0, [own, stock]),
+        ("and 200 that take 30 s", N_SLOW, SLOW, [own, stock]),
         (
             "and 200 that want a gap of 30 s",
             N_SLOW,
             0.0,
-            ({"AOPIC_HOST_RULES": rules}, {"DOWNLOAD_SLOTS": slots}),
+            [{**own, "AOPIC_HOST_RULES": rules}, {**stock, "DOWNLOAD_SLOTS": slots}],
         ),
-    ):
+    ]
+    for what, n_slow, answer, ways in webs:
         counts, rest = [], 0.0
-        for settings, others in zip((own, stock), more, strict=True):
-            times = fast_pages({**settings, **others}, n_slow, answer, options.seconds, folder)
+        for settings in ways:
+            times = fast_pages(settings, n_slow, answer, options.seconds, folder)
             counts.append(len(times))
             rest = max(
                 (b - a for a, b in zip(times, [*times[1:], options.seconds], strict=True)), default=0.0
@@ -556,11 +558,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--folder", type=Path, help="where to leave job and logs, new")
     parts = parser.add_subparsers(required=True)
     part = parts.add_parser("audit")
     part.set_defaults(run=run_audit)
-    part.add_argument("--kills", type=int, default=2)
-    part.add_argument("--after", type=float, default=40, help="seconds of each run before it is killed")
+    part.add_argument("--kills", type=int, default=3)
+    part.add_argument("--after", type=float, default=25, help="seconds of each run before it is killed")
     part.add_argument(
         "--size", type=float, default=1, help="pages of each host, in parts of the usual number"
     )
@@ -570,8 +573,10 @@ def main() -> int:
     part.add_argument("--delay", type=float, default=2, help="seconds between requests to a fast host")
     parts.add_parser("use").set_defaults(run=run_use)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        result: int = options.run(options, Path(folder))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        result: int = options.run(options, folder.resolve())
     return result
 
 

@@ -66,6 +66,9 @@ _REMEMBERED = 10_000
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
 
+_NOTICED = 0.1
+"""Seconds after which a host has noticed that a transfer was ended from here."""
+
 
 class LeftAloneError(IgnoreRequest):
     """A host must be left alone for so long that the downloader is no place to wait."""
@@ -155,8 +158,9 @@ class PolitenessMiddleware:
 
     def _ended(self, transfer: Transfer) -> Gap:
         self._count("aopic/politeness/transfers")
-        address, retry_after = "", 0.0
+        address, retry_after, seconds = "", 0.0, transfer.seconds
         if transfer.response is None:
+            seconds += _NOTICED
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = Outcome.DOWN if is_down else Outcome.OTHER
         else:
@@ -174,7 +178,7 @@ class PolitenessMiddleware:
             self._count("aopic/politeness/retry_after")
         return self._pacer.transferred(
             transfer.key,
-            transfer.seconds,
+            seconds,
             outcome,
             retry_after=retry_after,
             at_least=transfer.at_least,

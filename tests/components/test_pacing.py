@@ -325,6 +325,21 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE], ids=["scheduler", "middleware"])
+@deferred_f_from_coro_f
+async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    hang = Moody(Answer(delay=60))
+    web = serve({"http://a.test/": ["/hang", "/1"], "http://a.test/hang": hang, "http://a.test/1": []})
+    wanted = {"AOPIC_POLITENESS_FACTOR": FACTOR, "DOWNLOAD_TIMEOUT": 0.2}
+    await crawl(Follow, {**settings, **wanted})
+    result = audit(web.log, FACTOR)
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert [entry.status for entry in web.log].count(0) == 1
+    assert len(web.asked) == 4
+
+
 @deferred_f_from_coro_f
 async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> None:
     pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(3)}
