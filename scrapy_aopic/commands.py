@@ -186,7 +186,7 @@ def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
                 result = audit(store, progress=line.update)
         except StorageError as error:
             result = Audit()
-            result.expect(False, "{}", error)
+            result.expect(False, "{} 'scrapy aopic repair' mends what can be mended.", error)
     if opts.json:
         _write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
     else:
@@ -217,6 +217,32 @@ def _backup(opts: argparse.Namespace, _: BaseSettings) -> int:
     from .upkeep import backup  # noqa: PLC0415
 
     _write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
+    return 0
+
+
+# -- repair
+
+
+def _add_repair_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobdir", metavar="JOBDIR", type=Path, help="job folder, the JOBDIR of the crawl")
+
+
+def _repair(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from .upkeep import repair  # noqa: PLC0415
+
+    mended, kept = repair(opts.jobdir, progress=True)
+    if mended is None:
+        _write("Every invariant holds: there is nothing to mend.")
+        return 0
+    for family, n in mended.gaps.items():
+        _write(f"Rows of {family} could not be read in {n:,} places.")
+    if not mended.has_totals:
+        _write("The totals are lost: the job begins with a new ledger, in the default order.")
+    _write(
+        f"{mended.pages:,} pages on {mended.hosts:,} hosts are kept, {mended.forgotten:,} are forgotten, "
+        f"{mended.parted:,} stand for themselves again; the virtual page took up {mended.cash:,} units. "
+        f"The damaged store is in {kept}; remove it when you do not need it any more."
+    )
     return 0
 
 
@@ -450,6 +476,11 @@ SUBCOMMANDS = {
         "Copy a job to another folder. A crawl can go on from the copy; also while the crawl runs, as of its last commit.",
         _add_backup_options,
         _backup,
+    ),
+    "repair": Subcommand(
+        "Mend a damaged job that no crawl uses. Says what was lost; the damaged store is kept beside the new one.",
+        _add_repair_options,
+        _repair,
     ),
     "seed": Subcommand(
         "Add seeds to a job. With or without scores; a crawl that runs takes them up within about a second, another "

@@ -1,24 +1,40 @@
-"""Copies of jobs, also of those that are running.
+"""Copies of jobs, also of those that are running, and jobs that are mended.
 
 A copy is made row by row from a snapshot, so that it shares no file with its source, and each row has been compared
-with its checksum. Until it is whole it has another name, and a store in it that nobody opens.
+with its checksum. Until it is whole it has another name, and a store in it that nobody opens. What mends a job works beside it in the same way, and exchanges the stores at the end.
 """
 
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import closing, suppress
+from itertools import count
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
+from .core.audit import audit
+from .core.mend import Mended, mend
 from .exceptions import StorageError
 from .job import read_taken, store_folder
+from .requests import url_of
 from .seeds import lists, seeds_folder
-from .storage import copy_store, exists, open_snapshot
+from .storage import (
+    copy_store,
+    exists,
+    finish_store,
+    is_finished,
+    make_store,
+    open_damaged,
+    open_snapshot,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .core.ports import Store
 
 _STATE = "spider.state"
 """What Scrapy itself keeps in a job folder: ``spider.state`` of the spider."""
@@ -69,3 +85,73 @@ def _copy(source: Path, target: Path, *, progress: bool) -> int:
                 path.unlink()
         with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
             return copy_store(store, store_folder(source), store_folder(target), line.update)
+
+
+def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | None]:
+    """Mend the job in the folder *job*, which no crawl uses; one in which everything holds is left as it is.
+
+    Killed at any moment and called again, it ends the same.
+
+    Returns:
+        What was mended, and the folder of the damaged store; ``None`` if there was nothing to mend.
+
+    Raises:
+        StorageError: If a crawl uses the job, there is none, or nothing of it can be opened.
+    """
+    folder = store_folder(job)
+    copy, new = folder.with_name(f"{folder.name}.copy"), folder.with_name(f"{folder.name}.new")
+    try:
+        if not folder.exists() and is_finished(new):  # killed between the two renames
+            new.rename(folder)
+        for left in (copy, new):
+            shutil.rmtree(left, ignore_errors=True)
+        if not folder.exists():
+            raise StorageError(f"There is no job in the folder {job}.")
+        try:
+            damaged = open_damaged(folder, copy)
+            with closing(damaged):
+                if is_finished(folder) and _holds(damaged) and _opens(folder):
+                    return None, None
+                with (
+                    closing(make_store(new, damaged)) as store,
+                    tqdm(
+                        unit=" pages", unit_scale=True, disable=None if progress else True, leave=False
+                    ) as line,
+                ):
+                    mended = mend(damaged, store, _host_of, time.time(), line.update)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+        finish_store(new)
+        kept = next(
+            path for n in count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{n}")).exists()
+        )
+        folder.rename(kept)
+        new.rename(folder)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"The job in {job} cannot be mended: {error}.") from error
+    return mended, kept
+
+
+def _holds(store: Store) -> bool:
+    try:
+        store.verify()
+        return audit(store).holds
+    except StorageError:
+        return False
+
+
+def _opens(folder: Path) -> bool:
+    try:
+        open_snapshot(folder).close()
+    except StorageError:
+        return False
+    return True
+
+
+def _host_of(request: bytes) -> str:
+    try:
+        return urlsplit(url_of(request)).hostname or ""
+    except ValueError:
+        return ""

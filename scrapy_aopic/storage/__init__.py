@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
-from .folder import check_format, write_format
+from .folder import check_format, check_unused, forget_sizes, write_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
     from .rocksdb import RocksStore
     from .sqlite import SqliteStore
 
-__all__ = ["copy_store", "exists", "open_snapshot", "open_store"]
+__all__ = [
+    "copy_store",
+    "exists",
+    "finish_store",
+    "is_finished",
+    "make_store",
+    "open_damaged",
+    "open_snapshot",
+    "open_store",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +119,48 @@ def copy_store(
         copy.write({}, sync=True)
     write_format(target)  # without it nobody opens the store
     return copied
+
+
+def open_damaged(folder: Path, copy: Path) -> Store:
+    """Copy the store in *folder*, which nobody has open, to the folder *copy*, and open what is left of it there.
+
+    Raises:
+        StorageError: If somebody has it open, there is no store, or nothing of it can be opened.
+    """
+    check_unused(folder)
+    kind = _kind_of(folder) or ("rocksdb" if any(folder.glob("*.sst")) else None)
+    if kind is None:
+        raise StorageError(f"There is no store in the folder {folder}.")
+    shutil.copytree(folder, copy)
+    forget_sizes(copy)
+    try:
+        return _make(copy, kind, _COPY_MB)
+    except StorageError:
+        if kind != "rocksdb":
+            raise
+    from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
+
+    mend_files(copy)
+    return _make(copy, kind, _COPY_MB)
+
+
+def make_store(folder: Path, like: Store) -> Store:
+    """Make a new store of the kind of *like* in *folder*, which is opened by nobody before :func:`finish_store`."""
+    return type(like)(folder, memory_mb=_COPY_MB)  # type: ignore[call-arg]
+
+
+def finish_store(folder: Path) -> None:
+    """Say that the store in *folder* is whole."""
+    write_format(folder)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the store in *folder* is whole."""
+    try:
+        check_format(folder)
+    except StorageError:
+        return False
+    return exists(folder)
 
 
 def _kind_of(folder: Path) -> str | None:

@@ -75,6 +75,19 @@ def in_use(folder: Path) -> StorageError:
     return StorageError(f"The store in {folder} is in use: {who}; wait for its end or choose another folder.")
 
 
+def check_unused(folder: Path) -> None:
+    """Raise an error if the process that said last that it has the store in *folder* open may still live."""
+    try:
+        owner = json.loads((folder / _OWNER_FILE).read_text("utf-8"))
+        if owner["host"] == socket.gethostname() and os.name == "posix":
+            os.kill(owner["pid"], 0)  # sends nothing
+    except (FileNotFoundError, ProcessLookupError, ValueError, LookupError, TypeError):
+        return
+    except OSError:
+        pass  # somebody else's process
+    raise in_use(folder)
+
+
 def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
     """Note how long the files of a store that was closed are; they are as long as long as it has this *generation*."""
     replace_file(folder / _SIZES_FILE, json.dumps({"generation": generation, "sizes": sizes}) + "\n")
@@ -96,7 +109,8 @@ def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
         if sizes.get(name) != size:
             found = f"has {sizes[name]:,} bytes" if name in sizes else "is gone"
             raise StorageError(
-                f"The store in {folder} is damaged: its file {name} {found}, and had {size:,} bytes when it was closed."
+                f"The store in {folder} is damaged: its file {name} {found}, and had {size:,} bytes when it was closed. "
+                "'scrapy aopic repair' mends what can be mended."
             )
 
 

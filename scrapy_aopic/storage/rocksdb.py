@@ -222,6 +222,14 @@ class RocksStore:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
+def mend_files(folder: Path) -> None:
+    """Make the files in *folder* a database that can be opened, of what is left in them."""
+    try:
+        Rdict.repair(str(folder), _options(16))
+    except Exception as error:
+        raise _open_error(folder, error) from error
+
+
 class _Scan(Iterator[tuple[bytes, bytes]]):
     """The pairs from where *cursor* stands to its upper bound, which is *stop*."""
 

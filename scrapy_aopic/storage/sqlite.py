@@ -122,7 +122,7 @@ class SqliteStore:
             raise self._error("read", error) from error
         if len(rows) < _ROWS_AT_ONCE:
             self._give_back(connection)
-            return iter(self._whole(family, rows))
+            return self._each(family, rows)
         return _Scan(self, connection, cursor, _unsealed(family, chain(rows, cursor)))
 
     def write(self, batch: Batch, *, sync: bool) -> None:
@@ -248,9 +248,9 @@ class SqliteStore:
                 writer.execute("ROLLBACK")
             raise
 
-    def _whole(self, family: Family, rows: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _each(self, family: Family, rows: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:
-            return list(_unsealed(family, rows))
+            yield from _unsealed(family, rows)
         except sqlite3.Error as error:
             raise self._error("read", error) from error
 

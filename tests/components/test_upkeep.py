@@ -15,13 +15,14 @@ import pytest
 from web import check, html
 
 from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import store_folder
 from scrapy_aopic.seeds import give, seeds_folder
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.upkeep import backup
+from scrapy_aopic.upkeep import backup, repair
 
 SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
 N_PAGES = 120
@@ -66,8 +67,6 @@ def make_job(folder: Path, store: str, pages: int) -> None:
 
 
 def rows(folder: Path) -> list[Any]:
-    from scrapy_aopic.core.ports import Family
-
     store = open_snapshot(store_folder(folder))
     try:
         return [list(store.scan(family)) for family in Family]
@@ -136,3 +135,91 @@ def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no job in the folder"):
         backup(tmp_path / "job", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
+
+
+def repair_command(job: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scrapy", "aopic", "repair", str(job)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=job.parent)
+
+
+def spoil(job: Path, number: int) -> None:
+    """Overwrite a part of the largest file of rows, where rows are."""
+    files = [path for path in store_folder(job).iterdir() if path.suffix in (".sst", ".sqlite3")]
+    path = max(files, key=lambda path: path.stat().st_size)
+    data = path.read_bytes()
+    at = len(data) // 4 + 5_000 * number
+    data = data[:at] + bytes(3_000) + data[at + 3_000 :]
+    path.write_bytes(data.replace(b"http://h1/", b"http://hX/"))  # in SQLite, which compresses nothing
+
+
+@each_store
+def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None:
+    job = tmp_path / "job"
+    make_job(job, store, 3_000)
+    spoil(job, 1)
+    damaged = {path.name: path.read_bytes() for path in store_folder(job).iterdir()}
+    done = repair_command(job)
+    assert done.returncode == 0, done.stderr
+    result = check(job)
+    assert f"{result.pages:,} pages on" in done.stdout
+    assert "units. The damaged store is in" in done.stdout
+    assert result.violations == []
+    assert 2_000 < result.pages < 3_000
+    assert {path.name: path.read_bytes() for path in (job / "aopic.damaged-1").iterdir()} == damaged
+    assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1"]
+    before = rows(job)
+    assert "nothing to mend" in repair_command(job).stdout
+    assert rows(job) == before
+
+
+@pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST", ".log", "format"])
+def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: str) -> None:
+    pytest.importorskip("rocksdict")
+    job = tmp_path / "job"
+    make_job(job, "rocksdb", 3_000)
+    for path in store_folder(job).iterdir():
+        if lost in path.name:
+            path.unlink()
+    mended, _ = repair(job)
+    assert mended is not None
+    result = check(job)
+    assert (result.violations, result.pages) == ([], 3_000)
+
+
+@each_store
+def test_a_repair_that_is_killed_ends_the_same_the_next_time(tmp_path: Path, store: str) -> None:
+    job, other = tmp_path / "job", tmp_path / "other"
+    make_job(job, store, 6_000)
+    spoil(job, 2)
+    shutil.copytree(job, other)
+    repair(other)
+    command = [sys.executable, "-m", "scrapy", "aopic", "repair", str(job)]
+    for sign in ("aopic.copy", "aopic.new", "aopic.new/CURRENT", "aopic.damaged-1"):
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+            while not (job / sign).exists() and process.poll() is None:
+                time.sleep(0.0005)
+            process.kill()
+    repair(job)
+    assert check(job).violations == []
+    for family, mine, others in zip(Family, rows(job), rows(other), strict=True):
+        if family not in (Family.HOSTS, Family.META):  # which hold the time of the repair
+            assert mine == others
+
+
+def test_a_job_that_was_killed_between_the_renames_is_put_in_place(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    make_job(job, "sqlite", 10)
+    store_folder(job).rename(job / "aopic.new")
+    assert repair(job) == (None, None)
+    assert check(job).pages == 10
+
+
+@each_store
+def test_a_job_in_use_is_not_mended(tmp_path: Path, store: str) -> None:
+    job = tmp_path / "job"
+    make_job(job, store, 10)
+    opened = open_store(store_folder(job))
+    with pytest.raises(StorageError, match=f"in use: process {os.getpid()}"):
+        repair(job)
+    opened.close()
+    assert repair(job) == (None, None)
