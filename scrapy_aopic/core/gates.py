@@ -40,7 +40,7 @@ N_CLASSES = len(_BOUNDS) + 1
 _MOST = 0.75
 
 _SAMPLE = 20
-"""Hosts that count for what hosts are like that were never asked."""
+"""Seconds that count for what hosts are like that were never asked."""
 
 
 class Lanes:
@@ -50,7 +50,9 @@ class Lanes:
     takes half a second. So hosts are classed by the time that they take: under a second, under 16, and longer. The
     slower classes leave free what the faster ones need in the mean, and twice the root of that for its ups and downs
     ("square-root staffing"), but three quarters of all connections at most. A host that was never asked counts as slow
-    to the part that such hosts turned out to be of late.
+    to twice the part that slow ones had of the time for which such hosts held connections of late, of the first second
+    of each; wholly at first. All tell after a second, as the slow ones do, so that these are not the last to count, and
+    twice because who lets in too few can make up for it at once, and who lets in too many, only when they are done.
 
     Args:
         connections: Transfers that may be under way at once.
@@ -62,7 +64,8 @@ class Lanes:
         self._rises: list[tuple[float, bytes]] = []
         self._held = [0] * N_CLASSES
         self._unknown: set[bytes] = set()  # never asked before, and not slow so far
-        self._slow_part = 0.0
+        self._untold: dict[tuple[float, bytes], float] = {}  # of the last second, as in _rises: time held
+        self._slow_part = 1.0
         self._needs: dict[
             bytes, tuple[int, float]
         ] = {}  # class, and part of the time that it is transferring
@@ -91,6 +94,7 @@ class Lanes:
         self._hold(key, now, self.class_of(seconds))
         if not seconds:
             self._unknown.add(key)
+            self._untold[now + _BOUNDS[0], key] = _BOUNDS[0]
 
     def _hold(self, key: bytes, begin: float, number: int) -> None:
         self._under_way[key] = (begin, number)
@@ -98,36 +102,38 @@ class Lanes:
         if number < N_CLASSES - 1:
             heapq.heappush(self._rises, (begin + _BOUNDS[number], key))
 
-    def end(self, key: bytes) -> None:
+    def end(self, key: bytes, now: float) -> None:
         """The lease of the host under *key* is over."""
-        _, number = self._under_way.pop(key)
+        begin, number = self._under_way.pop(key)
         self._held[number] -= 1
-        self._learn(key, 0.0)
-
-    def _learn(self, key: bytes, is_slow: float) -> None:
-        """Note whether the host under *key* is slow, if it was never asked before."""
-        if key in self._unknown:
-            self._unknown.discard(key)
-            self._slow_part += (is_slow - self._slow_part) / _SAMPLE
+        self._unknown.discard(key)
+        told = (begin + _BOUNDS[0], key)
+        if told in self._untold:
+            self._untold[told] = min(now - begin, _BOUNDS[0])
 
     def full(self, seconds: float, now: float) -> int:
         """A class for which there is no room, if a host that takes *seconds*, 0 if unknown, needs it; or else 0."""
-        own = self.class_of(seconds)
-        classes = (own,) if seconds > 0 else range(1, N_CLASSES)
-        return next((number for number in classes if number and not self.has_room(number, now)), 0)
+        slowest = self.class_of(seconds) if seconds > 0 else N_CLASSES - 1
+        # Who may take longest also holds what those in between leave to the fast ones.
+        return next((number for number in range(slowest, 0, -1) if not self.has_room(number, now)), 0)
 
     def has_room(self, number: int, now: float) -> bool:
         """Whether another host of class *number* may be leased."""
         while self._rises and self._rises[0][0] <= now:
             instant, key = heapq.heappop(self._rises)
             begin, held = self._under_way.get(key, (0.0, N_CLASSES - 1))
-            if held < N_CLASSES - 1 and instant == begin + _BOUNDS[held]:  # else it is of an earlier lease
+            is_slow = (
+                held < N_CLASSES - 1 and instant == begin + _BOUNDS[held]
+            )  # else it is of an earlier lease
+            if is_slow:
                 self._held[held] -= 1
                 self._hold(key, begin, held + 1)
-                self._learn(key, 1.0)
+                self._unknown.discard(key)
+            weight = self._untold.pop((instant, key), 0.0)
+            self._slow_part += (is_slow - self._slow_part) * weight / _SAMPLE
         need = max(sum(self._needed[:number]), 0.0)
         kept_free = min(round(need + 2 * math.sqrt(need)), int(_MOST * self._connections))
-        in_use = sum(self._held[number:]) + self._slow_part * len(self._unknown)
+        in_use = sum(self._held[number:]) + min(2 * self._slow_part, 1.0) * len(self._unknown)
         return in_use < self._connections - kept_free
 
 
@@ -224,7 +230,7 @@ class Gates:
                 self._watch(gate)
         host.entered = ()
         if self._lanes is not None:
-            self._lanes.end(key)
+            self._lanes.end(key, now)
         if len(self._clocks) > self._sweep_at:
             for gate in [gate for gate, instant in self._clocks.items() if instant <= now]:
                 del self._clocks[gate]

@@ -394,7 +394,7 @@ def test_slow_hosts_leave_free_what_fast_ones_need_and_some_more():
         lanes.begin(b"%d" % number, 30.0, 0.0)
     assert lanes.full(30.0, 0.0) == 2
     assert not lanes.full(0.5, 0.0)
-    lanes.end(b"1")
+    lanes.end(b"1", 30.0)
     assert not lanes.full(30.0, 0.0)
 
 
@@ -422,28 +422,43 @@ def test_a_transfer_that_takes_long_counts_as_slow_before_it_ends():
     assert not lanes.full(30.0, 0.9)
     assert not lanes.full(5.0, 0.9)
     assert lanes.full(5.0, 1.0) == 1
-    assert not lanes.full(30.0, 1.0)
+    assert lanes.full(30.0, 1.0) == 1
     assert lanes.full(30.0, 16.0) == 2
     for number in range(3):
-        lanes.end(b"%d" % number)
+        lanes.end(b"%d" % number, 16.0)
     assert not lanes.full(30.0, 16.0)
 
 
-def test_hosts_that_were_never_asked_wait_with_the_slow_ones_when_such_hosts_are_slow():
-    lanes = some_lanes(20, needed=4)
-    for number in range(12):
-        assert not lanes.full(0.0, 0.0)
-        lanes.begin(b"%d" % number, 0.0, 0.0)
-    assert not lanes.full(0.0, 0.0)  # nobody knows yet
-    assert lanes.full(0.0, 2.0) == 1
-    for number in range(12):
-        lanes.end(b"%d" % number)
-    for number in range(200):  # others turn out to be fast
-        lanes.begin(b"new", 0.0, 3.0 + number)
-        lanes.end(b"new")
+def fill_with_strangers(lanes: Lanes, now: float) -> int:
+    """Lease hosts that were never asked as long as there is room; returns how many there were."""
     for number in range(20):
-        assert not lanes.full(0.0, 300.0)
-        lanes.begin(b"%d" % number, 0.0, 300.0)
+        if lanes.full(0.0, now):
+            return number
+        lanes.begin(b"stranger %d" % number, 0.0, now)
+    return 20
+
+
+def test_hosts_that_were_never_asked_wait_with_the_slow_ones_until_such_hosts_turn_out_to_be_fast():
+    lanes = some_lanes(20, needed=4)
+    assert fill_with_strangers(lanes, 0.0) == 12
+    for number in range(12):
+        lanes.end(b"stranger %d" % number, 0.9)
+    for number in range(200):
+        lanes.begin(b"new", 0.0, 2.0 * number)
+        lanes.end(b"new", 2.0 * number + 0.9)
+    assert fill_with_strangers(lanes, 400.0) == 20
+
+
+def test_a_few_slow_hosts_among_the_never_asked_count_for_the_time_that_they_hold_connections():
+    lanes = some_lanes(20, needed=4)
+    for number in range(100):
+        for fast in range(10):
+            lanes.begin(b"fast %d" % fast, 0.0, 40.0 * number)
+            lanes.end(b"fast %d" % fast, 40.0 * number + 0.2)
+        lanes.begin(b"slow", 0.0, 40.0 * number)
+        lanes.full(0.0, 40.0 * number + 30.0)
+        lanes.end(b"slow", 40.0 * number + 30.0)
+    assert fill_with_strangers(lanes, 4000.0) == 17  # instead of the 12 if all were slow
 
 
 def test_the_address_of_a_leased_host_is_kept_with_it():
