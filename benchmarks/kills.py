@@ -1,0 +1,500 @@
+"""Kill hundreds of real crawls with SIGKILL at random moments, and judge what the server and a witness saw.
+
+    python benchmarks/kills.py [--kills 1000] [--parallel 2] [--seed 1]
+
+Each job crawls a web of its own, a tree: a page is linked to from one other page only, so that a link that is lost is
+a branch that is never seen. Jobs take turns in the kind of store and in AOPIC_DURABILITY. A run of a job is a forked
+process with the add-on; it is killed
+
+    run      at any moment of its first seconds,
+    open     while it opens the job, or leaves all hosts alone after the crash before,
+    close    after SIGTERM, while it closes,
+    backup   while another process copies the job, which is killed at the same moment,
+
+until the job was killed ``--kills-per-job`` times; the last run may finish. After each kill the audit of
+``scrapy aopic check`` must hold, and a copy that was made must hold, too. A witness in the process writes down, past
+all buffers, when a page is settled, when a commit is taken and when it has landed. Wrong is
+
+    - a page that is asked for again although no kill lies between, or although a commit with its visit had landed;
+    - at the end, a page that was never asked for, or not visited;
+    - a host that is asked twice at once or too early.
+
+What is printed beside: pages that were fetched again, because they were in work at the kill or settled, but not yet
+committed; and how long before the kill the oldest of the latter was settled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import scrapy
+from scrapy.crawler import CrawlerProcess
+from scrapy.linkextractors import LinkExtractor
+from scrapy.settings import default_settings
+from scrapy.utils.misc import load_object
+from tqdm import tqdm
+
+import scrapy_aopic.scheduler
+from scrapy_aopic.addon import Addon
+from scrapy_aopic.core.audit import audit as audit_store
+from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.job import Job, store_folder
+from scrapy_aopic.requests import url_of
+from scrapy_aopic.scheduler import Scheduler, Visit
+from scrapy_aopic.storage import exists, open_snapshot
+from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
+from scrapy_aopic.upkeep import backup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FACTOR, MAX_GAP = 10.0, 0.1
+"""Politeness, and with it the pause after a crash; short, so that a run gets far before it is killed."""
+
+N_HOSTS, CHILDREN = 40, 4
+KINDS = ("run",) * 11 + ("open",) * 4 + ("close",) * 3 + ("backup",) * 2
+STUCK = 120.0
+"""Seconds after which a run that was left alone counts as hanging."""
+
+
+# -- the web
+
+
+def name(job: int, page: int) -> str:
+    """URL of a *page* of a *job*; neighbours in the tree are on different hosts."""
+    return f"http://h{page * 7 % N_HOSTS}.job{job}.test/{page}"
+
+
+def is_redirect(page: int) -> bool:
+    """Whether the *page* is a permanent redirect to its only child, so that the two are united."""
+    return page % 10 == 5
+
+
+def children(page: int, n_pages: int) -> list[int]:
+    first = CHILDREN * page + 1
+    return [each for each in range(first, first + CHILDREN) if each < n_pages]
+
+
+def answer(exchange: Exchange, n_pages: int) -> Answer:
+    job = int(exchange.host.split(".")[1][3:])
+    page = int(exchange.target[1:])
+    below = [name(job, each) for each in children(page, n_pages)]
+    if is_redirect(page) and below:
+        # The other children are linked to by the target.
+        return Answer(301, headers={"Location": below[0]}, delay=0.002)
+    parent = (page - 1) // CHILDREN
+    if page and is_redirect(parent) and page == CHILDREN * parent + 1:
+        below += [name(job, each) for each in children(parent, n_pages)[1:]]
+    links = "".join(f'<a href="{url}">{url}</a>\n' for url in [*below, name(job, 0)])
+    body = f"<html><title>{page}</title>{links}</html>".encode()
+    return Answer(headers={"Content-Type": "text/html"}, body=body, delay=0.002 * (page % 4))
+
+
+# -- what happens in a process that is killed
+
+
+def preload() -> None:
+    """Import what a run imports, so that one that is forked begins at once."""
+    defaults = default_settings
+    for names in (
+        defaults.EXTENSIONS_BASE,
+        defaults.DOWNLOADER_MIDDLEWARES_BASE,
+        defaults.SPIDER_MIDDLEWARES_BASE,
+        {f"scrapy_aopic.{each}": 0 for each in scrapy_aopic.__all__},
+    ):
+        for each in names:
+            load_object(each)
+    for each in ("http", "s3", "ftp"):
+        load_object(defaults.DOWNLOAD_HANDLERS_BASE[each])
+    for kind in ("rocksdb", "sqlite"):
+        import_module(f"scrapy_aopic.storage.{kind}")
+
+
+class Follow(scrapy.Spider):
+    """Follows every link of every page."""
+
+    name = "follow"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        for link in LinkExtractor().extract_links(response):
+            yield scrapy.Request(link.url)
+
+
+def note(line: str) -> None:
+    os.write(WITNESS[0], f"{time.monotonic():.6f}\t{line}\n".encode())
+
+
+WITNESS: list[int] = []
+"""Descriptor of the file of this process's witness."""
+
+
+class WitnessedJob(Job):
+    """Says when a commit is taken and when it has landed."""
+
+    def _commit(self, *, is_clean: bool = False) -> None:
+        super()._commit(is_clean=is_clean)
+        note("taken\t")
+
+    def _land(self) -> None:
+        before = self.commits
+        super()._land()
+        if self.commits > before:
+            note("landed\t")
+
+
+class WitnessedScheduler(Scheduler):
+    """Says when a page is settled."""
+
+    def _finish(self, visit: Visit, crawl: Crawl, now: float) -> None:
+        super()._finish(visit, crawl, now)
+        if visit.retry is None:
+            note(f"settled\t{url_of(visit.lease.request)}")
+
+
+def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
+    scrapy_aopic.scheduler.Job = WitnessedJob  # type: ignore[misc]
+    WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+    process = CrawlerProcess(
+        {
+            "ADDONS": {Addon: 500},
+            "SCHEDULER": WitnessedScheduler,
+            "JOBDIR": str(folder),
+            "AOPIC_POLITENESS_FACTOR": FACTOR,
+            "AOPIC_MAX_GAP": MAX_GAP,
+            "AOPIC_REPORT": False,
+            "ROBOTSTXT_OBEY": False,
+            "LOG_LEVEL": "WARNING",
+            "TELNETCONSOLE_ENABLED": False,
+            "REMOTE_CONTROL_ENABLED": False,
+            **settings,
+        }
+    )
+    process.crawl(Follow, start_urls=[start])
+    process.start()
+
+
+def copy(folder: Path, target: Path) -> None:
+    tqdm.set_lock(RLock())  # its own is a named one, which a kill would leave behind
+    backup(folder, target)
+
+
+def check(folder: Path) -> None:
+    store = open_snapshot(store_folder(folder))
+    result = audit_store(store)
+    store.close()
+    if not result.holds:
+        raise AssertionError(result.violations)
+    print(json.dumps([result.visited, result.failed, result.queued]))
+
+
+def fork(log: Path, task: Callable[..., None], *args: Any) -> int:
+    """Do *task* in a process of its own, which costs some milliseconds; returns its number.
+
+    Stores are opened there only: their threads would not outlive the next fork.
+    """
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        task(*args)
+        code = 0
+    except BaseException:  # noqa: BLE001 - nothing may go on from here in the forked process
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait_for(process: int, seconds: float) -> int | None:
+    """Exit code of *process*; ``None`` if it is still there after so many *seconds*."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.002)
+
+
+def end(process: int) -> int:
+    """Kill *process* and return its exit code."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+# -- a job and its kills
+
+
+class Note(NamedTuple):
+    """A line of a witness."""
+
+    at: float
+    what: str
+    url: str
+
+
+@dataclass
+class Run:
+    """A run of a job, from its fork to its end; *notes* are its witness's."""
+
+    kind: str
+    begin: float
+    end: float = 0.0
+    was_killed: bool = False
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    """What a worker saw of a job."""
+
+    job: int
+    store: str
+    durability: str
+    runs: list[Run] = field(default_factory=list)
+    copies: int = 0
+    wrong: list[str] = field(default_factory=list)
+    counts: tuple[int, int, int] = (0, 0, 0)
+
+
+class Worker:
+    """Crawls a *job* whose every process it forks, kills and checks."""
+
+    def __init__(self, job: int, seed: str, folder: Path) -> None:
+        self.report = Report(job, ("rocksdb", "sqlite")[job % 2], ("500", "page")[job // 2 % 2])
+        self.rng = random.Random(f"{seed} {job}")
+        self.place = folder / f"job{job}"
+        self.place.mkdir()
+        self.job, self.copy, self.log = self.place / "job", self.place / "copy", self.place / "log"
+
+    def run(self, kind: str) -> bool:
+        """Crawl until the run ends or is killed in a way; whether the crawl has come to its end."""
+        report = self.report
+        witness = self.place / f"witness{len(report.runs)}"
+        settings = {"AOPIC_STORE": report.store, "AOPIC_DURABILITY": report.durability}
+        run = Run(kind, time.monotonic())
+        report.runs.append(run)
+        process = fork(self.log, crawl, self.job, name(report.job, 0), settings, witness)
+        shortest, longest = (0.0, 0.3) if kind == "open" else (0.3, 2.0)
+        code = wait_for(process, STUCK if kind == "last" else self.rng.uniform(shortest, longest))
+        copier = 0
+        if code is None and kind == "close":
+            os.kill(process, signal.SIGTERM)
+            code = wait_for(process, self.rng.uniform(0.0, 0.15))
+        elif code is None and kind == "backup":
+            shutil.rmtree(self.copy.with_suffix(".part"), ignore_errors=True)
+            shutil.rmtree(self.copy, ignore_errors=True)
+            copier = fork(self.log, copy, self.job, self.copy)
+            code = wait_for(process, self.rng.uniform(0.0, 0.3))
+        if code is None:
+            run.was_killed = end(process) == -signal.SIGKILL
+            if kind == "last":
+                self.complain("it hangs")
+        elif code:
+            self.complain(f"exit code {code}")
+        run.end = time.monotonic()
+        if copier:
+            end(copier)
+        if witness.exists():
+            lines = [line.split("\t") for line in witness.read_text().splitlines()]
+            run.notes = [Note(float(instant), what, url) for instant, what, url in lines]
+        return code == 0 and kind != "close"
+
+    def check(self, folder: Path) -> tuple[int, int, int]:
+        """Pages visited, failed and queued of the job in *folder*, which must be in order."""
+        answer = self.place / "check"
+        answer.unlink(missing_ok=True)
+        if wait_for(fork(answer, check, folder), STUCK) != 0:
+            self.complain(f"{folder.name}: {answer.read_text()[-2000:]}")
+            return (0, 0, 0)
+        visited, failed, queued = json.loads(answer.read_text().splitlines()[-1])
+        return visited, failed, queued
+
+    def complain(self, text: str) -> None:
+        log = self.log.read_text()[-2000:] if self.log.exists() else ""
+        self.report.wrong.append(f"run {len(self.report.runs)}: {text}; the end of the log: {log}")
+
+
+def live(job: int, seed: str, proxy: str, folder: Path, n_kills: int) -> Report:
+    """Crawl a job, killing it *n_kills* times."""
+    os.environ["http_proxy"] = proxy
+    preload()
+    worker = Worker(job, seed, folder)
+    report = worker.report
+    is_over = False
+    while not is_over and not report.wrong:
+        n_killed = sum(run.was_killed for run in report.runs)
+        is_over = worker.run(worker.rng.choice(KINDS) if n_killed < n_kills else "last")
+        if exists(store_folder(worker.job)):
+            report.counts = worker.check(worker.job)
+        if worker.copy.exists():
+            report.copies += 1
+            worker.check(worker.copy)
+            shutil.rmtree(worker.copy)
+    if not report.wrong:
+        shutil.rmtree(worker.place)
+    return report
+
+
+# -- the judgement
+
+
+@dataclass
+class Sums:
+    """Of all jobs with one store and durability."""
+
+    jobs: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    visited: int = 0
+    in_work: int = 0
+    uncommitted: int = 0
+    oldest: float = 0.0
+    most: int = 0
+
+
+def read_notes(run: Run) -> tuple[dict[str, float], dict[str, float]]:
+    """When the run settled each URL, and when a commit landed that holds this."""
+    settled: dict[str, float] = {}
+    landed: dict[str, float] = {}
+    waiting: list[str] = []
+    taken: list[str] = []
+    for at, what, url in run.notes:
+        if what == "settled":
+            settled[url] = at
+            waiting.append(url)
+        elif what == "taken":
+            taken += waiting  # a commit that fails is part of the next one
+            waiting = []
+        else:
+            landed.update(dict.fromkeys(taken, at))
+            taken = []
+    return settled, landed
+
+
+def judge(report: Report, entries: list[Entry], n_pages: int, sums: Sums) -> list[str]:
+    """Add *report* to the *sums*; returns what is wrong with it."""
+    wrong = list(report.wrong)
+    asked: dict[str, list[float]] = {name(report.job, page): [] for page in range(n_pages)}
+    for entry in entries:
+        asked[f"http://{entry.host}{entry.target}"].append(entry.start)
+    landed: dict[str, float] = {}
+    kills: list[tuple[Run, dict[str, float]]] = []
+    for run in report.runs:
+        settled, of_run = read_notes(run)
+        landed.update(of_run)
+        if run.was_killed:
+            kills.append((run, settled))
+    lost = [0] * len(kills)
+    for url, starts in asked.items():
+        starts.sort()
+        for first, second in pairwise(starts):
+            at = next((n for n, (run, _) in enumerate(kills) if first <= run.end <= second), None)
+            if at is None:
+                wrong.append(f"{url} was asked for twice with no kill between")
+                continue
+            run, settled = kills[at]
+            lost[at] += 1
+            sums.in_work += url not in settled
+            if url in settled:
+                sums.uncommitted += 1
+                sums.oldest = max(sums.oldest, run.end - settled[url])
+        if url in landed and starts[-1] > landed[url]:
+            wrong.append(f"{url} was asked for again after the commit of its visit had landed")
+    missing = sum(not starts for starts in asked.values())
+    if missing or report.counts != (n_pages, 0, 0):
+        wrong.append(f"{missing} pages were never asked for; visited, failed, queued: {report.counts}")
+    wrong += audit(entries, FACTOR, 0.0, MAX_GAP).violations
+    sums.jobs += 1
+    sums.kills.update(run.kind for run, _ in kills)
+    sums.visited += report.counts[0]
+    sums.most = max(sums.most, *lost, 0)
+    return [f"job {report.job} ({report.store}, {report.durability}): {each}" for each in wrong]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--kills-per-job", type=int, default=25)
+    parser.add_argument("--pages", type=int, default=1500, help="of the web of each job")
+    parser.add_argument("--parallel", type=int, default=2, help="jobs at once")
+    parser.add_argument("--seed", default="1")
+    args = parser.parse_args()
+
+    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
+    wrong: list[str] = []
+    folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    server = Server(lambda exchange: answer(exchange, args.pages))
+    # Workers that are spawned have one thread, so that they may fork.
+    with server.run_in_thread() as running, ProcessPoolExecutor(args.parallel, get_context("spawn")) as pool:
+        jobs = killed = copies = 0
+        working: set[Future[Report]] = set()
+        while True:
+            planned = killed + len(working) * args.kills_per_job
+            while len(working) < args.parallel and planned < args.kills and not wrong:
+                n_kills = min(args.kills_per_job, args.kills - planned)
+                working.add(pool.submit(live, jobs, args.seed, running.url, folder, n_kills))
+                jobs, planned = jobs + 1, planned + n_kills
+            if not working:
+                break
+            done, working = wait(working, return_when=FIRST_COMPLETED)
+            for each in done:
+                report = each.result()
+                while server.n_under_way:
+                    time.sleep(0.01)
+                domain = f".job{report.job}.test"
+                entries = [entry for entry in list(running.log) if entry.host.endswith(domain)]
+                found = judge(report, entries, args.pages, sums[report.store, report.durability])
+                wrong += found
+                killed += sum(run.was_killed for run in report.runs)
+                copies += report.copies
+                print(f"job {report.job}: {killed} kills so far, {len(found)} wrong", flush=True)
+                for line in found[:20]:
+                    print(f"  {line}", flush=True)
+
+    print("| store, durability | jobs | kills: run, open, close, backup | visited | fetched again: in work "
+          "| settled, not committed | oldest of these | most at one kill |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|")
+    for (store, durability), of in sorted(sums.items()):
+        kinds = ", ".join(str(of.kills[kind]) for kind in dict.fromkeys(KINDS))
+        print(
+            f"| {store}, {durability} | {of.jobs} | {of.kills.total()}: {kinds} | {of.visited:,} | {of.in_work} "
+            f"| {of.uncommitted} | {1000 * of.oldest:.0f} ms | {of.most} |"
+        )
+    print(f"{killed} kills, {copies} whole copies made in time, {len(wrong)} wrong")
+    if wrong:
+        print(f"jobs that went wrong are in {folder}")
+    else:
+        shutil.rmtree(folder)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

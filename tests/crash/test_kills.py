@@ -1,0 +1,19 @@
+"""A few of the kills that ``benchmarks/kills.py`` makes by the hundred."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kills.py"
+
+
+def test_kills_at_random_moments_lose_nothing_and_repeat_nothing_that_was_committed() -> None:
+    pytest.importorskip("rocksdict")
+    command = [sys.executable, str(SCRIPT), "--kills", "8", "--kills-per-job", "4", "--pages", "300"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "0 wrong" in done.stdout.splitlines()[-1]
