@@ -136,10 +136,10 @@ def open_damaged(folder: Path, copy: Path) -> Store:
     try:
         return _make(copy, kind, _COPY_MB)
     except StorageError:
-        if kind != "rocksdb":
-            raise
-    from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
-
+        if kind == "rocksdb":
+            from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
+        else:
+            from .sqlite import mend_files  # noqa: PLC0415 (rule 3)
     mend_files(copy)
     return _make(copy, kind, _COPY_MB)
 

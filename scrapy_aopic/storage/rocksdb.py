@@ -82,6 +82,7 @@ class RocksStore:
         self._scans: WeakSet[_Scan] = WeakSet()
         self._temporary = tempfile.mkdtemp(prefix="aopic-snapshot-") if read_only else None
         try:
+            _check_current(folder)
             _check_sizes(folder)
             self._db: Rdict | None = (
                 _open_secondary(folder, self._temporary, memory_mb)
@@ -224,7 +225,17 @@ class RocksStore:
 
 def mend_files(folder: Path) -> None:
     """Make the files in *folder* a database that can be opened, of what is left in them."""
+    options = _options(16)
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     try:
+        _check_current(folder)
+        Rdict(str(folder), options, _families_options(16)).close()
+    except Exception:  # noqa: BLE001 (rocksdict raises nothing narrower)
+        logger.info("It is not only the log of %(folder)s that is damaged", {"folder": folder})
+    else:
+        return
+    try:
+        # It finds all tables, but of the log only what belongs to families that have some.
         Rdict.repair(str(folder), _options(16))
     except Exception as error:
         raise _open_error(folder, error) from error
@@ -308,6 +319,22 @@ def _generation(folder: Path) -> str:
         return ""
 
 
+def _check_current(folder: Path) -> None:
+    """Raise an error if RocksDB would take what is left of a store for none, and make a new one in its place."""
+    if not (folder / "CURRENT").exists() and _holds_rows(folder):
+        raise StorageError(
+            f"The store in {folder} is damaged: its file CURRENT is gone. "
+            "'scrapy aopic repair' mends what can be mended."
+        )
+
+
+def _holds_rows(folder: Path) -> bool:
+    """Whether *folder* has files with the rows of a store."""
+    return folder.is_dir() and any(
+        size for name, size in _file_sizes(folder).items() if not name.startswith("MANIFEST")
+    )
+
+
 def _check_sizes(folder: Path) -> None:
     generation = _generation(folder)
     try:
@@ -386,6 +413,11 @@ def _open_error(folder: Path, error: Exception) -> StorageError:
     cause = _cause(error)
     if "lock file" in cause or "lock hold by current process" in cause:
         return in_use(folder)
+    if "Column family not found" in cause:  # of a snapshot: who opens it for writing makes what is missing
+        return StorageError(
+            f"The store in {folder} is not made yet: its first crawl has only just begun, or ended before it was; "
+            "start it again."
+        )
     return StorageError(f"Cannot open the store in {folder}: {cause}.")
 
 

@@ -14,13 +14,15 @@ SQLite writes 30 times more to the disk than RocksDB does for the same crawl (12
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 from scrapy_aopic.core.ports import Family
@@ -62,6 +64,7 @@ class SqliteStore:
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._closed = False
         self._owns = False
+        self._is_ready = False
         self._read_only = read_only
         self._connections: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []  # for scans
@@ -73,6 +76,7 @@ class SqliteStore:
                 # The transaction, and with it the snapshot, begins with the first read.
                 self._reader.execute("BEGIN")
                 self._reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                self._check_log()
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock_folder()
@@ -80,10 +84,12 @@ class SqliteStore:
                 claim(folder)
                 self._owns = True
                 forget_sizes(folder)
+                self._probe_log()
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
                 self._reader = self._connect(cache_kb // 4)
+                self._is_ready = True
         except (sqlite3.Error, OSError) as error:
             self.close()
             if isinstance(error, StorageError):
@@ -163,8 +169,9 @@ class SqliteStore:
             if self._owns:
                 self._owns = False
                 release(self._folder)
-                with suppress(OSError):
-                    note_sizes(self._folder, "", self._sizes())
+                if self._is_ready:
+                    with suppress(OSError):
+                        note_sizes(self._folder, "", self._sizes())
             while self._connections:
                 self._connections.pop().close()
 
@@ -177,6 +184,27 @@ class SqliteStore:
     def _check_sizes(self) -> None:
         if not (self._folder / f"{FILE_NAME}-shm").exists():  # which is there while anybody has it open
             check_sizes(self._folder, "", self._sizes())
+
+    def _probe_log(self) -> None:
+        """Look at the log that a crash has left, by a connection that does not remove it at its end."""
+        if (self._folder / FILE_NAME).exists() and _size(self._folder / f"{FILE_NAME}-wal"):
+            uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as probe:
+                probe.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                self._check_log()
+
+    def _check_log(self) -> None:
+        """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
+
+        A single commit behind what SQLite has found may be the one during which the process died, or that another
+        one is writing now.
+        """
+        path = self._folder / f"{FILE_NAME}-wal"
+        if _size(path) and _lost_commits(path, _frames_found(self._folder / f"{FILE_NAME}-shm")) > 1:
+            raise StorageError(
+                f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. "
+                "'scrapy aopic repair' goes back to the last commit before it."
+            )
 
     def _connect(self, cache_kb: int) -> sqlite3.Connection:
         uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
@@ -268,6 +296,53 @@ class SqliteStore:
     def _error(self, action: str, error: sqlite3.Error) -> StorageError:
         cause = "it is closed; open it again" if self._closed else str(error).rstrip(".")
         return StorageError(f"Cannot {action} the store in {self._folder}: {cause}.")
+
+
+def mend_files(folder: Path) -> None:
+    """Make the files in *folder* a database that can be opened: end its log at the first damage."""
+    try:
+        with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _frames_found(path: Path) -> int:
+    """Frames of the log that SQLite uses, as the index of the log at *path* says (WalIndexHdr.mxFrame)."""
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(20)[16:], sys.byteorder)
+
+
+def _lost_commits(path: Path, found: int) -> int:
+    """Commits in the log at *path* behind its first *found* frames; see "WAL-Index Format" in SQLite's manual."""
+    with path.open("rb") as file:
+        header = file.read(32)
+        frame_bytes = 24 + int.from_bytes(header[8:12], "big")
+        if not _is_header(header):
+            return 2 if len(header) == 32 else 0  # nothing behind it can be used
+        lost = 0
+        file.seek(32 + found * frame_bytes)
+        while len(frame := file.read(24)) == 24:
+            lost += frame[8:16] == header[16:24] and any(frame[4:8])
+            file.seek(frame_bytes - 24, os.SEEK_CUR)
+    return lost
+
+
+def _is_header(header: bytes) -> bool:
+    """Whether *header*, of a log, has the checksum that it should have."""
+    order: Literal["big", "little"] = "big" if header[3:4] == b"\x83" else "little"
+    first = second = 0
+    for at in range(0, 24, 8):
+        first = first + int.from_bytes(header[at : at + 4], order) + second & 0xFFFFFFFF
+        second = second + int.from_bytes(header[at + 4 : at + 8], order) + first & 0xFFFFFFFF
+    return header[24:32] == first.to_bytes(4, "big") + second.to_bytes(4, "big")
 
 
 def _sealed(family: Family, key: bytes, value: bytes) -> bytes:

@@ -172,6 +172,32 @@ def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None
     assert rows(job) == before
 
 
+@each_store
+def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_mended(tmp_path: Path, store: str) -> None:
+    killed, job = tmp_path / "killed", tmp_path / "job"
+    opened = open_store(store_folder(killed), store)
+    crawl = Crawl(opened, Policy(), 0.0)
+    for n in range(300):
+        crawl.seed(link(f"h{n % 50}", n), 0.0)
+        if n % 30 == 0:
+            opened.write(crawl.take_changes(0.0), sync=True)
+            crawl.changes_landed()
+    shutil.copytree(killed, job)  # as a kill would leave it
+    opened.close()
+    (store_folder(job) / "owner.json").unlink()
+    log = max(store_folder(job).glob({"rocksdb": "*.log", "sqlite": "*-wal"}[store]), key=os.path.getsize)
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 2] + b"damage" + data[len(data) // 2 + 6 :])
+    for _ in range(2):  # the first refusal must not tidy it away
+        with pytest.raises(StorageError):
+            open_store(store_folder(job))
+    mended, _ = repair(job)
+    assert mended is not None
+    result = check(job)
+    assert result.violations == []
+    assert 100 < result.pages < 271
+
+
 @pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST", ".log", "format"])
 def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: str) -> None:
     pytest.importorskip("rocksdict")
@@ -180,6 +206,10 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: st
     for path in store_folder(job).iterdir():
         if lost in path.name:
             path.unlink()
+    if lost == "CURRENT":
+        for _ in range(2):  # a new store in its place would be the end of it
+            with pytest.raises(StorageError, match="CURRENT is gone"):
+                open_store(store_folder(job))
     mended, _ = repair(job)
     assert mended is not None
     result = check(job)
