@@ -12,7 +12,8 @@ process with the add-on; it is killed
     backup   while another process copies the job, which is killed at the same moment,
 
 until the job was killed ``--kills-per-job`` times; the last run may finish. After each kill the audit of
-``scrapy aopic check`` must hold, and a copy that was made must hold, too. A witness in the process writes down, past
+``scrapy aopic check`` must hold, and a copy that was made must hold, too; a job that was killed before its first
+commit may be refused as not made yet. A witness in the process writes down, past
 all buffers, when a page is settled, when a commit is taken and when it has landed. Wrong is
 
     - a page that is asked for again although no kill lies between, or although a commit with its visit had landed;
@@ -57,6 +58,7 @@ import scrapy_aopic.scheduler
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import Job, store_folder
 from scrapy_aopic.requests import url_of
 from scrapy_aopic.scheduler import Scheduler, Visit
@@ -197,8 +199,14 @@ def copy(folder: Path, target: Path) -> None:
     backup(folder, target)
 
 
-def check(folder: Path) -> None:
-    store = open_snapshot(store_folder(folder))
+def check(folder: Path, is_begun: bool) -> None:
+    try:
+        store = open_snapshot(store_folder(folder))
+    except StorageError as error:
+        if is_begun or "not made yet" not in str(error):
+            raise
+        print("[0, 0, 0]")
+        return
     result = audit_store(store)
     store.close()
     if not result.holds:
@@ -316,6 +324,8 @@ class Worker:
             run.was_killed = end(process) == -signal.SIGKILL
             if kind == "last":
                 self.complain("it hangs")
+        elif code == -signal.SIGTERM:
+            run.was_killed = True  # it was not yet so far that it minds signals
         elif code:
             self.complain(f"exit code {code}")
         run.end = time.monotonic()
@@ -330,7 +340,8 @@ class Worker:
         """Pages visited, failed and queued of the job in *folder*, which must be in order."""
         answer = self.place / "check"
         answer.unlink(missing_ok=True)
-        if wait_for(fork(answer, check, folder), STUCK) != 0:
+        is_begun = any(note.what == "landed" for run in self.report.runs for note in run.notes)
+        if wait_for(fork(answer, check, folder, is_begun), STUCK) != 0:
             self.complain(f"{folder.name}: {answer.read_text()[-2000:]}")
             return (0, 0, 0)
         visited, failed, queued = json.loads(answer.read_text().splitlines()[-1])
