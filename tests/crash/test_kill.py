@@ -89,7 +89,9 @@ def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) ->
     # Only what was in flight at a kill, or not yet committed, was fetched again: never without a kill in between.
     for entries in fetched.values():
         for first, second in pairwise(entries):
-            assert any(first.start <= kill <= second.start for kill in kills), (first, second, kills)
+            # The server may take up a little later what was on its way when the process was killed.
+            is_between = any(first.start - 0.5 <= kill <= second.start for kill in kills)
+            assert is_between, (first, second, kills)
     polite = audit(log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
