@@ -75,6 +75,14 @@ def in_use(folder: Path) -> StorageError:
     return StorageError(f"The store in {folder} is in use: {who}; wait for its end or choose another folder.")
 
 
+def not_made(folder: Path) -> StorageError:
+    """The error for a snapshot of a store whose tables are not all there; who opens it for writing makes them."""
+    return StorageError(
+        f"The store in {folder} is not made yet: its first crawl has only just begun, or ended before it was; "
+        "start it again."
+    )
+
+
 def check_unused(folder: Path) -> None:
     """Raise an error if the process that said last that it has the store in *folder* open may still live."""
     try:

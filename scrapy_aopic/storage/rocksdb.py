@@ -39,7 +39,7 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, claim, in_use, note_sizes, release
+from .folder import check_sizes, claim, in_use, not_made, note_sizes, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -413,11 +413,8 @@ def _open_error(folder: Path, error: Exception) -> StorageError:
     cause = _cause(error)
     if "lock file" in cause or "lock hold by current process" in cause:
         return in_use(folder)
-    if "Column family not found" in cause:  # of a snapshot: who opens it for writing makes what is missing
-        return StorageError(
-            f"The store in {folder} is not made yet: its first crawl has only just begun, or ended before it was; "
-            "start it again."
-        )
+    if "Column family not found" in cause:
+        return not_made(folder)
     return StorageError(f"Cannot open the store in {folder}: {cause}.")
 
 

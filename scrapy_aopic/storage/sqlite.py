@@ -28,7 +28,7 @@ from zlib import crc32
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, claim, forget_sizes, in_use, note_sizes, release
+from .folder import check_sizes, claim, forget_sizes, in_use, not_made, note_sizes, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,7 +75,8 @@ class SqliteStore:
                 self._reader = self._connect(cache_kb)
                 # The transaction, and with it the snapshot, begins with the first read.
                 self._reader.execute("BEGIN")
-                self._reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                if not self._reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                    raise not_made(folder)  # the tables come together
                 self._check_log()
             else:
                 folder.mkdir(parents=True, exist_ok=True)

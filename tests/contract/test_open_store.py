@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,11 +16,12 @@ import pytest
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
+from scrapy_aopic.storage.folder import write_format
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
 
 try:
-    import rocksdict  # noqa: F401 (only whether it is there)
+    import rocksdict
 except ImportError:
     KINDS = ["sqlite"]
 else:
@@ -308,3 +310,22 @@ class TestOpenSnapshot:
         with pytest.raises(StorageError, match=r"no store in the folder .*job"):
             open_snapshot(tmp_path / "job")
         assert not (tmp_path / "job").exists()
+
+
+@each_kind
+def test_a_store_whose_first_process_died_while_it_made_it_is_opened_by_the_next(tmp_path, kind):
+    if kind == "rocksdb":
+        rocksdict.Rdict(str(tmp_path), rocksdict.Options(raw_mode=True)).close()  # and no family yet
+    else:
+        connection = sqlite3.connect(tmp_path / "store.sqlite3")
+        connection.execute("PRAGMA journal_mode = WAL")  # and no table yet
+        connection.close()
+    write_format(tmp_path)
+    with pytest.raises(StorageError, match=r"is not made yet: .* start it again"):
+        open_snapshot(tmp_path)
+    store = open_store(tmp_path)
+    store.write({Family.META: {b"a": b"1"}}, sync=True)
+    store.close()
+    snapshot = open_snapshot(tmp_path)
+    assert snapshot.get_many(Family.META, [b"a"]) == [b"1"]
+    snapshot.close()
