@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl test test-min order clean
+.PHONY: crawl test test-min order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -22,6 +22,10 @@ test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pypr
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo
+
+bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queue work"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python benchmarks/bench $(PARTS)
 
 clean:
 	rm -rf $(VENV) $(MIN) example_project/crawls

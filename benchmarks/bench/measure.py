@@ -1,0 +1,167 @@
+"""Runs each measurement in a process of its own, ours and its peers by turns, and keeps what was found as rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+
+
+class Absent(Exception):
+    """A peer that is not installed; says how it could be."""
+
+
+@dataclass
+class Row:
+    """One line of the table.
+
+    Attributes:
+        peer: What the peer takes for the same; ``None`` if there is none.
+        ratio: Ours to the peer's, or the other way round if *more* is better.
+        wanted: The target: of the ratio if there is a peer, else of *ours*.
+        more: Whether a larger value is the better one.
+    """
+
+    part: str
+    what: str
+    unit: str
+    ours: float
+    peer: float | None = None
+    ratio: float | None = None
+    wanted: float | None = None
+    more: bool = False
+
+    @property
+    def is_reached(self) -> bool | None:
+        value = self.ratio if self.ratio is not None else self.ours
+        if self.wanted is None:
+            return None
+        return value >= self.wanted if self.more else value <= self.wanted
+
+
+class Runner:
+    """Runs tasks, functions of the modules beside this one, each in a fresh process.
+
+    Attributes:
+        rows: What was found.
+        notes: What was left out, and why.
+    """
+
+    def __init__(self, repeats: int, scratch: Path, options: Any) -> None:
+        self.repeats = repeats
+        self.scratch = scratch
+        self.options = options
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+
+    def once(self, task: str, **arguments: Any) -> dict[str, Any]:
+        """What *task* (``module:function``) returns."""
+        command = [sys.executable, str(HERE), "--task", task, json.dumps(arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{task}({arguments}) failed:\n{done.stderr[-3000:]}")
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        if "absent" in result:
+            raise Absent(result["absent"])
+        return result
+
+    def by_turns(self, *tasks: tuple[str, dict[str, Any]], repeats: int = 0) -> list[dict[str, Any]]:
+        """What each of the *tasks* returns, the median of the repeats; the order turns round with each repeat."""
+        found: list[list[dict[str, Any]]] = [[] for _ in tasks]
+        repeats = repeats or self.repeats
+        names = ", ".join(task for task, _ in tasks)
+        with tqdm(total=repeats * len(tasks), desc=names, leave=False, disable=None) as bar:
+            for repeat in range(repeats):
+                numbers = range(len(tasks)) if repeat % 2 == 0 else reversed(range(len(tasks)))
+                for number in numbers:
+                    task, arguments = tasks[number]
+                    found[number].append(self.once(task, **arguments))
+                    bar.update()
+        return [{name: statistics.median(run[name] for run in runs) for name in runs[0]} for runs in found]
+
+    def add(self, part: str, what: str, unit: str, ours: float, **others: Any) -> None:
+        """Keep a row, and show it."""
+        row = Row(part, what, unit, ours, **others)
+        if row.peer is not None:
+            row.ratio = row.peer / row.ours if row.more else row.ours / row.peer
+        self.rows.append(row)
+        tqdm.write(line(row))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        tqdm.write(text)
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+HEAD = "| part | what | unit | ours | peer | ratio | wanted | |\n|---|---|---|---:|---:|---:|---:|---|"
+
+
+def line(row: Row) -> str:
+    """*row* as a line of the table in Markdown."""
+    wanted = "" if row.wanted is None else f"{'>=' if row.more else '<='} {number(row.wanted)}"
+    said = {None: "", True: "reached", False: "**missed**"}[row.is_reached]
+    cells = [
+        row.part,
+        row.what,
+        row.unit,
+        number(row.ours),
+        number(row.peer),
+        number(row.ratio),
+        wanted,
+        said,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    return {**asdict(row), "is_reached": row.is_reached}
+
+
+# -- inside a task
+
+
+@contextmanager
+def cpu(per: int) -> Iterator[dict[str, float]]:
+    """Microseconds of CPU that all threads of this process spend in the block, per one of *per*; and of wall time."""
+    found: dict[str, float] = {}
+    began, wall = time.process_time(), time.perf_counter()
+    yield found
+    found["us"] = (time.process_time() - began) / per * 1e6
+    found["wall_us"] = (time.perf_counter() - wall) / per * 1e6
+
+
+def resident() -> float:
+    """Resident memory of this process in MB."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def descriptors() -> int:
+    """File descriptors that this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes of the files in *folder*."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,100 @@
+"""A scheduler on a stage: the real one of a crawl, with an engine that downloads nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.utils.reactor import install_reactor
+
+from scrapy_aopic._engine import slot_key
+from scrapy_aopic.core.politeness import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OURS: dict[str, Any] = {
+    "SCHEDULER": "scrapy_aopic.Scheduler",
+    "AOPIC_POLITENESS_FACTOR": 0,
+    "AOPIC_MIN_GAP": 0,
+    "AOPIC_PROGRESS": False,
+    "ROBOTSTXT_OBEY": False,
+}
+STOCK: dict[str, Any] = {
+    "SCHEDULER": "scrapy.core.scheduler.Scheduler",
+    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
+    "ROBOTSTXT_OBEY": False,
+}
+
+
+class BenchSpider(Spider):
+    name = "bench"
+
+    async def start(self):
+        for request in ():
+            yield request
+
+    def parse(self, response):
+        pass
+
+
+class Stage:
+    """The scheduler that *settings* name, open."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+        from scrapy.core.engine import ExecutionEngine
+        from scrapy.utils.misc import build_from_crawler, load_object
+
+        crawler = Crawler(BenchSpider, {"LOG_LEVEL": "WARNING", **settings})
+        crawler._apply_settings()
+        self.crawler = crawler
+        self.spider = crawler.spider = crawler._create_spider()
+        crawler.engine = self.engine = ExecutionEngine(crawler, lambda _: None)
+        self.engine.spider = self.spider
+        nextcall = SimpleNamespace(schedule=lambda: None)
+        self.in_progress: set[Request] = set()
+        self.engine._slot = SimpleNamespace(inprogress=self.in_progress, nextcall=nextcall)
+        self.downloading: set[Request] = self.engine.downloader.active
+        scheduler = load_object(crawler.settings["SCHEDULER"])
+        self.scheduler: Any = build_from_crawler(scheduler, crawler)
+        self.scheduler.open(self.spider)
+
+    def pop(self) -> Request:
+        """The next request, which is being downloaded from now on."""
+        request = self.scheduler.next_request()
+        assert request is not None, "the queue is empty"
+        self.in_progress.add(request)
+        self.downloading.add(request)
+        return request
+
+    def done(self, request: Request) -> None:
+        """The callback of *request* has ended."""
+        self.downloading.discard(request)
+        self.in_progress.discard(request)
+
+    def transferred(self, request: Request) -> None:
+        """The transfer of *request* is over: its host is left alone as a real one would be."""
+        tell = getattr(self.scheduler, "transferred", None)
+        if tell is not None:
+            tell(slot_key(request), 0.02, Outcome.ANSWER, retry_after=0.0, at_least=0.0, address="")
+
+    def request(self, url: str) -> Request:
+        return Request(url, callback=self.spider.parse)
+
+    def link(self, page: Request) -> Callable[[Request], bool]:
+        """What makes requests links of *page*, as the spider middlewares and the engine do it."""
+        push = self.scheduler.enqueue_request
+        visit_of = getattr(self.scheduler, "visit_of", None)
+        if visit_of is None:
+            return push
+        visit, admit = visit_of(page), self.scheduler.admit
+
+        def link(request: Request) -> bool:
+            admitted = admit(request, page.url)
+            visit.note(request)
+            return push(admitted)
+
+        return link

@@ -1,0 +1,170 @@
+"""Work: the ledger, the frontier and the seen-set for a page with 40 links (8 of them new), on a store of N URLs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgpack
+from measure import Runner, cpu, disk_bytes, resident
+from stage import OURS, STOCK, Stage
+from world import Links, build, check_fingerprint, fingerprint, page_url, policy
+
+from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.records import Link, host_key, page_key
+from scrapy_aopic.job import Job
+from scrapy_aopic.requests import url_of
+
+EACH = 100
+"""Known pages of a host."""
+
+GAP = 0.2
+"""Seconds for which a host is left alone, so that some hundreds of hosts are crawled at once."""
+
+_STOCK_HOSTS, _STOCK_EACH = 500, 40
+
+
+def make(folder: str, size: int) -> dict[str, Any]:
+    """A job that knows *size* pages, of which a fifth waits."""
+    with cpu(size) as found:
+        build(Path(folder), size, size // EACH, size // 5)
+    return {**found, "disk": disk_bytes(Path(folder))}
+
+
+def core(folder: str, size: int, pages: int) -> dict[str, Any]:
+    """URLs of links in, the best URL out, durable: without Scrapy's objects."""
+    with copied(folder) as job_folder:
+        job = Job(Path(job_folder), policy(gap=GAP))
+        crawl, links = job.crawl, Links(size // EACH, EACH)
+        hosts: dict[str, bytes] = {}
+
+        def visit() -> None:
+            now = job.clock()
+            lease = crawl.lease(now)
+            if not isinstance(lease, Lease):
+                raise TypeError(f"{lease} is no page")
+            targets = []
+            url = url_of(lease.request)
+            for target in dict.fromkeys(links.of(url)):
+                name = target[7 : target.index("/", 7)]
+                host = hosts.get(name)
+                if host is None:
+                    host = hosts[name] = host_key(name)
+                targets.append(
+                    Link(page_key(host, fingerprint(target)), name, msgpack.packb({"url": target}))
+                )
+            crawl.transferred(lease.host, 0.02, now, Outcome.ANSWER)
+            crawl.release(lease, now)
+            crawl.settle(lease, targets, now, n_links=len(targets))
+            job.tick()
+
+        for _ in range(pages // 4):
+            visit()
+        job.slowest_commit = 0.0
+        with cpu(pages) as found:
+            for _ in range(pages):
+                visit()
+        memory = resident()
+        job.close()
+        return {
+            **found,
+            "rate": 1e6 / found["us"],
+            "slowest_ms": job.slowest_commit * 1000,
+            "resident": memory,
+        }
+
+
+def objects(folder: str, size: int, pages: int) -> dict[str, Any]:
+    """The same through the scheduler, with a ``Request`` for each distinct link."""
+    with copied(folder) as job_folder:
+        stage = Stage({**OURS, "JOBDIR": job_folder, "AOPIC_MINGAP": GAP})
+        return _through(stage, Links(size // EACH, EACH), pages)
+
+
+def stock(size: int, pages: int) -> dict[str, Any]:
+    """The same through Scrapy's scheduler with JOBDIR; it knows *size* fingerprints and queues some thousand pages."""
+    check_fingerprint()
+    with tempfile.TemporaryDirectory() as job_folder:
+        known = (fingerprint(page_url(host, page)) for host in range(size // EACH) for page in range(EACH))
+        # As Scrapy 2.19 keeps them: each after its length.
+        Path(job_folder, "requests.seen").write_bytes(b"".join(b"\0\x14" + each for each in known))
+        stage = Stage({**STOCK, "JOBDIR": job_folder})
+        assert stage.scheduler.df.request_seen(stage.request(page_url(0, 0))), "Scrapy reads another file"
+        for host in range(_STOCK_HOSTS):
+            for page in range(EACH, EACH + _STOCK_EACH):
+                stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
+        return _through(stage, Links(size // EACH, EACH + _STOCK_EACH), pages)
+
+
+def _through(stage: Stage, links: Links, pages: int) -> dict[str, Any]:
+    def visit() -> None:
+        page = stage.pop()
+        link = stage.link(page)
+        for url in dict.fromkeys(links.of(page.url)):
+            link(stage.request(url))
+        stage.transferred(page)
+        stage.done(page)
+
+    for _ in range(pages // 4):
+        visit()
+    with cpu(pages) as found:
+        for _ in range(pages):
+            visit()
+    stage.scheduler.close("finished")
+    return {**found, "rate": 1e6 / found["us"]}
+
+
+class copied:
+    """A copy of a job, to be changed."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> str:
+        self._temporary = tempfile.TemporaryDirectory()
+        return shutil.copytree(self._folder, f"{self._temporary.name}/job", copy_function=_link)
+
+    def __exit__(self, *_: object) -> None:
+        self._temporary.cleanup()
+
+
+def _link(source: str, target: str) -> None:
+    """Tables are never changed, so a second name is as good as a copy."""
+    if source.endswith(".sst"):
+        Path(target).hardlink_to(source)
+    else:
+        shutil.copy(source, target)
+
+
+def store(run: Runner, size: int) -> str:
+    """The folder of a job that knows *size* pages, made once."""
+    folder = run.scratch / f"job-{size}"
+    if not folder.exists():
+        run.note(f"Making a job of {size:,} pages took {run.once('work:make', folder=str(folder), size=size)['us']:.1f} us CPU a page.")  # fmt: skip
+    return str(folder)
+
+
+def part(run: Runner) -> None:
+    """A page with 40 links: of the core and the store alone, and through Scrapy's objects."""
+    for size in run.options.sizes:
+        arguments = {"folder": store(run, size), "size": size}
+        tasks: list[tuple[str, dict[str, Any]]] = [
+            ("work:core", {**arguments, "pages": 8000}),
+            ("work:objects", {**arguments, "pages": 3000}),
+        ]
+        if size == min(run.options.sizes):
+            tasks.append(("work:stock", {"size": size, "pages": 3000}))
+        core_, objects_, *others = run.by_turns(*tasks)
+        name = f"{size / 1e6:g} M URLs"
+        run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
+        run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
+        run.add("work", f"through Scrapy's objects, {name}", "pages/s CPU", objects_["rate"], wanted=1500, more=True)  # fmt: skip
+        for other in others:
+            for what, mine, wanted in (
+                ("core and store", core_, 0.25),
+                ("through Scrapy's objects", objects_, 0.7),
+            ):
+                run.add("work", f"{what}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=other["us"], wanted=wanted)  # fmt: skip
