@@ -390,7 +390,7 @@ class Crawl:
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
         """Hand out the best page whose host may be asked at *now*, or ask for the address of a host first."""
         if now < self._not_before:
-            return NotBefore(self._not_before) if len(self) else Empty()
+            return self.when()
         if self._recrawl is not None:
             self._look(self._recrawl, now)
             self._let_in(now)

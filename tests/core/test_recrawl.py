@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
 from scrapy_aopic.core.recrawl import _RATES, Content, Due, Rates, Recrawl
@@ -318,3 +319,14 @@ def test_after_a_crash_every_page_comes_back(n: int):
     assert set(after) == set(range(20))
     assert len(before) + len(after) > 100
     job.commit()
+
+
+def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_waits():
+    job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
+    job.seed(link("a"))
+    job.visit(content=version(1))
+    job.commit()
+    job.reopen()
+    when = job.crawl.lease(job.now)
+    assert when == job.crawl.when()
+    assert isinstance(when, NotBefore)
