@@ -6,7 +6,7 @@ Each job crawls a web of its own, a tree: a page is linked to from one other pag
 a branch that is never seen. Jobs take turns in the kind of store and in AOPIC_DURABILITY. A run of a job is a forked
 process with the add-on; it is killed
 
-    run      at any moment of its first seconds,
+    run      at any moment of the first second and a half at work,
     open     while it opens the job, or leaves all hosts alone after the crash before,
     close    after SIGTERM, while it closes,
     backup   while another process copies the job, which is killed at the same moment,
@@ -75,7 +75,7 @@ FACTOR, MAX_GAP = 10.0, 0.1
 N_HOSTS, CHILDREN = 40, 4
 KINDS = ("run",) * 11 + ("open",) * 4 + ("close",) * 3 + ("backup",) * 2
 STUCK = 120.0
-"""Seconds after which a run that was left alone counts as hanging."""
+"""Seconds without anything settled after which a run that was left alone counts as hanging."""
 
 
 # -- the web
@@ -237,16 +237,28 @@ def fork(log: Path, task: Callable[..., None], *args: Any) -> int:
         os._exit(code)
 
 
-def wait_for(process: int, seconds: float) -> int | None:
-    """Exit code of *process*; ``None`` if it is still there after so many *seconds*."""
+def wait_for(process: int, seconds: float, until: Callable[[], bool] = lambda: False) -> int | None:
+    """Exit code of *process*; ``None`` if it is still there after so many *seconds*, or when *until* is true."""
     deadline = time.monotonic() + seconds
     while True:
         found, status = os.waitpid(process, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or until():
             return None
         time.sleep(0.002)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def wait_for_end(process: int, witness: Path) -> int | None:
+    """Exit code of *process*; ``None`` if its *witness* has had nothing to say for :data:`STUCK` seconds."""
+    size, code = -1, None
+    while code is None and (now := size_of(witness)) > size:
+        size, code = now, wait_for(process, STUCK)
+    return code
 
 
 def end(process: int) -> int:
@@ -309,8 +321,13 @@ class Worker:
         run = Run(kind, time.monotonic())
         report.runs.append(run)
         process = fork(self.log, crawl, self.job, name(report.job, 0), settings, witness)
-        shortest, longest = (0.0, 0.3) if kind == "open" else (0.3, 2.0)
-        code = wait_for(process, STUCK if kind == "last" else self.rng.uniform(shortest, longest))
+        if kind == "last":
+            code = wait_for_end(process, witness)
+        elif kind == "open":
+            code = wait_for(process, self.rng.uniform(0.0, 0.4))
+        else:
+            code = wait_for(process, STUCK, until=lambda: size_of(witness) > 0)
+            code = wait_for(process, self.rng.uniform(0.1, 1.5)) if code is None else code
         copier = 0
         if code is None and kind == "close":
             os.kill(process, signal.SIGTERM)
