@@ -33,11 +33,12 @@ from .admission import Admission
 from .content import read_text
 from .core.frontier import Empty, NotBefore, Unlocated
 from .core.politeness import Gap
-from .core.records import HOST_BYTES, Link, Page, host_key, page_key, ticket_key
+from .core.records import HOST_BYTES, Link, Page, host_key, ticket_key
 from .core.recrawl import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, SettingError, StorageError
 from .job import Job, store_folder
+from .places import Places
 from .queries import print_report
 from .requests import SITEMAP, TAG, UnreadableError, UnserialisableError, decode, encode, url_of
 from .seeds import START, Inbox, Seed, give, seeds_folder
@@ -148,7 +149,7 @@ class Scheduler(BaseScheduler):
             self._forget_seeds()
             return None
         assert self._crawler.request_fingerprinter is not None
-        self._fingerprint = self._crawler.request_fingerprinter.fingerprint
+        self._place = Places(self._crawler.request_fingerprinter)
         self._engine.probe()
         self._install()
         self._crawler.signals.connect(self._headers_received, signal=signals.headers_received)
@@ -448,11 +449,6 @@ class Scheduler(BaseScheduler):
         self._count_enqueued(link)
         return True
 
-    def _place(self, request: Request) -> tuple[str, bytes]:
-        """Name of the host of *request*, and key of its page."""
-        name = slot_key(request)
-        return name, page_key(host_key(name), self._fingerprint(request))
-
     def admit(self, request: Request, page: str = "") -> Request | None:
         """*request*, which *page* links to, under the normal form of its URL; ``None`` if it is not to be queued."""
         return request if self._admission is None else self._admission.admit(request, page)
@@ -600,7 +596,7 @@ class Scheduler(BaseScheduler):
         else:
             request = decode(lease.request, self._spider)
         self._numbers += 1
-        visit = Visit(lease, self._numbers, self._fingerprint, self._max_links)
+        visit = Visit(lease, self._numbers, self._place, self._max_links)
         request.meta[TAG] = ("page", visit.number)
         self._visits[request] = self._by_number[visit.number] = visit
         return request
@@ -654,7 +650,7 @@ class Scheduler(BaseScheduler):
         """What the crawl knows of the page of *request*; not to be changed."""
         if self._job is None:
             return None
-        return self._job.crawl.page(page_key(host_key(slot_key(request)), self._fingerprint(request)))
+        return self._job.crawl.page(self._place(request)[1])
 
     def judge(self, response: Response) -> str:
         """Note the text of the page of *response*; URL of the page that had it before, ``""`` if none had."""

@@ -58,6 +58,12 @@ _SESSION_IN_PATH = re.compile(
 # What ada_url makes of an http URL; each part has its punctuation, so that a URL is their concatenation.
 _HREF = re.compile(r"(https?://)([^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)(:[0-9]+)?(/[^?#]*)(\?[^#]*)?(#.*)?")
 
+# What most URLs look like: nothing in them has another form, whoever looks for one. A host whose last label begins
+# with a digit may be a number, and one with "xn--" must be decodable.
+_PLAIN = re.compile(
+    r"https?://((?:(?!xn--)[a-z0-9][a-z0-9-]*\.)*(?!xn--)[a-z][a-z0-9-]*)((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?)"
+)
+
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}").fullmatch
 
 # Escapes in need of a change: no escape at all, lower-case digits, or a character that needs none; and the
@@ -153,6 +159,9 @@ class Normaliser:
     def _judge(self, url: str) -> Verdict:
         if self._is_long(url):  # before anything looks at all of it
             return Verdict(url, "length")
+        plain = _PLAIN.fullmatch(url)
+        if plain is not None and plain[2]:
+            return Verdict(url, next(self._faults(url, plain[1], "", plain[2], ""), ""))
         text = url
         while True:
             try:
@@ -238,6 +247,12 @@ class Normaliser:
             return False
         endings = name.lower().split(".")
         return endings[-1] in self._extensions or ".".join(endings[-2:]) in self._extensions
+
+
+def plain_host(url: str) -> str:
+    """Host of *url* if it is plain: in normal form for us, the URL Standard and w3lib; ``""`` if it may be not."""
+    plain = _PLAIN.fullmatch(url)
+    return plain[1] if plain is not None and plain[2] else ""
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .core.records import HOST_BYTES, page_key
+from .core.records import HOST_BYTES
 from .requests import TAG
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ class Visit:
         same_as: Key of the page that it says it is.
     """
 
-    __slots__ = ("_fingerprint", "_max_links", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
+    __slots__ = ("_max_links", "_place", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
                  "is_redirect", "lease", "links", "number", "reason", "retry", "same_as", "status", "weight")  # fmt: skip
 
     def __init__(
-        self, lease: Lease, number: int, fingerprint: Callable[[Request], bytes], max_links: int
+        self, lease: Lease, number: int, place: Callable[[Request], tuple[str, bytes]], max_links: int
     ) -> None:
         self.lease = lease
         self.number = number
@@ -53,7 +53,7 @@ class Visit:
         self.is_downloading = True
         self.is_redirect = False
         self._seen: set[bytes] = set()
-        self._fingerprint = fingerprint
+        self._place = place
         self._max_links = max_links
 
     @property
@@ -70,12 +70,12 @@ class Visit:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
         request.meta[TAG] = (kind, self.number) if weight is None else (kind, self.number, weight)
         if not self.is_full:
-            fingerprint = self._fingerprint(request)
+            page = self._place(request)[1][HOST_BYTES:]
             # A page's link to itself is none, and of several links to one page the first counts.
-            if not self.is_itself(request) and fingerprint not in self._seen:
-                self._seen.add(fingerprint)
+            if page != self.lease.key[HOST_BYTES:] and page not in self._seen:
+                self._seen.add(page)
                 self.weight += weight or 0
 
     def is_itself(self, request: Request) -> bool:
         """Whether *request* is for the page itself, whatever counts as its host."""
-        return page_key(b"", self._fingerprint(request)) == self.lease.key[HOST_BYTES:]
+        return self._place(request)[1][HOST_BYTES:] == self.lease.key[HOST_BYTES:]

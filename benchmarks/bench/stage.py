@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ STOCK: dict[str, Any] = {
     "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
     "ROBOTSTXT_OBEY": False,
 }
+
+_PATIENCE = 3000
 
 
 class BenchSpider(Spider):
@@ -65,6 +68,11 @@ class Stage:
     def pop(self) -> Request:
         """The next request, which is being downloaded from now on."""
         request = self.scheduler.next_request()
+        for _ in range(_PATIENCE):
+            if request is not None:
+                break
+            time.sleep(0.01)  # the disk is behind, or all hosts were asked just now
+            request = self.scheduler.next_request()
         assert request is not None, "the queue is empty"
         self.in_progress.add(request)
         self.downloading.add(request)

@@ -80,7 +80,7 @@ def core(folder: str, size: int, pages: int) -> dict[str, Any]:
 def objects(folder: str, size: int, pages: int) -> dict[str, Any]:
     """The same through the scheduler, with a ``Request`` for each distinct link."""
     with copied(folder) as job_folder:
-        stage = Stage({**OURS, "JOBDIR": job_folder, "AOPIC_MINGAP": GAP})
+        stage = Stage({**OURS, "JOBDIR": job_folder, "AOPIC_MIN_GAP": GAP})
         return _through(stage, Links(size // EACH, EACH), pages)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from ada_url import normalize_url
 from hostile import PIECES, STARTS
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,14 +18,19 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.request import RequestFingerprinter, fingerprint
 from twisted.web.client import URI
+from w3lib.url import canonicalize_url
 from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon
+from scrapy_aopic._engine import slot_key
+from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.places import Places
 from scrapy_aopic.queries import status, top_pages
 from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.urls import CHANGES, DEFAULT_RULES, REFUSALS, Normaliser, Verdict
+from scrapy_aopic.urls import CHANGES, DEFAULT_RULES, REFUSALS, Normaliser, Verdict, plain_host
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -627,3 +633,55 @@ async def test_every_answer_is_read_without_the_addon(serve: Serve) -> None:
         await crawl(Files, settings)
     assert sorted(read_by[0]) == [HOME, "http://a.test/a.pdf", "http://a.test/b"]
     assert read_by[1] == [HOME]
+
+
+PLAIN_URLS = st.builds(
+    "{}://{}{}".format,
+    st.sampled_from(["http", "https"]),
+    st.lists(st.text("abxn019-", min_size=1, max_size=6), min_size=1, max_size=4).map(".".join),
+    st.lists(st.text("aZ09._~-", max_size=5), max_size=5).map(lambda segments: "/" + "/".join(segments)),
+)
+
+
+@given(PLAIN_URLS)
+@example("http://a.test/.well-known/a")
+@example("http://a.test//")
+@example("http://127.0.0.1/a")
+@example("http://a.0x7f/")
+def test_a_plain_url_is_what_everybody_else_makes_of_it(url: str) -> None:
+    host = plain_host(url)
+    if host:
+        assert normalize_url(url) == url == canonicalize_url(url) == Request(url).url
+        assert host == urlsplit(url).hostname
+
+
+@given(PLAIN_URLS | st.builds("http://a.test/{}".format, st.text("aB/%7e?&=;#[]' é", max_size=12)))
+def test_a_place_is_worked_out_from_the_fingerprint_that_scrapy_makes(url: str) -> None:
+    request = Request(url)
+    key = page_key(host_key(slot_key(request)), fingerprint(request))
+    assert Places(RequestFingerprinter())(request) == (slot_key(request), key)
+
+
+def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tells_requests_apart() -> None:
+    class Own:
+        def fingerprint(self, request: Request) -> bytes:
+            return request.headers["X"] or b""
+
+    places = Places(Own())
+    one, other = (Request("http://a.test/", headers={"X": value}) for value in "ab")
+    assert places(one) != places(other)
+    places = Places(RequestFingerprinter())
+    plain = places(Request("http://a.test/?b&a"))
+    assert places(Request("http://a.test/?a&b")) == plain
+    for different in (
+        {"method": "POST"},
+        {"body": b"a"},
+        {"meta": {"verbatim_url": True}},
+        {"meta": {"download_slot": "b"}},
+    ):
+        request = Request("http://a.test/?b&a", **different)
+        assert places(request) == (
+            slot_key(request),
+            page_key(host_key(slot_key(request)), fingerprint(request)),
+        )
+        assert places(request) != plain
