@@ -16,8 +16,9 @@ import shutil
 import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .core.crawl import Crawl, Policy
 from .core.ports import Family
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TAKEN_KEY = b"seeds"
+_CLOCK_KEY = b"clock"
+
+_JUMP = 5.0
+"""Seconds by which the machine's clock may differ from the job's before this is said."""
 
 _RANKED_AT_ONCE = 500
 """Pages that get a new score in one step, some milliseconds of work."""
@@ -54,14 +59,48 @@ def read_taken(store: Store) -> dict[str, int]:
 
 
 class Clock:
-    """Seconds since the epoch that never go back while the process lives."""
+    """Seconds since the epoch by which a job lives: they never go back, however the machine's clock is set.
 
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+    While the machine runs they do not jump either, from one process to the next: its uptime says what has passed.
+    After a restart of the machine nothing but its clock can tell, as far as that does not go back.
+
+    Args:
+        mark: What :meth:`mark` said at the last commit; empty for a new job.
+
+    Attributes:
+        jump: Seconds that the machine's clock is ahead of this one.
+    """
+
+    def __init__(self, mark: Sequence[Any] = ()) -> None:
+        now = wall = time.time()
+        if mark:
+            marked, boot, uptime = mark
+            is_same_boot = boot and boot == _boot_id()
+            now = marked + max(_uptime() - uptime, 0.0) if is_same_boot else max(wall, marked)
+        self.jump = wall - now
+        self._offset = now - time.monotonic()
 
     def __call__(self) -> float:
         """The instant now."""
         return self._offset + time.monotonic()
+
+    def mark(self) -> tuple[float, str, float]:
+        """What the next process needs to go on."""
+        return self(), _boot_id(), _uptime()
+
+
+@cache
+def _boot_id() -> str:
+    """What is different after each start of the machine; empty where that is not known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _uptime() -> float:
+    """Seconds since the machine was started, also while it slept; nothing where no boot is told from another."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if _boot_id() else 0.0
 
 
 class _Watched:
@@ -129,7 +168,6 @@ class Job:
         interval: float = 0.5,
         memory_mb: int = 64,
     ) -> None:
-        self.clock = Clock()
         self._interval = interval
         self._commit_within = policy.commit_within
         self._temporary = None
@@ -144,6 +182,7 @@ class Job:
                 store_folder(folder) if folder else None, kind, memory_mb=memory_mb
             )
             try:
+                self.clock = self._clock()
                 self.crawl = Crawl(_Watched(self._store, self._tear), policy, self.clock())
                 self.taken = read_taken(self._store)
             except BaseException:
@@ -164,6 +203,17 @@ class Job:
         self.commits = 0
         self.slowest_commit = 0.0
         self._commit()  # from now on a crash is told from a clean stop
+
+    def _clock(self) -> Clock:
+        mark = self._store.get_many(Family.META, (_CLOCK_KEY,))[0]
+        clock = Clock(unpack(mark) if mark is not None else ())
+        if abs(clock.jump) > _JUMP:
+            logger.warning(
+                "The clock of this machine is %(jump)+.0f s off that of the job in %(folder)s, because it was set: "
+                "the crawl goes on by its own time",
+                {"jump": clock.jump, "folder": self.folder},
+            )
+        return clock
 
     @property
     def is_behind(self) -> bool:
@@ -217,6 +267,7 @@ class Job:
         batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
         self._taken_in_flight = dict(self.taken)
         batch[Family.META][_TAKEN_KEY] = pack(self.taken)
+        batch[Family.META][_CLOCK_KEY] = pack(self.clock.mark())
         self._write = self._writer.submit(self._store.write, batch, sync=True)
 
     def _land(self) -> None:

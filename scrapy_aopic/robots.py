@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 import zlib
 from codecs import BOM_UTF8
 from collections import OrderedDict
@@ -41,6 +40,7 @@ from ._engine import OWN_SLOT, SLOT, slot_key
 from .core.records import host_key, pack, page_key, unpack
 from .downloadermiddlewares import LeftAloneError, PolitenessMiddleware
 from .exceptions import AopicError
+from .job import Clock
 from .requests import SITEMAP
 from .scheduler import Scheduler
 from .settings import read
@@ -239,7 +239,7 @@ class RobotsMiddleware:
         self._cache: OrderedDict[str, _Robots] = OrderedDict()
         self._size = 0
         self._fetches: dict[str, _Fetch] = {}
-        self.clock = time.time
+        self._own_clock = Clock()
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(self._response_received, signal=signals.response_received)
 
@@ -250,6 +250,12 @@ class RobotsMiddleware:
     def __len__(self) -> int:
         """Origins whose robots.txt is in memory."""
         return len(self._cache)
+
+    def clock(self) -> float:
+        """The instant now: that of the job, in which the times of what is known are kept."""
+        scheduler = Scheduler.of(self._crawler)
+        job = scheduler.job if scheduler is not None else None
+        return job.clock() if job is not None else self._own_clock()
 
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
