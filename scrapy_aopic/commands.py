@@ -158,6 +158,11 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
         if isinstance(value, dict):
             lines.append(f"{label}:")
             lines.append(_lines(value, indent + "  ") if value else f"{indent}  none")
+        elif isinstance(value, list):
+            lines.append(f"{label}:")
+            lines += [
+                f"{indent}  {row['pages']:,}, for example {row['example']}: {row['reason']}" for row in value
+            ] or [f"{indent}  none"]
         else:
             lines.append(
                 f"{label}: {value:,}"

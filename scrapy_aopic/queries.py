@@ -16,7 +16,7 @@ from .core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
 from .core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
-from .requests import url_of
+from .requests import UNREADABLE, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -199,10 +199,15 @@ def status(store: Store) -> dict[str, Any]:
         level = row_level(key[HOST_BYTES:])
         front[level] = front.get(level, 0) + 1
     outcomes: dict[str, int] = {}
-    for _, data in store.scan(Family.PAGES):
-        page = unpack_page(data)
-        if page.outcome:
-            outcomes[page.outcome] = outcomes.get(page.outcome, 0) + 1
+    set_aside: dict[str, tuple[int, bytes]] = {}
+    for key, data in store.scan(Family.PAGES):
+        outcome, _, reason = unpack_page(data).outcome.partition(": ")
+        if outcome:
+            outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        if outcome == UNREADABLE:
+            n, example = set_aside.get(reason, (0, key))
+            set_aside[reason] = (n + 1, example)
+    urls = _urls(store, [example for _, example in set_aside.values()])
     places = {"active": 0, "shelved": 0, "parked": 0, "dead": 0}
     waiting = 0
     for _, data in store.scan(Family.HOSTS):
@@ -214,6 +219,10 @@ def status(store: Store) -> dict[str, Any]:
     return {
         "pages": {name: saved[name] for name in ("queued", "visited", "failed")},
         "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
+        "set_aside": [
+            {"reason": reason, "pages": n, "example": urls[example]}
+            for reason, (n, example) in set_aside.items()
+        ],
         "hosts": saved["hosts"],
         "back_queues": {**places, "waiting": waiting},
         "front_queues": dict(sorted(front.items(), reverse=True)),

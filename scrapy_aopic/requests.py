@@ -32,6 +32,14 @@ DUPLICATE_OF = "aopic_duplicate_of"
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
 
+UNREADABLE = "unreadable"
+"""Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
+
+IN_MEMORY = b"\xc1"
+"""First byte of what stands for a request that could not be written; MessagePack never uses it."""
+
+_IN_MEMORY_BYTES = 9  # before the URL
+
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
 _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (tuple, list, tuple),
@@ -55,6 +63,11 @@ class UnserialisableError(AopicError, ValueError):
 
 class UnreadableError(AopicError, ValueError):
     """Stored bytes are no request of this spider."""
+
+
+def stand_in(request: Request, number: int) -> bytes:
+    """What is stored for a *request* that cannot be written; *number* tells it from others of this process."""
+    return IN_MEMORY + number.to_bytes(_IN_MEMORY_BYTES - 1, "big") + request.url.encode()
 
 
 def encode(request: Request, spider: Spider) -> bytes:
@@ -118,6 +131,8 @@ def decode(data: bytes, spider: Spider) -> Request:
 def url_of(data: bytes) -> str:
     """URL of the request written as *data*, without making it; ``""`` if it cannot be read."""
     try:
+        if data[:1] == IN_MEMORY:
+            return data[_IN_MEMORY_BYTES:].decode()
         values = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
         return str(values["url"])
     except Exception:  # noqa: BLE001

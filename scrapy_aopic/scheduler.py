@@ -40,7 +40,18 @@ from .exceptions import ExchangeError, SettingError, StorageError
 from .job import Job, store_folder
 from .places import Places
 from .queries import print_report
-from .requests import SITEMAP, TAG, UnreadableError, UnserialisableError, decode, encode, url_of
+from .requests import (
+    IN_MEMORY,
+    SITEMAP,
+    TAG,
+    UNREADABLE,
+    UnreadableError,
+    UnserialisableError,
+    decode,
+    encode,
+    stand_in,
+    url_of,
+)
 from .seeds import START, Inbox, Seed, give, seeds_folder
 from .settings import read, read_policy
 from .storage import exists
@@ -71,8 +82,8 @@ _BEHIND = 0.02
 _COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress", "RobotsMiddleware")
 """What the scheduler puts in place, by name as a user's settings would: they stand above it."""
 
-_UNREADABLE = "unreadable"
-"""Outcome of a page whose request cannot be made any more; a request that can revives it."""
+_MAX_REASON = 100
+"""Characters of why a request cannot be made that are kept with its page."""
 
 _SEED = "_aopic_seed"
 """Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
@@ -93,9 +104,6 @@ _MAX_CONDITION = 256
 
 _BLIND = 60.0
 """Seconds for which a host is left alone when the store could not tell; the crawl stops meanwhile."""
-
-_IN_MEMORY = b"\xc1"
-"""First byte of a request that could not be written; MessagePack never uses it."""
 
 
 class Scheduler(BaseScheduler):
@@ -464,7 +472,7 @@ class Scheduler(BaseScheduler):
     ) -> tuple[bool, bool]:
         """Whether to fetch *request* even if its page is known, and whether the page is new."""
         is_new = page is None and key not in self._staged
-        again = request.dont_filter or (page is not None and page.outcome == _UNREADABLE)
+        again = request.dont_filter or (page is not None and page.outcome.startswith(UNREADABLE))
         if self._filter is not None and not again:
             is_seen = self._filter.request_seen(request)
             again, is_new = (not is_seen, not is_seen)
@@ -484,9 +492,8 @@ class Scheduler(BaseScheduler):
             data = encode(request, self._spider)
         except UnserialisableError as error:
             self._numbers += 1
-            token = self._numbers.to_bytes(8, "big")
-            self._unwritten[token] = request
-            data = _IN_MEMORY + token + request.url.encode()
+            data = stand_in(request, self._numbers)
+            self._unwritten[data] = request
             self._count("scheduler/unserializable")
             if self._crawler.settings.getbool("SCHEDULER_DEBUG") and "unserializable" not in self._complained:
                 self._complained.add("unserializable")
@@ -499,7 +506,7 @@ class Scheduler(BaseScheduler):
         return Link(key, name, data, request.priority, again)
 
     def _count_enqueued(self, link: Link) -> None:
-        is_on_disk = self._persists and link.request[:1] != _IN_MEMORY
+        is_on_disk = self._persists and link.request[:1] != IN_MEMORY
         self._count("scheduler/enqueued")
         self._count(f"scheduler/enqueued/{'disk' if is_on_disk else 'memory'}")
 
@@ -587,8 +594,8 @@ class Scheduler(BaseScheduler):
         return is_taken
 
     def _restore(self, lease: Lease) -> Request:
-        if lease.request[:1] == _IN_MEMORY:
-            request = self._unwritten.pop(lease.request[1:9], None)
+        if lease.request[:1] == IN_MEMORY:
+            request = self._unwritten.pop(lease.request, None)
             if request is None:
                 raise UnreadableError(
                     "it could not be written when it was queued, and that process has ended"
@@ -626,16 +633,16 @@ class Scheduler(BaseScheduler):
 
     def _set_aside(self, crawl: Crawl, lease: Lease, error: UnreadableError, now: float) -> None:
         crawl.release(lease, now)
-        crawl.settle(lease, (), now, outcome=_UNREADABLE, is_failure=True)
+        crawl.settle(lease, (), now, outcome=f"{UNREADABLE}: {error}"[:_MAX_REASON], is_failure=True)
         self._count("aopic/pages/failed")
         self._count("aopic/pages/unreadable")
-        self._count(f"aopic/outcomes/{_UNREADABLE}")
+        self._count(f"aopic/outcomes/{UNREADABLE}")
         if "unreadable" not in self._complained:
             self._complained.add("unreadable")
             logger.warning(
-                "A queued request of %(host)s cannot be made and is set aside: %(error)s. Further ones are only "
-                "counted (aopic/pages/unreadable)",
-                {"host": lease.host, "error": error},
+                "The queued request for %(url)s cannot be made and is set aside: %(error)s. Further ones are only "
+                "counted (aopic/pages/unreadable); 'scrapy aopic status' says why",
+                {"url": url_of(lease.request) or lease.host, "error": error},
                 extra={"spider": self._spider},
             )
 
@@ -682,8 +689,7 @@ class Scheduler(BaseScheduler):
 
     def _url(self, crawl: Crawl, key: bytes) -> str:
         """URL of the page under *key*."""
-        data = crawl.request(key)
-        return data[9:].decode() if data[:1] == _IN_MEMORY else url_of(data)
+        return url_of(crawl.request(key))
 
     def is_leased(self, request: Request) -> bool:
         """Whether *request* is the very one that the engine was given: a copy of it puts its page back."""

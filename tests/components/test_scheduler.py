@@ -441,8 +441,43 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert "'After' object has no attribute 'gone'" in caplog.text
-    assert ask(tmp_path, status)["outcomes"] == {"unreadable": 1}
+    state = ask(tmp_path, status)
+    assert state["outcomes"] == {"unreadable": 1}
+    reason = "AttributeError: 'After' object has no attribute 'gone'"
+    assert state["set_aside"] == [{"reason": reason, "pages": 1, "example": "http://a.test/1"}]
+    assert {row["url"]: row["cash"] for row in ask(tmp_path, top_pages, 9, everything=True)}[
+        "http://a.test/1"
+    ] == 0
     assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next_process(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Before(Spider):
+        name = "one"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield Request("http://a.test/old", callback=lambda response: None)
+
+    class After(Spider):
+        name = "one"
+
+        async def start(self) -> Any:
+            for number in range(6):
+                yield Request(f"http://a.test/{number}", callback=lambda response: None)
+
+    web = serve(
+        {"http://a.test/": [], "http://a.test/old": [], **{f"http://a.test/{n}": [] for n in range(6)}}
+    )
+    await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
+    await crawl(After, on_disk(tmp_path))
+    assert sorted(web.asked) == ["http://a.test/", *(f"http://a.test/{number}" for number in range(6))]
+    (row,) = ask(tmp_path, status)["set_aside"]
+    assert row["example"] == "http://a.test/old"
+    assert "could not be written when it was queued" in row["reason"]
 
 
 @deferred_f_from_coro_f
