@@ -40,12 +40,14 @@ from collections import Counter, defaultdict
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from importlib import import_module
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import scrapy
 from scrapy.crawler import CrawlerProcess
@@ -345,6 +347,7 @@ class Worker:
             run.was_killed = True  # it was not yet so far that it minds signals
         elif code:
             self.complain(f"exit code {code}")
+        self.wait_for_server()
         run.end = time.monotonic()
         if copier:
             end(copier)
@@ -352,6 +355,15 @@ class Worker:
             lines = [line.split("\t") for line in witness.read_text().splitlines()]
             run.notes = [Note(float(instant), what, url) for instant, what, url in lines]
         return code == 0 and kind != "close"
+
+    def wait_for_server(self) -> None:
+        """Let the server read what the process still sent: a connection is accepted in one turn and read in the next."""
+        address = urlsplit(os.environ["http_proxy"]).netloc
+        for _ in range(3):
+            connection = HTTPConnection(address, timeout=STUCK)
+            connection.request("GET", "http://nobody.job999999.test/0")
+            connection.getresponse().read()
+            connection.close()
 
     def check(self, folder: Path) -> tuple[int, int, int]:
         """Pages visited, failed and queued of the job in *folder*, which must be in order."""
