@@ -1,0 +1,105 @@
+"""What users break, and what they change between two runs: the job stays whole and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.queries import status
+
+Serve = Callable[[dict[str, Any]], Web]
+WEB = {
+    f"http://h{n % 3}.test/{n}": [f"http://h{m % 3}.test/{m}" for m in (2 * n + 1, 2 * n + 2) if m < 15]
+    for n in range(15)
+}
+
+
+def on_disk(folder: Path, **settings: Any) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": str(folder),
+        "AOPIC_STORE": "sqlite",
+        "CONCURRENT_REQUESTS": 1,
+        **settings,
+    }
+
+
+class FromRoot(Follow):
+    start_urls = ["http://h0.test/0"]
+
+
+class Breaks:
+    """A pipeline that takes no item."""
+
+    def process_item(self, item: Any) -> Any:
+        raise RuntimeError("no item is good enough")
+
+
+@deferred_f_from_coro_f
+async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(Spider):
+        name = "careless"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+            yield Request("http://a.test/gone", errback=self.fails)
+            yield Request("http://a.test/1")
+
+        def fails(self, failure: Any) -> None:
+            raise RuntimeError("an errback that fails")
+
+    web = serve({"http://a.test/": [], "http://a.test/1": []})
+    await crawl(Careless, on_disk(tmp_path, ITEM_PIPELINES={Breaks: 100}))
+    assert "no item is good enough" in caplog.text
+    assert "an errback that fails" in caplog.text
+    assert sorted(web.asked) == ["http://a.test/", "http://a.test/1", "http://a.test/gone"]
+    result = check(tmp_path)
+    assert (result.violations, result.visited, result.failed, result.queued) == ([], 2, 1, 0)
+    assert ask(tmp_path, status)["outcomes"] == {"http 404": 1}
+
+
+@deferred_f_from_coro_f
+async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve: Serve, tmp_path: Path) -> None:
+    class Renamed(FromRoot):
+        name = "renamed"
+
+    web = serve(WEB)
+    await crawl(FromRoot, on_disk(tmp_path, CLOSESPIDER_PAGECOUNT=4))
+    await crawl(Renamed, on_disk(tmp_path))
+    assert sorted(web.asked) == sorted(WEB)
+    result = check(tmp_path)
+    assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
+
+
+@deferred_f_from_coro_f
+async def test_settings_that_are_changed_between_runs_keep_the_job_whole(
+    serve: Serve, tmp_path: Path
+) -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"AOPIC_VIRTUAL_SHARE": 0.5, "AOPIC_ENDOWMENT": 0},
+        {"AOPIC_VIRTUAL_SPENDING": "unvisited", "AOPIC_POLITENESS_FACTOR": 1, "AOPIC_DURABILITY": "page"},
+        {"AOPIC_VIRTUAL_SPENDING": "visited", "AOPIC_WINDOW_KIND": "fixed", "AOPIC_ACTIVE_HOSTS": 1},
+        {"AOPIC_DOMAIN_BUDGET": 0, "AOPIC_KEEP_LINKS": True, "AOPIC_DURABILITY": "close"},
+        {"AOPIC_WINDOW_KIND": "ewma", "AOPIC_POLITENESS_KEY": "domain", "AOPIC_CONTENT_SEEN": "near"},
+    ]
+    web = serve(WEB)
+    for number, changed in enumerate(changes, 1):
+        await crawl(FromRoot, on_disk(tmp_path, CLOSESPIDER_PAGECOUNT=2, **changed))
+        result = check(tmp_path)
+        assert result.violations == [], changed
+        assert len(web.asked) >= 2 * number
+    await crawl(FromRoot, on_disk(tmp_path))
+    assert sorted(web.asked) == sorted(WEB)
+    result = check(tmp_path)
+    assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
