@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _REGISTERS = 64
 _ALPHA = 0.709
 _CACHE = 50_000
+_PARTS = [2.0**-register for register in range(66)]
+"""What a register adds to the harmonic mean, by its value."""
 
 
 @dataclass(slots=True)
@@ -45,8 +48,15 @@ class Domain:
 def estimate(sketch: bytes | bytearray) -> float:
     """About how many distinct things *sketch* has seen."""
     zeros = sketch.count(0)
-    raw = _ALPHA * _REGISTERS**2 / sum(2.0**-register for register in sketch)
+    raw = _ALPHA * _REGISTERS**2 / sum(map(_PARTS.__getitem__, sketch))
     return _REGISTERS * math.log(_REGISTERS / zeros) if zeros and raw <= 2.5 * _REGISTERS else raw
+
+
+@lru_cache(1000)  # a page supports all domains that it links to
+def _mark(supporter: bytes) -> tuple[int, int]:
+    """The register that *supporter* is counted in, and its least value from then on."""
+    bits = int.from_bytes(blake2b(supporter, digest_size=8).digest(), "big")
+    return bits % _REGISTERS, 65 - 6 - (bits >> 6).bit_length()
 
 
 def _pack(domain: Domain) -> bytes:
@@ -101,8 +111,7 @@ class Domains:
             Whether its number of supporters, as it is estimated, rose.
         """
         domain = self.get(key)
-        bits = int.from_bytes(blake2b(supporter, digest_size=8).digest(), "big")
-        register, rank = bits % _REGISTERS, 65 - 6 - (bits >> 6).bit_length()
+        register, rank = _mark(supporter)
         if domain.sketch[register] >= rank:
             return False
         before = domain.supporters

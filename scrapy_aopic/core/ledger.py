@@ -173,9 +173,8 @@ class Ledger:
         self._count(page, 1)
 
     def _count(self, page: Page, change: int) -> None:
-        members = list(self.totals.members)
-        members[class_of(page)] += change
-        self.totals.members = tuple(members)
+        which, members = class_of(page), self.totals.members
+        self.totals.members = (*members[:which], members[which] + change, *members[which + 1 :])
 
     def _distributed(self, units: int) -> None:
         """Let virtual time pass because *units* are about to be distributed."""

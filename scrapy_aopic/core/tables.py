@@ -25,6 +25,9 @@ class RecordTable(Generic[T]):
     A record from :meth:`get` may be changed in place and must then be given to :meth:`put` before the next
     call that reads: only records put and not yet committed are safe from eviction.
 
+    Keys that were looked for in vain are remembered too: a link is looked for when it comes, and when its page is
+    settled. Nobody else writes to the family, so only :meth:`put` can make one of them known.
+
     Args:
         capacity: Records kept when nothing forces more.
     """
@@ -43,6 +46,7 @@ class RecordTable(Generic[T]):
         self._unpack = unpack
         self._capacity = capacity
         self._cache: OrderedDict[bytes, T] = OrderedDict()
+        self._absent: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._in_flight: dict[bytes, bytes] = {}
         self.hits = 0
@@ -59,15 +63,15 @@ class RecordTable(Generic[T]):
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
         """The records under *keys*, in their order; the ones not in memory with one read of the store."""
-        cache = self._cache
+        cache, absent = self._cache, self._absent
         found: list[T | None] = []
         missing: list[int] = []
         for position, key in enumerate(keys):
             record = cache.get(key)
-            if record is None:
-                missing.append(position)
-            else:
+            if record is not None:
                 cache.move_to_end(key)
+            elif key not in absent:
+                missing.append(position)
             found.append(record)
         self.hits += len(keys) - len(missing)
         if missing:
@@ -76,6 +80,10 @@ class RecordTable(Generic[T]):
             for position, value in zip(missing, values, strict=True):
                 if value is not None:
                     found[position] = cache[keys[position]] = self._unpack(value)
+                else:
+                    absent.add(keys[position])
+            if len(absent) > self._capacity:
+                absent.clear()
             self._evict()
         return found
 
@@ -83,6 +91,7 @@ class RecordTable(Generic[T]):
         """Note that *record* is new or was changed."""
         self._cache[key] = record
         self._fresh.add(key)
+        self._absent.discard(key)
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""

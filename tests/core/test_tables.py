@@ -59,6 +59,21 @@ def test_a_record_is_read_in_the_order_asked_for_with_one_read_of_the_store():
     assert (table.hits, table.misses) == (1, 4)
 
 
+def test_what_was_looked_for_in_vain_is_not_read_again_until_it_is_put():
+    store = CountedStore()
+    table = boxes(store, capacity=2)
+    assert values(table, b"a", b"b", b"a") == [None, None, None]
+    assert table.get(b"a") is None
+    assert len(store.reads) == 1
+    table.put(b"a", Box(1))
+    write(store, table)
+    assert values(table, b"a") == [1]
+    for n in range(9):
+        table.get(b"%d" % n)  # more than are remembered
+    assert table.get(b"b") is None
+    assert len(store.reads) == 11
+
+
 def test_a_record_in_memory_is_the_same_object_until_it_is_evicted():
     store = MemoryStore()
     store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
