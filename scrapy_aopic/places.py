@@ -20,13 +20,10 @@ from w3lib.url import canonicalize_url
 
 from ._engine import OWN_SLOT, SLOT, slot_key
 from .core.records import host_key, page_key
-from .urls import plain_host
+from .urls import REMEMBERED, SHORT, plain_host
 
 if TYPE_CHECKING:
     from scrapy.utils.request import RequestFingerprinterProtocol
-
-_REMEMBERED = 20_000
-"""URLs whose places are remembered: some 7 MB."""
 
 _PROBE = "http://host.example/a/page?b=2&a=%7e#c"
 
@@ -44,7 +41,7 @@ class Places:
         self._knows_how = type(fingerprinter) is RequestFingerprinter and all(
             _fingerprint(url) == self._fingerprint(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
         )
-        self._of_url = lru_cache(_REMEMBERED)(_place)
+        self._of_url = lru_cache(REMEMBERED)(_place)
 
     def __call__(self, request: Request) -> tuple[str, bytes]:
         """Name of the host of *request*, and key of its page."""
@@ -57,7 +54,8 @@ class Places:
             and (slot is None or slot == meta.get(OWN_SLOT))
             and not meta.get("verbatim_url")
         ):
-            return self._of_url(request.url)
+            url = request.url
+            return self._of_url(url) if len(url) <= SHORT else _place(url)
         name = slot_key(request)
         return name, page_key(host_key(name), self._fingerprint(request))
 

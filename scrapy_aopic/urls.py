@@ -83,6 +83,12 @@ _MONTH = re.compile(
 )
 _FIRST_YEAR = 1990
 
+REMEMBERED = 20_000
+"""URLs of which is remembered what was worked out: some 8 MB."""
+
+SHORT = 500
+"""Characters of the longest URL that is remembered."""
+
 
 class Verdict(NamedTuple):
     """What is to be done with a URL.
@@ -139,6 +145,9 @@ class Normaliser:
         self._control = "control" in on
         self._last_year = last_year if "calendar" in on else None
         self._cleans_query = self._empty_query or self._session or self._tracking
+        self._judged = lru_cache(REMEMBERED)(
+            self._judge
+        )  # most links are to pages that others link to as well
         self._rewrite = rewrite
         self._max_length = max_length
         self._max_depth = max_depth
@@ -148,7 +157,8 @@ class Normaliser:
 
     def __call__(self, url: str) -> Verdict:
         """What is to be done with *url*."""
-        verdict = self._judge(url)
+        judge = self._judged if len(url) <= SHORT else self._judge
+        verdict = judge(url)
         if self._rewrite is None or verdict.reason in ("invalid", "scheme"):
             return verdict
         rewritten = self._rewrite(verdict.url)
