@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from scrapy_aopic.job import Clock
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_BEGIN = time.time()
 HERE = Path(__file__).parent
 
 
@@ -145,10 +148,19 @@ def as_json(row: Row) -> dict[str, Any]:
 def cpu(per: int) -> Iterator[dict[str, float]]:
     """Microseconds of CPU that all threads of this process spend in the block, per one of *per*; and of wall time."""
     found: dict[str, float] = {}
-    began, wall = time.process_time(), time.perf_counter()
+    began, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
     yield found
     found["us"] = (time.process_time() - began) / per * 1e6
+    found["own_us"] = (time.thread_time() - own) / per * 1e6  # of this thread alone
     found["wall_us"] = (time.perf_counter() - wall) / per * 1e6
+
+
+def live_by_cpu_time() -> None:
+    """Let jobs live by the CPU time of this process, as they would if nothing else ran on the machine.
+
+    Otherwise a busy machine makes more commits of fewer pages, each of which costs more CPU.
+    """
+    Clock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign]
 
 
 def resident() -> float:

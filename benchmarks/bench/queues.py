@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from measure import Runner, cpu, descriptors
+from measure import Runner, cpu, descriptors, live_by_cpu_time
 from stage import OURS, STOCK, Stage
 from world import fingerprint, host_name, page_url
 
@@ -18,6 +18,7 @@ _STOCK_POPS = {100: 5000, 1000: 3000, 10_000: 400, 100_000: 60}
 
 def ours(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
     """Microseconds a pop and a push, of what Scrapy needs of them, and open files."""
+    live_by_cpu_time()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage({**OURS, **({"JOBDIR": folder} if is_durable else {"AOPIC_STORE": "memory"})})
         crawl = stage.scheduler.job.crawl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
@@ -110,16 +111,27 @@ def _write(crawl: Crawl, store, pages: dict, requests: dict) -> None:
 
 
 class Links:
-    """The links of the pages of a web of *n_hosts* hosts with *each* known pages."""
+    """The links of the pages of a web of *n_hosts* hosts with *each* known pages.
+
+    Attributes:
+        seconds: CPU time that it took to make them, which is nobody's.
+    """
 
     def __init__(self, n_hosts: int, each: int) -> None:
         self._draw = random.Random(2)
         self._n_hosts = n_hosts
         self._each = each
         self._next: dict[int, int] = {}
+        self.seconds = 0.0
 
     def of(self, url: str) -> list[str]:
         """URLs of the links on the page under *url*, repeated ones included."""
+        began = time.thread_time()
+        links = self._of(url)
+        self.seconds += time.thread_time() - began
+        return links
+
+    def _of(self, url: str) -> list[str]:
         host, _ = place(url)
         draw = self._draw
         new = self._next.get(host, self._each)
