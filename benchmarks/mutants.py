@@ -1,0 +1,172 @@
+"""Put deliberate bugs into a copy of the package, one at a time, and see whether a test fails.
+
+    python benchmarks/mutants.py [a file, or words of what was broken]
+
+Each bug is a replacement of text that stands in its file once, and the tests that ought to notice it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Bug(NamedTuple):
+    """What is broken, where, how, and the arguments of pytest that should find it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+BUGS = [
+    # -- ledger
+    Bug("remainder of a division dropped", "core/ledger.py", "totals.virtual += amount - sum(paid)",
+        "totals.virtual += amount - (shared if is_paying else 0)", "core/test_ledger.py"),
+    Bug("old history not subtracted", "core/ledger.py", "totals.history -= page.history", "pass", "core/test_ledger.py"),
+    Bug("a page that failed keeps its cash", "core/ledger.py", "units, page.cash = page.cash, 0", "units = page.cash",
+        "core/test_ledger.py"),
+    Bug("united pages: history not moved", "core/ledger.py", "other.history += page.history", "pass",
+        "core/test_unite.py"),
+    Bug("united pages: still a member of its class", "core/ledger.py",
+        "page.cash = page.history = 0\n        self._count(page, -1)", "page.cash = page.history = 0",
+        "core/test_unite.py"),
+    Bug("revived page in no class", "core/ledger.py", 'page.canonical = b""\n        self._join(page)',
+        'page.canonical = b""', "core/test_unite.py core/test_crawl.py"),
+    # -- crawl
+    Bug("seen, but not queued", "core/crawl.py",
+        "self.frontier.insert(link.key, link.host, page.level, page.order, now)", "pass", "core/test_crawl.py"),
+    Bug("put back, but not queued", "core/crawl.py",
+        "self.frontier.put_back(lease.key, page.level, page.order, now)", "pass", "core/test_crawl.py"),
+    Bug("cash for a failed page is lost", "core/crawl.py",
+        "[each if is_paid else 0 for each, is_paid in zip(weights, is_alive, strict=True)]", "weights",
+        "core/test_crawl.py"),
+    Bug("no pause after a crash", "core/crawl.py",
+        'self._not_before = politeness.pause_after_crash(now, saved["saved_at"], seen)', "pass", "core/test_walk.py"),
+    Bug("leased hosts asked at once after a crash", "core/crawl.py",
+        "self.frontier.defer_all(key, politeness.of(host.name).pause_after_crash(now, leased_at, seen))", "pass",
+        "core/test_walk.py"),
+    Bug("a failed commit counts as landed", "core/crawl.py", "        for table in self._tables():\n            table.failed()",
+        "        for table in self._tables():\n            table.landed()", "core/test_walk.py"),
+    Bug("a claim believed after another visit", "core/crawl.py", "source.visits == claim.visits", "True",
+        "core/test_unite.py core/test_model.py"),
+    Bug("united with a page that was not visited", "core/crawl.py", "if page.visits:\n            self._unite(",
+        "if True:\n            self._unite(", "core/test_unite.py core/test_model.py"),
+    Bug("cash for a united page whose root failed is lost", "core/crawl.py", "self.ledger.forfeit(units)", "pass",
+        "core/test_unite.py"),
+    Bug("endless chains of redirects not cut", "core/crawl.py", "if page.height >= MAX_HEIGHT:", "if False:",
+        "core/test_unite.py"),
+    Bug("the first page with a text not given up", "core/crawl.py", "contents.forget(first)", "break",
+        "core/test_unite.py"),
+    # -- pages that come back
+    Bug("pages that are gone come back", "core/crawl.py", "self._wheel.set(key, page, 0.0)", "pass",
+        "core/test_recrawl.py core/test_crawl.py core/test_model.py"),
+    Bug("no shortest interval", "core/recrawl.py", "return max(min(interval * _FIRST_LOOK, self.max_interval), self.min_interval)",
+        "return min(interval * _FIRST_LOOK, self.max_interval)", "core/test_recrawl.py core/test_model.py"),
+    Bug("visited pages cost nothing", "core/recrawl.py", "self._tokens = max(self._tokens - 1, 0.0)", "pass",
+        "core/test_recrawl.py"),
+    Bug("a page that is due forgotten by a restart", "core/recrawl.py",
+        "self._index.put(DUE + key, pack((level, visited_at)))", "pass", "core/test_recrawl.py core/test_crawl.py"),
+    Bug("visited pages forgotten in the pause after a crash", "core/crawl.py",
+        "if now < self._not_before:\n            return self.when()", "if now < self._not_before:\n            return Empty()",
+        "core/test_recrawl.py"),
+    # -- frontier, gates, politeness
+    Bug("lost wake-up: a host does not wait for its time", "core/frontier.py",
+        "        self.gates.leave(key, host, now)\n        self.hosts.put(key, host)\n        self._place(key, host, now)",
+        "        self.gates.leave(key, host, now)\n        self.hosts.put(key, host)", "core/test_frontier.py"),
+    Bug("lost wake-up: parked hosts", "core/frontier.py",
+        "                self._unpark_at[place] = self._first_parked(place)",
+        '                self._unpark_at[place] = float("inf")', "core/test_frontier.py core/test_walk.py"),
+    Bug("a gate not looked at before a lease", "core/frontier.py", "                or self.gates.shut(host, now)\n", "",
+        "core/test_gates.py core/test_frontier.py"),
+    Bug("host from the disk asked at once after a crash", "core/frontier.py",
+        "self._crashed_at + self.politeness.floor(host)", "0.0", "core/test_frontier.py core/test_crawl.py"),
+    Bug("front queue off by one", "core/order.py", "cash.bit_length() + shift, 0", "cash.bit_length() + shift + 1, 0",
+        "core/test_frontier.py core/test_order.py core/test_walk.py"),
+    Bug("order inside a queue reversed", "core/records.py", '- level,)) + order.to_bytes(8, "big")',
+        '- level,)) + ((1 << 64) - 1 - order).to_bytes(8, "big")', "core/test_records.py core/test_frontier.py"),
+    Bug("back-off doubles once too often", "core/politeness.py", "min(pace.errors - 1, _MAX_DOUBLINGS)",
+        "min(pace.errors, _MAX_DOUBLINGS)", "core/test_politeness.py"),
+    Bug("no longest gap", "core/politeness.py",
+        "return min(max(self.factor * max(transfer, 0.0), self.min_gap), max(self.max_gap, self.min_gap))",
+        "return max(self.factor * max(transfer, 0.0), self.min_gap)", "core/test_politeness.py"),
+    Bug("connections for slow hosts not counted back", "core/gates.py", "self._held[number] -= 1", "pass",
+        "core/test_gates.py"),
+    # -- content, windows, tables
+    Bug("a later page with a text taken for the first", "core/content.py", "                if owner is None:\n", "                if True:\n",
+        "core/test_content.py core/test_unite.py"),
+    Bug("a claim never settled", "core/content.py", "self._claims.delete(_CLAIM + other + claim.page)", "pass",
+        "core/test_content.py core/test_unite.py"),
+    Bug("window one visit short", "core/window.py", "return marks[-k - 1 :]", "return marks[-k:]", "core/test_window.py"),
+    Bug("failed commit overwrites newer rows", "core/tables.py", "self._fresh = {**self._in_flight, **self._fresh}",
+        "self._fresh = {**self._fresh, **self._in_flight}", "core/test_tables.py"),
+    # -- job, robots.txt, scheduler
+    Bug("landed before it is written", "job.py", "self._writer.submit(self._store.write, batch, sync=True)",
+        "self._writer.submit(batch.clear)", "crash/test_power.py"),
+    Bug("clock goes back with the machine's", "job.py", "max(wall, marked)", "wall", "components/test_clock.py"),
+    Bug("clock jumps with the machine's", "job.py", "is_same_boot = boot and boot == _boot_id()", "is_same_boot = False",
+        "components/test_clock.py"),
+    Bug("torn state committed at the end", "job.py", "            if not self.is_torn:\n                self._commit(is_clean=True)",
+        "            if True:\n                self._commit(is_clean=True)", "components/test_store_faults.py"),
+    Bug("robots.txt never asked for again", "robots.py", "0 <= age <= expiry", "0 <= age", "components/test_robots.py"),
+    Bug("what is known of robots.txt not kept", "robots.py", "crawl.keep_robots(_key(origin), robots.to_bytes())", "pass",
+        "components/test_robots.py"),
+    Bug("a request in memory taken for one of another process", "scheduler.py",
+        "            self._unwritten[data] = request\n", "            self._unwritten[data[:9]] = request\n",
+        "components/test_scheduler.py"),
+    Bug("a page set aside stays leased", "scheduler.py", "        crawl.release(lease, now)\n        crawl.settle(lease, (), now,",
+        "        crawl.settle(lease, (), now,", "components/test_scheduler.py"),
+]  # fmt: skip
+
+
+def main() -> int:
+    words = " ".join(sys.argv[1:]).lower()
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("scrapy_aopic", "tests", "example_project", "benchmarks"):
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "crawls"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "first"}
+        print("| where | what was broken | found by | seconds |\n|---|---|---|---|", flush=True)
+        for bug in BUGS:
+            if words not in f"{bug.file} {bug.what}".lower():
+                continue
+            path = copy / "scrapy_aopic" / bug.file
+            text = path.read_text("utf-8")
+            if text.count(bug.old) != 1:
+                raise SystemExit(
+                    f"{bug.file} has {text.count(bug.old)} places, not 1, for the bug {bug.what!r}: {bug.old}"
+                )
+            path.write_text(text.replace(bug.old, bug.new), "utf-8")
+            tests = [f"tests/{each}" for each in bug.tests.split()]
+            begin = time.monotonic()
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+            done = subprocess.run(
+                command, cwd=copy, env=environment, capture_output=True, text=True, check=False
+            )
+            seconds = time.monotonic() - begin
+            path.write_text(text, "utf-8")
+            found = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+            by = found[0].rpartition("::")[2] if found else "**nothing**"
+            if done.returncode == 1 and not found:
+                by = "an error"
+            if done.returncode == 0:
+                survivors.append(bug)
+            print(f"| {bug.file} | {bug.what} | {by} | {seconds:.0f} |", flush=True)
+    print(f"{len(survivors)} not found")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
