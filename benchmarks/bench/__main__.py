@@ -1,8 +1,8 @@
 """How fast it is, beside its peers: one table with ratios.
 
-    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--out FOLDER]
+    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile] [--out FOLDER]
 
-Every measurement runs in a fresh process, ours and its peer's by turns on the same data, and the median of the repeats
+Every measurement runs in a fresh process, ours and its peer's by turns on the same data, and the best of the repeats
 counts. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
 ``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
 """
@@ -21,7 +21,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from measure import HEAD, Absent, Runner, as_json, line
+from measure import HEAD, PROFILE, Absent, Runner, as_json, line
 from tqdm import tqdm
 
 PARTS = {
@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=[1_000_000], help="known URLs in work and memory"
     )
+    parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
+    parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -70,6 +72,8 @@ def main() -> None:
             result = {"absent": str(absent)}
         print(json.dumps(result))
         return
+    if options.profile:
+        os.environ[PROFILE] = "1"
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))} is no part; there are {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory(prefix="aopic-bench-") as scratch:

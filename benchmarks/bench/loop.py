@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def part(run: Runner) -> None:
     """Calls into the scheduler in a whole crawl, by the clock."""
-    arguments = {"hosts": 1000, "links": 50, "pages": 5000, "kind": "ours", "watches": True}
+    arguments = {"hosts": 1000, "links": 50, "pages": run.options.pages, "kind": "ours", "watches": True}
     found = run.by_turns(("crawls:crawl", arguments))[0]
     run.add("loop", "a call into the scheduler, 99.9th percentile", "ms", found["p999"], wanted=20)
     run.add("loop", "the longest call", "ms", found["longest"])

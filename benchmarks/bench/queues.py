@@ -43,7 +43,6 @@ def stock(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
 
 def _turn(stage: Stage, hosts: int, each: int, pops: int) -> dict[str, Any]:
     number = each
-    opened = 0
     for n in (pops // 5, pops):  # the first round fills caches
         links = [stage.request(page_url(host % hosts, number + host // hosts)) for host in range(n)]
         number += n // hosts + 1
@@ -52,7 +51,7 @@ def _turn(stage: Stage, hosts: int, each: int, pops: int) -> dict[str, Any]:
                 popped = stage.pop()
                 stage.link(popped)(request)
                 stage.done(popped)
-                opened = max(opened, descriptors()) if n % 100 == 0 else opened
+    opened = descriptors()
     stage.scheduler.close("finished")
     return {**found, "descriptors": opened}
 
