@@ -275,6 +275,23 @@ def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
     job.commit()
 
 
+def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_both() -> None:
+    job = Job()
+    job.seed(A)
+    lease = begin(job, A)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease, B, C, same_as=B.key)
+    visit_original(job, B, C)
+    job.crawl.seed(A._replace(again=True), job.now)
+    lease = begin(job, A)
+    assert not job.crawl.judge(lease, text_of("another text"))  # it was first with the old one
+    job.settle(lease)
+    assert job.page(A).canonical == b""
+    visit_duplicate(job, C)
+    assert job.page(C).canonical == B.key
+    job.commit()
+
+
 def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() -> None:
     job = Job()
     job.seed(A, B)
