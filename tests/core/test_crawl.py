@@ -683,6 +683,28 @@ def test_after_a_crash_a_leased_host_waits_as_if_it_had_been_asked_to_the_end():
     assert job.lease().key == A.key
 
 
+@pytest.mark.parametrize("place", ["memory", "disk", "nothing queued"])
+def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place: str):
+    """It may have been asked right after the last commit, also if that knows nothing of a lease."""
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0, max_active=1)
+    if place == "disk":
+        job.seed(B)
+    if place != "nothing queued":
+        job.seed(A)
+    job.crawl.set_crawl_delay("a", 45.0, job.now)
+    job.commit()
+    job.reopen(later=500.0)
+    restart = job.now
+    job.now = restart + 20
+    if place == "disk":
+        assert job.visit().key == B.key
+    if place == "nothing queued":
+        job.seed(A)
+    assert job.crawl.lease(job.now) == NotBefore(restart + 45)
+    job.now = restart + 45
+    assert job.lease().key == A.key
+
+
 def test_after_a_crash_no_host_waits_longer_than_the_longest_gap():
     job = Job(politeness=Politeness(10.0, 0.0, 30.0), commit_within=1000.0)
     job.seed(A)

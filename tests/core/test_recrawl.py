@@ -11,11 +11,11 @@ from crawl_job import NOW, Job, by_cash, link
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.crawl import Lease, read_totals
 from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
-from scrapy_aopic.core.recrawl import _RATES, Content, Due, Rates, Recrawl
+from scrapy_aopic.core.recrawl import _RATES, OVERDUE, Content, Due, Rates, Recrawl, Wheel
 
 HOUR, DAY = 3600.0, 86_400.0
 SAME = Content(is_same=True)
@@ -72,17 +72,20 @@ def test_pages_that_surely_have_not_changed_or_change_all_the_time_count_for_les
 
 @given(st.lists(st.tuples(st.floats(60, 1e7), st.booleans()), max_size=30))
 def test_what_is_known_of_a_rate_is_what_bayes_says(gaps: list[tuple[float, bool]]):
-    changes = visits(Rates(), *gaps)
-    flat = Rates([1.0] * len(_RATES))
-    found = flat.of(changes.evidence)
     logs = [
         math.fsum(math.log(-math.expm1(-rate * gap)) if changed else -rate * gap for gap, changed in gaps)
         for rate in _RATES
     ]
+    check_evidence(visits(Rates(), *gaps), logs, len(gaps))
+
+
+def check_evidence(changes: Changes, logs: list[float], n: int) -> None:
+    """After *n* visits *changes* say how likely it was, by its logarithm at each rate, what they have found."""
+    found = Rates([1.0] * len(_RATES)).of(changes.evidence)
     expected = [math.exp(each - max(logs)) for each in logs]
     # The evidence is rounded to a thousandth of a factor of e at each visit.
     assert [each / sum(found) for each in found] == pytest.approx(
-        [each / sum(expected) for each in expected], rel=1e-3 * (len(gaps) + 1), abs=1e-12
+        [each / sum(expected) for each in expected], rel=1e-3 * (n + 1), abs=1e-12
     )
 
 
@@ -108,6 +111,19 @@ def test_each_page_is_counted_once_however_often_it_is_visited():
     visits(rates, *[(DAY, True)] * 50)
     visits(rates, *[(DAY, False)] * 3)
     assert sum(rates.counts) == pytest.approx(before + 2, abs=1)  # no rate is given up altogether
+
+
+def test_of_all_pages_that_were_counted_10_000_are_remembered():
+    rates = Rates([1000.0] * len(_RATES))
+    visits(rates, (DAY, True))
+    assert sum(rates.counts) == pytest.approx(10_000)
+
+
+def test_no_rate_is_given_up_by_a_page_that_was_taken_for_another_one():
+    slow = visits(Rates(), *[(400 * DAY, False)] * 5)
+    rates = Rates([10_000.0] + [0.1] * (len(_RATES) - 1))
+    rates.learn(slow, version(1), slow.seen_at + 60.0)
+    assert min(rates.counts) > 0
 
 
 def test_an_unchanged_page_is_expected_to_change_less_often_than_a_changed_one():
@@ -136,6 +152,27 @@ def test_an_old_page_is_known_to_change_seldom_at_its_first_visit():
     old = rates.learn(None, version(1, changed_at=NOW - 400 * DAY), NOW)
     young = rates.learn(None, version(1, changed_at=NOW - HOUR), NOW)
     assert rates.phi(old, NOW + DAY) < rates.phi(young, NOW + DAY)
+
+
+@pytest.mark.parametrize(
+    ("age", "is_believed"),
+    [
+        (3 * HOUR, True),
+        (10 * DAY, True),
+        (1.0, False),
+        (2 * HOUR, False),  # in the last hundredth of the time between the visits
+        (11 * DAY, False),  # it has changed since
+    ],
+)
+def test_a_change_was_when_the_server_says_if_that_may_be_true(age: float, is_believed: bool):
+    rates = Rates()
+    now = NOW + 10 * DAY
+    changes = rates.learn(rates.learn(None, version(0), NOW), version(1, changed_at=now - age), now)
+    logs = [
+        math.log(rate) - rate * age if is_believed else math.log(-math.expm1(-rate * 10 * DAY))
+        for rate in _RATES
+    ]
+    check_evidence(changes, logs, 1)
 
 
 def test_a_server_that_says_just_now_of_each_page_teaches_no_more_than_one_that_does_not():
@@ -196,6 +233,22 @@ def test_of_many_pages_the_best_stay():
     assert set(due.trim(10)) == set(pages[:90])
     assert {due.best() for _ in range(10)} == set(pages[90:])
     assert due.best() is None
+
+
+def test_each_tenth_visit_is_of_an_overdue_page_while_others_are_due():
+    wheel = Wheel(Job().crawl.frontier.index, share=1.0)
+    overdue = [link("a", number).key for number in range(5)]
+    for number in range(40):
+        wheel.offer(link("b", number).key, 30, NOW)
+    for number, key in enumerate(overdue):
+        wheel.offer(key, OVERDUE, NOW + number)
+    taken = []
+    for _ in range(30):
+        wheel.fetched()
+        taken.append(wheel.best())
+    assert {at: key for at, key in enumerate(taken) if key in overdue} == dict(
+        zip((0, 10, 20), overdue, strict=False)
+    )
 
 
 # -- in a crawl
@@ -271,6 +324,33 @@ def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: 
     assert bool(repeated) == bool(share)
 
 
+@pytest.mark.parametrize(("share", "paid"), [(0.5, 75 + 1), (1.0, 100 + 2)])
+def test_each_fetch_pays_for_its_share_of_a_visit_and_all_for_a_hundred_at_most(share: float, paid: int):
+    job = again(share=share)
+    job.seed(*(link(f"old{number}", number) for number in range(150)))
+    for _ in range(150):
+        job.visit(content=version(1))
+    job.now += DAY
+    job.seed(*(link(f"new{number}") for number in range(3)))
+    for _ in range(3):
+        job.lease()
+    assert job.crawl.counts.visited == 150 - paid  # by all visits before, and by two of the three leases
+
+
+@pytest.mark.parametrize("passed", [2 * HOUR, 40 * DAY])
+def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other(passed: float):
+    job = again(share=0.0)
+    job.seed(link("a", 0), link("a", 1))
+    for _ in range(2):
+        job.visit(content=version(1))
+    job.now += passed
+    first = job.lease()
+    assert not isinstance(job.crawl.lease(job.now), Lease)
+    job.crawl.release(first, job.now)
+    job.settle(first, content=version(9))
+    assert job.lease().key != first.key
+
+
 def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
     job = again()
     job.seed(link("a", 0), link("a", 1))
@@ -330,3 +410,32 @@ def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_w
     when = job.crawl.lease(job.now)
     assert when == job.crawl.when()
     assert isinstance(when, NotBefore)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_page_that_is_due_is_due_after_a_restart(is_clean: bool):
+    job = again(share=0.0)
+    job.seed(link("a"))
+    job.visit(content=version(1))
+    job.now += 2 * HOUR
+    job.seed(link("b"))
+    assert job.visit(content=version(2)).host == "b"  # nothing has paid for the other one
+    job.commit(is_clean=is_clean)
+    job.reopen()
+    job.now += 60
+    assert job.lease().host == "a"
+
+
+def test_what_was_learnt_of_all_pages_outlives_a_restart():
+    job = again()
+    job.seed(link("a"))
+    for _ in range(3):
+        job.visit(content=version(1))
+        job.now += DAY
+    job.commit()
+    learnt = read_totals(job.store)["rates"]
+    assert learnt != Rates().counts
+    job.reopen()
+    job.seed(link("b"))
+    job.commit()
+    assert read_totals(job.store)["rates"] == learnt
