@@ -1,6 +1,7 @@
 """How fast it is, beside its peers: one table with ratios.
 
-    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile] [--out FOLDER]
+    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
+        [--scratch FOLDER] [--out FOLDER]
 
 Every measurement runs in a fresh process, ours and its peer's by turns on the same data, and the best of the repeats
 counts. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
@@ -61,6 +62,9 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
+    parser.add_argument(
+        "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"
+    )
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -77,7 +81,7 @@ def main() -> None:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))} is no part; there are {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory(prefix="aopic-bench-") as scratch:
-        run = Runner(options.repeats, Path(scratch), options)
+        run = Runner(options.repeats, options.scratch or Path(scratch), options)
         tqdm.write(f"{machine()}\n\n{HEAD}")
         for part in tqdm(options.parts or list(PARTS), desc="parts", disable=None):
             importlib.import_module(PARTS[part]).part(run)

@@ -173,11 +173,11 @@ def part(run: Runner) -> None:
     for size in run.options.sizes:
         arguments = {"folder": store(run, size), "size": size}
         tasks: list[tuple[str, dict[str, Any]]] = [
-            ("work:core", {**arguments, "pages": 8000}),
-            ("work:objects", {**arguments, "pages": 3000}),
+            ("work:core", {**arguments, "pages": 4000}),
+            ("work:objects", {**arguments, "pages": 2000}),
         ]
         if size == min(run.options.sizes):
-            tasks.append(("work:stock", {"size": size, "pages": 3000}))
+            tasks.append(("work:stock", {"size": size, "pages": 2000}))
         core_, objects_, *others = run.by_turns(*tasks)
         name = f"{size / 1e6:g} M URLs"
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
