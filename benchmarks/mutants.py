@@ -2,7 +2,8 @@
 
     python benchmarks/mutants.py [a file, or words of what was broken]
 
-Each bug is a replacement of text that stands in its file once, and the tests that ought to notice it.
+Each bug is a replacement of text that stands in its file once, and the tests that ought to notice it. A test that
+does not end has noticed it, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+_PATIENCE = 240.0  # seconds: several times what the tests of any bug take
 
 
 class Bug(NamedTuple):
@@ -77,6 +79,44 @@ BUGS = [
         "core/test_recrawl.py"),
     Bug("a page that is due forgotten by a restart", "core/recrawl.py",
         "self._index.put(DUE + key, pack((level, visited_at)))", "pass", "core/test_recrawl.py core/test_crawl.py"),
+    Bug("evidence of earlier visits not added", "core/recrawl.py",
+        "doubts = [doubt + old for doubt, old in zip(doubts, _UNPACK(evidence), strict=True)]", "pass",
+        "core/test_recrawl.py"),
+    Bug("a page counted again at each visit", "core/recrawl.py",
+        "changed = [part - old for part, old in zip(changed, self._share(evidence), strict=True)]", "pass",
+        "core/test_recrawl.py"),
+    Bug("a rate given up for all pages to come", "core/recrawl.py", "max(count + part, _LEAST)", "count + part",
+        "core/test_recrawl.py"),
+    Bug("pages counted without end", "core/recrawl.py", "if (total := sum(self.counts)) > _MEMORY:",
+        "if (total := sum(self.counts)) > math.inf:", "core/test_recrawl.py"),
+    Bug("rates forgotten by a restart", "core/crawl.py", 'Rates(saved["rates"]) if saved else Rates()', "Rates()",
+        "core/test_recrawl.py"),
+    Bug("Last-Modified ignored at the first visit", "core/recrawl.py", 'if age > _JUST_NOW else b""', 'if False else b""',
+        "core/test_recrawl.py"),
+    Bug("Last-Modified ignored at later visits", "core/recrawl.py",
+        "elif max(_JUST_NOW, interval / 100) < age <= interval:", "elif False:", "core/test_recrawl.py"),
+    Bug("Last-Modified of just now believed", "core/recrawl.py",
+        "elif max(_JUST_NOW, interval / 100) < age <= interval:", "elif 0 <= age <= interval:", "core/test_recrawl.py"),
+    Bug("Last-Modified from before the last visit believed", "core/recrawl.py",
+        "elif max(_JUST_NOW, interval / 100) < age <= interval:", "elif max(_JUST_NOW, interval / 100) < age:",
+        "core/test_recrawl.py"),
+    Bug("no answer taken for a change", "core/recrawl.py", "        if content.is_missing:\n            return known\n", "",
+        "core/test_recrawl.py"),
+    Bug("304 forgets what the page was", "core/recrawl.py", "        if content.is_same:\n            return known\n", "",
+        "core/test_recrawl.py"),
+    Bug("a freed host not told", "core/crawl.py", "self._wheel.freed(host)", "pass", "core/test_recrawl.py"),
+    Bug("a freed host told, and not noted", "core/recrawl.py",
+        "if (top := self._top(host)) is not None:\n            self._free.push(host, top[0])", "pass", "core/test_recrawl.py"),
+    Bug("a freed host told to one lane only", "core/recrawl.py", "self._overdue.freed(host)", "pass", "core/test_recrawl.py"),
+    Bug("a host stays where its best page was", "core/recrawl.py",
+        "            elif top[0] != place:\n                heads.pop()\n                heads.push(host, top[0])\n", "",
+        "core/test_recrawl.py"),
+    Bug("of too many due pages the worst stay", "core/recrawl.py", "key=self._places.__getitem__)[n:]",
+        "key=self._places.__getitem__, reverse=True)[n:]", "core/test_recrawl.py"),
+    Bug("overdue pages have no turn", "core/recrawl.py", "if self._n_let_in % _OVERDUE_TURN else", "if True else",
+        "core/test_recrawl.py"),
+    Bug("a long crawl of new pages pays for any number of visits", "core/recrawl.py",
+        "min(self._tokens + self._share, _MAX_TOKENS)", "self._tokens + self._share", "core/test_recrawl.py"),
     Bug("visited pages forgotten in the pause after a crash", "core/crawl.py",
         "if now < self._not_before:\n            return self.when()", "if now < self._not_before:\n            return Empty()",
         "core/test_recrawl.py"),
@@ -89,8 +129,13 @@ BUGS = [
         '                self._unpark_at[place] = float("inf")', "core/test_frontier.py core/test_walk.py"),
     Bug("a gate not looked at before a lease", "core/frontier.py", "                or self.gates.shut(host, now)\n", "",
         "core/test_gates.py core/test_frontier.py"),
-    Bug("host from the disk asked at once after a crash", "core/frontier.py",
+    Bug("crawl delay not kept after a crash", "core/frontier.py",
         "self._crashed_at + self.politeness.floor(host)", "0.0", "core/test_frontier.py core/test_crawl.py"),
+    Bug("host from the disk asked at once after a crash", "core/frontier.py",
+        "self._keep_off(host)\n        self.active[key] = host", "self.active[key] = host",
+        "core/test_frontier.py core/test_crawl.py"),
+    Bug("host in memory asked at once after a crash", "core/frontier.py",
+        "            self._keep_off(host)\n", "", "core/test_frontier.py core/test_crawl.py"),
     Bug("front queue off by one", "core/order.py", "cash.bit_length() + shift, 0", "cash.bit_length() + shift + 1, 0",
         "core/test_frontier.py core/test_order.py core/test_walk.py"),
     Bug("order inside a queue reversed", "core/records.py", '- level,)) + order.to_bytes(8, "big")',
@@ -151,21 +196,42 @@ def main() -> int:
             path.write_text(text.replace(bug.old, bug.new), "utf-8")
             tests = [f"tests/{each}" for each in bug.tests.split()]
             begin = time.monotonic()
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-            done = subprocess.run(
-                command, cwd=copy, env=environment, capture_output=True, text=True, check=False
-            )
+            command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", *tests]
+            by, is_found = _run(command, copy, environment)
             seconds = time.monotonic() - begin
             path.write_text(text, "utf-8")
-            found = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")]
-            by = found[0].rpartition("::")[2] if found else "**nothing**"
-            if done.returncode == 1 and not found:
-                by = "an error"
-            if done.returncode == 0:
+            if not is_found:
                 survivors.append(bug)
             print(f"| {bug.file} | {bug.what} | {by} | {seconds:.0f} |", flush=True)
     print(f"{len(survivors)} not found")
     return 1 if survivors else 0
+
+
+def _run(command: list[str], copy: Path, environment: dict[str, str]) -> tuple[str, bool]:
+    """Run tests in *copy*; returns the name of the first that fails or does not end, and whether there is one."""
+    with (copy / "output").open("w+", encoding="utf-8") as output:
+        try:
+            code: int | None = subprocess.run(
+                command,
+                cwd=copy,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                check=False,
+                timeout=_PATIENCE,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+        output.seek(0)
+        lines = output.read().splitlines()
+    if code == 0:
+        return "**nothing**", False
+    if code is None:
+        return f"{lines[-1].split()[0].rpartition('::')[2]}, which does not end", True
+    if code not in (1, 2):
+        raise SystemExit(f"pytest could not run: {lines[-1]}")
+    failed = [line.split(" - ")[0] for line in lines if line.startswith("FAILED")]
+    return failed[0].rpartition("::")[2] if failed else "an error", True
 
 
 if __name__ == "__main__":

@@ -120,9 +120,10 @@ def test_of_all_pages_that_were_counted_10_000_are_remembered():
 
 
 def test_no_rate_is_given_up_by_a_page_that_was_taken_for_another_one():
-    slow = visits(Rates(), *[(400 * DAY, False)] * 5)
-    rates = Rates([10_000.0] + [0.1] * (len(_RATES) - 1))
-    rates.learn(slow, version(1), slow.seen_at + 60.0)
+    page = visits(Rates(), (100 * DAY, False))
+    rates = Rates([10_000.0 if rate == _RATES[5] else 0.1 for rate in _RATES])
+    for number in range(1, 6):
+        page = rates.learn(page, version(number), page.seen_at + 60.0)
     assert min(rates.counts) > 0
 
 
@@ -360,6 +361,23 @@ def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
     assert sorted(leases(job)) == sorted({0, 1, 2} - {int(gone.request.split(b"/")[1])} | {2})
     assert job.state(gone) == State.FAILED
     assert job.cash(gone) == 0
+    job.commit()
+
+
+def test_a_visited_page_that_is_gone_is_not_looked_at_again():
+    job = again()
+    job.seed(link("a"), link("b"))
+    for _ in range(2):
+        job.visit(content=version(1))
+    job.now += 2 * HOUR
+    gone = job.visit(is_failure=True, outcome="http 404").host
+    job.commit()
+    hosts = set()
+    for _ in range(20):
+        job.now += 20 * DAY
+        hosts.add(job.visit(content=version(1)).host)
+        assert not isinstance(job.crawl.lease(job.now), Lease)
+    assert hosts == {"a", "b"} - {gone}
     job.commit()
 
 
