@@ -28,7 +28,7 @@ def ours(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
                 url = page_url(host, page)
                 key = page_key(host_key(host_name(host)), fingerprint(url))
                 crawl.seed(Link(key, host_name(host), encode(stage.request(url), stage.spider)), now)
-            stage.scheduler.job.tick()
+                stage.scheduler.job.tick()
         return _turn(stage, hosts, each, _POPS[hosts])
 
 
