@@ -90,6 +90,7 @@ def main() -> None:
 
 def write(run: Runner, folder: Path) -> None:
     """Write what is known so far."""
+    folder.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
