@@ -49,6 +49,9 @@ _SEAL_BYTES = 4
 # A write transaction ends within a second; only the recovery of a large log takes longer.
 _PATIENCE = 30.0
 
+# A busy log begins anew once in 32 MB.
+_LOOKS = 3
+
 
 class SqliteStore:
     """A SQLite database in *folder*, or with *read_only* a snapshot of one that may be in use.
@@ -198,10 +201,10 @@ class SqliteStore:
         """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
 
         A single commit behind what SQLite has found may be the one during which the process died, or that another
-        one is writing now.
+        one is writing now. Damage is there each time one looks, a log that another process begins anew is not.
         """
-        path = self._folder / f"{FILE_NAME}-wal"
-        if _size(path) and _lost_commits(path, _frames_found(self._folder / f"{FILE_NAME}-shm")) > 1:
+        path, index = self._folder / f"{FILE_NAME}-wal", self._folder / f"{FILE_NAME}-shm"
+        if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
             raise StorageError(
                 f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. "
                 "'scrapy aopic repair' goes back to the last commit before it."
@@ -321,19 +324,23 @@ def _frames_found(path: Path) -> int:
         return int.from_bytes(file.read(20)[16:], sys.byteorder)
 
 
-def _lost_commits(path: Path, found: int) -> int:
-    """Commits in the log at *path* behind its first *found* frames; see "WAL-Index Format" in SQLite's manual."""
+def _lost_commits(path: Path, index: Path) -> int:
+    """Commits in the log at *path* that SQLite's *index* of it lacks; see "WAL-Index Format" in SQLite's manual."""
+    number = _frames_found(index)
     with path.open("rb") as file:
         header = file.read(32)
         frame_bytes = 24 + int.from_bytes(header[8:12], "big")
         if not _is_header(header):
             return 2 if len(header) == 32 else 0  # nothing behind it can be used
-        lost = 0
-        file.seek(32 + found * frame_bytes)
+        commits = []
+        file.seek(32 + number * frame_bytes)
         while len(frame := file.read(24)) == 24:
-            lost += frame[8:16] == header[16:24] and any(frame[4:8])
+            number += 1
+            if frame[8:16] == header[16:24] and any(frame[4:8]):
+                commits.append(number)
             file.seek(frame_bytes - 24, os.SEEK_CUR)
-    return lost
+    found = _frames_found(index)  # only now: another process may have gone on writing
+    return sum(number > found for number in commits)
 
 
 def _is_header(header: bytes) -> bool:
