@@ -263,8 +263,9 @@ class Crawl:
             n_dead=saved["dead"],
             dead_pages=saved["dead_pages"],
             visits=self._visited_once,
-            is_crash=not self.was_clean,
+            crashed_at=saved["crashed_at"] if self.was_clean else now,
         )
+        self._not_before = saved["not_before"]  # a clean stop in the pause after a crash does not end it
         if self.was_clean:
             return
         politeness, seen = self._policy.politeness, saved["saved_at"] + saved["commit_within"]
@@ -273,7 +274,8 @@ class Crawl:
             assert host is not None, "a lease of no host"
             self.frontier.defer_all(key, politeness.of(host.name).pause_after_crash(now, leased_at, seen))
         # Hosts that the dead process first asked after its last commit are not told apart from the others.
-        self._not_before = politeness.pause_after_crash(now, saved["saved_at"], seen)
+        pause = politeness.pause_after_crash(now, saved["saved_at"], seen)
+        self._not_before = max(self._not_before, pause)
 
     # -- asking
 
@@ -943,6 +945,8 @@ class Crawl:
                 "saved_at": now,
                 "commit_within": self._policy.commit_within,
                 "is_clean": is_clean,
+                "crashed_at": frontier.crashed_at,
+                "not_before": self._not_before,
             }
         )
 

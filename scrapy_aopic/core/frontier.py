@@ -175,7 +175,7 @@ class Frontier:
         self._unpark_at = {_PARKED: float("inf"), _DEAD: float("inf")}
         self._turned_away = 0
         self._strangers: OrderedDict[bytes, Host] = OrderedDict()
-        self._crashed_at: float | None = None
+        self.crashed_at = 0.0
 
     # -- life
 
@@ -190,12 +190,13 @@ class Frontier:
         visits: int,
         n_dead: int = 0,
         dead_pages: int = 0,
-        is_crash: bool = False,
+        crashed_at: float = 0.0,
     ) -> list[tuple[bytes, float]]:
         """Take up the state that the store holds; what was leased when it was left waits again.
 
         Args:
-            is_crash: Whether hosts may have been asked after the last commit.
+            crashed_at: When the job was last opened after a crash, before which hosts may have been asked that
+                are not known to; 0 if never.
 
         Returns:
             The hosts that were leased, with the instant of the lease.
@@ -206,7 +207,7 @@ class Frontier:
         self.n_shelved = n_shelved
         self.n_parked, self.n_dead, self.dead_pages = n_parked, n_dead, dead_pages
         self.visits = visits
-        self._crashed_at = now if is_crash else None
+        self.crashed_at = crashed_at
         self._unpark_at = {place: self._first_parked(place) for place in (_PARKED, _DEAD)}
         self.gates.load()
         for row, value in self.index.first(_STRANGER, 1 << 60)[0]:
@@ -726,8 +727,8 @@ class Frontier:
 
     def _keep_off(self, host: Host) -> None:
         """Leave a host that comes into memory alone for its shortest gap after a crash, as if it was just asked."""
-        if self._crashed_at is not None:
-            host.not_before = max(host.not_before, self._crashed_at + self.politeness.floor(host))
+        if self.crashed_at:
+            host.not_before = max(host.not_before, self.crashed_at + self.politeness.floor(host))
 
     def _activate(self, key: bytes, host: Host) -> None:
         self._drop_row(key, host)

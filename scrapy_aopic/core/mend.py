@@ -181,6 +181,8 @@ def mend(
         "created_at": now,
         "saved_at": now,
         "commit_within": 1.0,
+        "crashed_at": 0.0,
+        "not_before": 0.0,
     }
     mended = {
         "ledger": asdict(totals),

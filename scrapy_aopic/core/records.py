@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-FORMAT = 3
+FORMAT = 4
 """Version of everything written to a store."""
 
 HOST_BYTES = 8

@@ -659,6 +659,18 @@ def test_after_a_crash_no_host_is_asked_before_the_longest_gap_that_it_may_be_du
     assert isinstance(job.crawl.lease(job.now), Lease)
 
 
+def test_a_clean_stop_in_the_pause_after_a_crash_does_not_end_it():
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.seed(A)
+    job.commit()
+    job.reopen(later=500.0)
+    until = job.now + 20
+    job.now += 1
+    job.commit(is_clean=True)
+    job.reopen(later=1.0)
+    assert job.crawl.lease(job.now) == NotBefore(until)
+
+
 def test_after_a_crash_the_time_to_wake_is_known_before_a_page_is_asked_for():
     job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
     job.seed(A)

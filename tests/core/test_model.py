@@ -224,6 +224,7 @@ class Walk(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.now = NOW
         self.landed = None
+        self.saved_pause = 0.0
         self.open(Model(spending), None, window, was_clean=True)
         for of in seeds:
             self.seed(of)
@@ -237,14 +238,14 @@ class Walk(RuleBasedStateMachine):
         self.model = model
         self.to_release, self.to_settle = [], []
         self.flying = None
-        self.pause = 0.0
+        self.pause = self.saved_pause
         for host in model.hosts.values():
             if not was_clean and saved_at is not None and host.leased_at is not None:
                 at = self.now + POLITENESS.gap(saved_at + COMMIT_WITHIN - host.leased_at)
                 host.not_before = max(host.not_before, at)
             host.leased_at = None
         if not was_clean and saved_at is not None:
-            self.pause = self.now + POLITENESS.gap(COMMIT_WITHIN)
+            self.pause = max(self.pause, self.now + POLITENESS.gap(COMMIT_WITHIN))
         model.leased = {}
 
     # -- what comes from outside
@@ -392,6 +393,7 @@ class Walk(RuleBasedStateMachine):
         model, saved_at, batch = self.flying
         self.store.write(batch, sync=True)
         self.landed = (model, saved_at, is_clean)
+        self.saved_pause = self.pause
         assert audit(self.store).violations == []
 
     @rule(later=st.sampled_from([0, 7, 40]), is_written=st.booleans(), window=WINDOWS)

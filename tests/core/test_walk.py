@@ -191,6 +191,7 @@ class Walk(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.now = NOW
         self.landed: tuple[Model, float, bool] | None = None
+        self.saved_pause = 0.0
         self.open(Model(spending), None, was_clean=True)
         for of in seeds:
             self.seed(of, is_endowed=True)
@@ -202,11 +203,11 @@ class Walk(RuleBasedStateMachine):
         self.to_release: list[Lease] = []
         self.to_settle: list[Lease] = []
         self.flying: tuple[Model, float, Batch] | None = None
-        self.pause = 0.0
+        self.pause = self.saved_pause
         self.steps = 0
         if not was_clean and saved_at is not None:
             seen = saved_at + COMMIT_WITHIN
-            self.pause = self.now + POLITENESS.gap(COMMIT_WITHIN)
+            self.pause = max(self.pause, self.now + POLITENESS.gap(COMMIT_WITHIN))
             for host, leased_at in model.asked.items():
                 self.postpone(host, self.now + POLITENESS.gap(seen - leased_at))
         model.leased, model.asked = {}, {}
@@ -330,6 +331,7 @@ class Walk(RuleBasedStateMachine):
         model, saved_at, batch = self.flying
         self.store.write(batch, sync=True)
         self.landed = (model, saved_at, is_clean)
+        self.saved_pause = self.pause
         assert audit(self.store).violations == []
         assert set(self.store.scan(Family.QUEUE)) == {
             (key[:HOST_BYTES] + queue_row(page.level, page.order), key[HOST_BYTES:])
