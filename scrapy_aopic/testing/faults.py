@@ -1,4 +1,4 @@
-"""A store that fails on demand: at the n-th operation, half-way, or only after a while.
+"""A store that fails on demand: at the n-th operation, half-way, only after a while, or with its process.
 
 What uses a store is tested by letting every operation fail once::
 
@@ -7,6 +7,8 @@ What uses a store is tested by letting every operation fail once::
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -28,13 +30,14 @@ class Fault:
     Attributes:
         kind: ``"fail"``: nothing is read or stored. ``"torn"``: it is done and then reported as failed: a batch is
             stored as a whole, for less is not allowed, and a scan breaks off after its first row. ``"delay"``:
-            nothing goes wrong, but it takes *seconds*.
+            nothing goes wrong, but it takes *seconds*. ``"kill"``: this process dies there and then, as by
+            SIGKILL.
         at: Number of the first operation that it concerns.
         times: Number of operations, from that one on; ``inf`` for a disk that is gone.
         seconds: For ``"delay"``.
     """
 
-    kind: Literal["fail", "torn", "delay"]
+    kind: Literal["fail", "torn", "delay", "kill"]
     at: int
     times: float = 1
     seconds: float = 0.0
@@ -96,6 +99,8 @@ class FaultyStore:
             self.n_faults += bool(found)
         error = None
         for fault in found:
+            if fault.kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
             if fault.kind == "delay":
                 time.sleep(fault.seconds)
                 continue

@@ -1,0 +1,103 @@
+"""A crawl that is killed at its first operation on the store, at its second one, and so on; run by test_kill_points.py.
+
+    python kill_points.py rocksdb|sqlite FOLDER
+
+Each crawl is a fork of this process, which opens no store itself: RocksDB's threads do not survive a fork.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.records import Link, host_key, page_key
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import exists, open_snapshot, open_store
+from scrapy_aopic.testing.faults import Fault, FaultyStore
+
+PAGES, STEPS = 12, 18
+WEB = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in range(PAGES)}
+
+
+def link(number: int) -> Link:
+    host = f"h{number % 7}"
+    return Link(page_key(host_key(host), number.to_bytes(4, "big")), host, str(number).encode())
+
+
+def crawl(kind: str, folder: Path, steps: int, now: float, kill_at: int = 0) -> None:
+    """Crawl with a commit after every third step, and close; few rows fit into memory."""
+    faults = [Fault("kill", kill_at)] if kill_at else []
+    with closing(FaultyStore(open_store(folder, kind), *faults)) as store:
+        crawl = Crawl(store, Policy(max_active=2, page_cache=3), now)
+        crawl.seed(link(0), now)
+        for step in range(steps):
+            now += 0.5
+            lease = crawl.lease(now)
+            if isinstance(lease, NotBefore):
+                now = max(now, lease.instant)
+            if isinstance(lease, Lease):
+                crawl.release(lease, now)
+                crawl.settle(lease, [link(n) for n in WEB[int(lease.request)]], now)
+            if step % 3 == 2 or step == steps - 1:
+                store.write(crawl.take_changes(now, is_clean=step == steps - 1), sync=True)
+                crawl.changes_landed()
+
+
+def check(folder: Path, visited: int = 0) -> None:
+    """Fail unless what is stored is whole, and *visited* pages were, if that is given."""
+    try:
+        store = open_snapshot(folder)
+    except StorageError:
+        if exists(folder):  # else it was killed before there was anything
+            raise
+        return
+    with closing(store):
+        store.verify()
+        result = audit(store)
+    if result.violations or (visited and result.visited != visited):
+        raise SystemExit(f"{folder.name}: {result}")
+
+
+def in_a_fork(work: Callable[[], None]) -> int:
+    """Do *work* in a process of its own; returns its exit status, or the negative signal that killed it."""
+    child = os.fork()
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            try:
+                work()
+                status = 0
+            except BaseException as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                raise
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main() -> None:
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    for at in count(1):
+        job = folder / str(at)
+        killed = in_a_fork(lambda job=job, at=at: crawl(kind, job, STEPS, 1e9, at))  # type: ignore[misc]
+        # Recovery is killed, too, at each of its first operations in turn, and then again.
+        for again in (1 + at % 5, 1 + at % 3):
+            if killed == -9:
+                assert in_a_fork(lambda job=job: check(job)) == 0, at  # type: ignore[misc]
+                in_a_fork(lambda job=job, again=again: crawl(kind, job, STEPS, 1e9 + 1000, again))  # type: ignore[misc]
+        assert in_a_fork(lambda job=job: crawl(kind, job, 2 * STEPS, 1e9 + 2000)) == 0, at  # type: ignore[misc]
+        assert in_a_fork(lambda job=job: check(job, PAGES)) == 0, at  # type: ignore[misc]
+        if killed != -9:
+            assert killed == 0, killed
+            break
+    print(f"{at - 1} kill points")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""A process that is killed at any operation on its store leaves a whole state, and the crawl goes on to its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("kill_points.py")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+def test_a_kill_at_any_operation_loses_nothing(store: str, tmp_path: Path) -> None:
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
+    command = [sys.executable, str(SCRIPT), store, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    n_points = int(done.stdout.split()[0])
+    assert n_points > 50
