@@ -74,11 +74,11 @@ class KnownRates(Recrawl):
 
     rates: tuple[float, ...] = ()
 
-    def worth(self, page: Page, rates: Rates, now: float) -> int:
+    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
         if not page.visits or page.changes is None or self.is_overdue(page, now):
-            return Recrawl.worth(self, page, rates, now)
+            return Recrawl.worth(self, page, expected, rates, now)
         x = (now - page.changes.seen_at) * self.rates[_number(page.changes.digest[:4])]
-        return int(page.cash * (1 - (1 + x) * math.exp(-x)) / x) if x > 0 else 0
+        return int(expected * (1 - (1 + x) * math.exp(-x)) / x) if x > 0 else 0
 
 
 class Task(NamedTuple):

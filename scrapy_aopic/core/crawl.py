@@ -753,7 +753,7 @@ class Crawl:
 
     def _offer(self, recrawl: Recrawl, key: bytes, page: Page, now: float) -> None:
         """Let *page*, which was visited and whose cash is up to date, wait to be let in."""
-        worth = recrawl.worth(page, self._rates, now)
+        worth = recrawl.worth(page, self._expected(page, now), self._rates, now)
         level = OVERDUE if recrawl.is_overdue(page, now) else self.order.again(page, worth)
         self._wheel.offer(key, level, page.visited_at)
 
@@ -785,7 +785,12 @@ class Crawl:
     def _level(self, page: Page, now: float) -> int:
         """Front queue of *page*, whose cash is up to date, as of now."""
         recrawl = self._recrawl
-        return self.order.level(page, recrawl.worth(page, self._rates, now) if recrawl else page.cash)
+        return self.order.level(
+            page, recrawl.worth(page, self._expected(page, now), self._rates, now) if recrawl else page.cash
+        )
+
+    def _expected(self, page: Page, now: float) -> int:
+        return self.ledger.window.expected(page, page.cash, self.ledger.totals.turn, now)
 
     # -- steps of the above
 

@@ -1,7 +1,8 @@
 """When a visited page is worth another visit, and which of them is next.
 
-A page that was visited comes back with the priority cash x phi(D S): D is the rate at which it changes, S the time
-since it was last seen, and phi(x) = (1 - (1 + x) e^-x) / x what one more visit is worth for the freshness of its copy.
+A page that was visited comes back with the priority cash x phi(D S): the cash is what it is expected to have got, D the
+rate at which it changes, S the time since it was last seen, and phi(x) = (1 - (1 + x) e^-x) / x what one more visit is
+worth for the freshness of its copy.
 It is compared with the cash of pages that were never visited. phi is largest near D S = 1.8: a page that has surely not
 changed yet, and one that changes faster than it can be followed, both count for less.
 
@@ -74,13 +75,13 @@ class Recrawl:
     share: float = 0.5
     uses_changes: bool = True
 
-    def worth(self, page: Page, rates: Rates, now: float) -> int:
-        """Units that *page*, whose cash is up to date, counts for at *now*."""
+    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
+        """Units that *page*, whose cash is up to date, counts for at *now*; *expected* is its cash without chance."""
         if not page.visits or page.changes is None:
             return page.cash
         if self.is_overdue(page, now):
             return 1 << 62
-        return int(page.cash * rates.phi(page.changes, now)) if self.uses_changes else page.cash
+        return int(expected * rates.phi(page.changes, now)) if self.uses_changes else page.cash
 
     def is_early(self, page: Page, now: float) -> bool:
         """Whether the shortest interval of *page*, which was visited, is not over."""

@@ -80,6 +80,17 @@ class Window:
         page.visited_turn = turn
         page.visited_at = now
 
+    def expected(self, page: Page, cash: int, turn: float, now: float) -> int:
+        """Units that *page*, which holds *cash*, gets in the time since its last visit at its rate in the window.
+
+        How much it really got is much chance, above all if few pages link to it.
+        """
+        if not page.visits or self.kind == "variable":
+            return cash
+        instant, last = self._instants(page, turn, now)
+        passed = (instant - last) / self.size
+        return int(self.history(page, cash, turn, now) * passed) if passed < 1 else cash
+
     def _instants(self, page: Page, turn: float, now: float) -> tuple[float, float]:
         """This moment and the last visit by the window's clock; a clock that went back has stood still."""
         if self.clock == "turns" or self.kind == "variable":

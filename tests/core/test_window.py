@@ -277,3 +277,23 @@ def test_the_exponential_mean_does_not_depend_on_how_a_steady_inflow_is_cut_into
         return page.history
 
     assert after(parts) == pytest.approx(after([1.0]), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["interpolation", "fixed", "ewma"])
+def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_last_cash(kind: str):
+    """Of two pages with the same past, one has got nothing since its last visit and the other twice its share."""
+    window = Window(8.0, kind)
+    page = Page(State.VISITED, 0)
+    for turn in range(30):
+        window.visit(page, 100, float(turn), 0.0)
+    poor, rich = (window.expected(page, cash, 29.5, 0.0) for cash in (0, 100))
+    assert 40 <= poor <= rich <= 60
+
+
+def test_a_page_that_was_not_visited_for_a_whole_window_is_expected_to_get_what_it_got():
+    page = Page(State.VISITED, 0, visits=9, history=800, visited_turn=10.0)
+    assert Window().expected(page, 123, 18.0, 0.0) == 123
+
+
+def test_a_page_that_was_never_visited_is_expected_to_get_what_it_got():
+    assert Window().expected(Page(State.QUEUED, 0), 123, 18.0, 0.0) == 123
