@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import Runner, cpu, descriptors, live_by_cpu_time
+from peers import redis, without_redis
 from stage import OURS, STOCK, Stage
 from world import fingerprint, host_name, page_url
 
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.requests import encode
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _POPS = {100: 5000, 1000: 5000, 10_000: 3000, 100_000: 3000, 1_000_000: 3000}
 _STOCK_POPS = {100: 5000, 1000: 3000, 10_000: 400, 100_000: 60}
+_SQLITE_POPS = 500  # each waits for the disk
 
 
 def ours(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
@@ -41,33 +46,79 @@ def stock(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
         return _turn(stage, hosts, each, _STOCK_POPS[hosts])
 
 
-def _turn(stage: Stage, hosts: int, each: int, pops: int) -> dict[str, Any]:
+def sqlite(hosts: int, each: int) -> dict[str, Any]:
+    """Scrapy's queues in SQLite, a file a host, each push and pop a transaction."""
+    with tempfile.TemporaryDirectory() as folder:
+        queues = {"JOBDIR": folder, "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleLifoSQLiteQueue"}
+        stage = Stage({**STOCK, **queues})
+        for page in range(each):
+            for host in range(hosts):
+                stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
+        return _turn(stage, hosts, each, _SQLITE_POPS)
+
+
+def scrapy_redis(hosts: int, each: int) -> dict[str, Any]:
+    """scrapy-redis' scheduler with its defaults: the CPU time of its server is counted, which writes nothing."""
+    with redis() as (settings, seconds):
+        stage = Stage(settings)
+        for page in range(each):
+            for host in range(hosts):
+                stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
+        return _turn(stage, hosts, each, _POPS[hosts], seconds)
+
+
+def _turn(
+    stage: Stage, hosts: int, each: int, pops: int, others: Callable[[], float] = lambda: 0.0
+) -> dict[str, Any]:
+    """*others* tells the CPU seconds of the other processes that have a part in it."""
     number = each
     for n in (pops // 5, pops):  # the first round fills caches
         links = [stage.request(page_url(host % hosts, number + host // hosts)) for host in range(n)]
         number += n // hosts + 1
+        began = others()
         with cpu(n) as found:
             for request in links:
                 popped = stage.pop()
                 stage.link(popped)(request)
                 stage.done(popped)
+        found["us"] += (others() - began) / n * 1e6
     opened = descriptors()
     stage.scheduler.close("finished")
     return {**found, "descriptors": opened}
 
 
 def part(run: Runner) -> None:
-    """Pop and push beside Scrapy's scheduler, in memory and on disk."""
+    """Pop and push beside Scrapy's scheduler and scrapy-redis', in memory and on disk."""
+    reason = without_redis()
+    if reason:
+        run.note(reason)
     first = 0.0
     for hosts, wanted in ((100, 1), (10_000, 20), (100_000, 1000)):
-        arguments = {"hosts": hosts, "each": max(10_000 // hosts, 1), "is_durable": False}
-        mine, other = run.by_turns(("queues:ours", arguments), ("queues:stock", arguments))
+        shared = {"hosts": hosts, "each": max(10_000 // hosts, 1)}
+        arguments = {**shared, "is_durable": False}
+        tasks = [("queues:ours", arguments), ("queues:stock", arguments)]
+        mine, other, *others = run.by_turns(*tasks, *_redis(reason, shared))
         first = first or mine["us"]
         run.add("queue", f"pop + push in memory, {hosts:,} hosts", "us CPU", mine["us"], peer=other["us"], wanted=wanted, more=True)  # fmt: skip
+        for other in others:
+            run.add("queue", f"pop + push in memory, to scrapy-redis and its server, {hosts:,} hosts", "us CPU", mine["us"], peer=other["us"], more=True)  # fmt: skip
     mine = run.by_turns(("queues:ours", {"hosts": 1_000_000, "each": 1, "is_durable": False}), repeats=1)[0]
     run.add("queue", "pop + push, 1,000,000 hosts to 100 hosts", "us CPU", mine["us"], peer=first, wanted=1.5)
-    arguments = {"hosts": 1000, "each": 10, "is_durable": True}
-    mine, other = run.by_turns(("queues:ours", arguments), ("queues:stock", arguments))
+    shared = {"hosts": 1000, "each": 10}
+    arguments = {**shared, "is_durable": True}
+    tasks = [("queues:ours", arguments), ("queues:stock", arguments), ("queues:sqlite", shared)]
+    mine, other, in_sqlite, *others = run.by_turns(*tasks, *_redis(reason, shared))
     run.add("queue", "pop + push on disk, 1,000 hosts", "us CPU", mine["us"], peer=other["us"], wanted=3, more=True)  # fmt: skip
+    run.add("queue", "pop + push on disk, to Scrapy's SQLite queues, 1,000 hosts", "us CPU", mine["us"], peer=in_sqlite["us"], more=True)  # fmt: skip
+    run.add("queue", "the same on the clock", "us", mine["wall_us"], peer=in_sqlite["wall_us"], more=True)
+    for in_redis in others:
+        run.add("queue", "pop + push on disk, to scrapy-redis and its server in memory, 1,000 hosts", "us CPU", mine["us"], peer=in_redis["us"], more=True)  # fmt: skip
     run.add("queue", "open files, 1,000 hosts", "files", mine["descriptors"], wanted=64)
-    run.note(f"Scrapy's disk queues had {other['descriptors']:.0f} files open at 1,000 hosts.")
+    run.note(
+        f"At 1,000 hosts {other['descriptors']:.0f} files were open with Scrapy's disk queues, and "
+        f"{in_sqlite['descriptors']:.0f} with those in SQLite."
+    )
+
+
+def _redis(reason: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [] if reason else [("queues:scrapy_redis", arguments)]

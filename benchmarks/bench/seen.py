@@ -1,4 +1,4 @@
-"""Seen: whether the page of a link is known, beside Scrapy's set and Bloom filters; without the fingerprint itself."""
+"""Seen: whether the page of a link is known, beside Scrapy's set, scrapy-redis' and Bloom filters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Absent, Runner, cpu
+from peers import redis, without_redis
 from scrapy import Request
 from work import EACH, copied, store
 from world import fingerprint, host_name, page_url, policy
@@ -63,6 +64,32 @@ def scrapy_set(size: int) -> dict[str, Any]:
     return {"us": found["us"] - known["us"]}
 
 
+def scrapy_redis(size: int) -> dict[str, Any]:
+    """A check of scrapy-redis, whose server is asked each time and whose CPU time is counted too."""
+    if reason := without_redis():
+        raise Absent(reason)
+    from scrapy.settings import Settings
+    from scrapy_redis.dupefilter import RFPDupeFilter
+
+    with redis() as (settings, seconds):
+        dupefilter = RFPDupeFilter.from_settings(Settings(settings))
+        for host in range(size // EACH):
+            urls = (page_url(host, page) for page in range(EACH))
+            dupefilter.server.sadd(
+                dupefilter.key, *(dupefilter.request_fingerprint(Request(url)) for url in urls)
+            )
+        requests = [Request(url) for _, url in _urls(size, size // EACH)]
+        began = seconds()
+        with cpu(len(requests)) as found:
+            for request in requests:
+                assert dupefilter.request_seen(request)
+        server = (seconds() - began) / len(requests) * 1e6
+        with cpu(len(requests)) as known:
+            for request in requests:
+                dupefilter.request_fingerprint(request)
+    return {"us": found["us"] + server - known["us"]}
+
+
 def pybloom(size: int) -> dict[str, Any]:
     try:
         from pybloom_live import BloomFilter
@@ -107,10 +134,15 @@ def part(run: Runner) -> None:
             wanted=wanted,
         )
     peer_size = min(size, 1_000_000)
-    for name, task in (("RFPDupeFilter", "scrapy_set"), ("pybloom-live", "pybloom"), ("rbloom", "rbloom")):
+    for name, task in (
+        ("RFPDupeFilter", "scrapy_set"),
+        ("scrapy-redis and its server", "scrapy_redis"),
+        ("pybloom-live", "pybloom"),
+        ("rbloom", "rbloom"),
+    ):
         try:
-            other = run.by_turns((f"seen:{task}", {"size": peer_size}))[0]
+            mine, other = run.by_turns(tasks[0], (f"seen:{task}", {"size": peer_size}))
         except Absent as absent:
             run.note(str(absent))
             continue
-        run.add("seen", f"check in memory, to {name} of {peer_size / 1e6:g} M", "us CPU", found[0]["us"], peer=other["us"])  # fmt: skip
+        run.add("seen", f"check in memory, to {name} of {peer_size / 1e6:g} M", "us CPU", mine["us"], peer=other["us"])  # fmt: skip
