@@ -1,0 +1,437 @@
+"""How often a cache of URLs hits, by policy, size and crawl order: Broder, Najork and Wiener (WWW 2003) on link graphs.
+
+    python benchmarks/caches.py GRAPH.npz [...] [--plot FILE.svg] [--json FILE]
+
+The production ledger and frontier crawl each graph (CSR arrays ``indptr``, ``indices``) from 20 random seeds, all pages
+that these lead to. The stream of a crawl has, for each page in the order of the fetches, the pages that it links to in
+the order in which they are stored; links of a page to itself are left out. A cache of 2^0, 2^1, ... keys is asked for
+each of them, until it is large enough for all.
+
+* LRU, CLOCK, RANDOM and STATIC are those of ``scrapy_aopic.core.caches``. CLOCK, RANDOM and STATIC are run at each
+  size; LRU is computed for all sizes in one pass, and so is MIN (tests/components/test_cache_misses.py compares both with
+  runs at one size).
+* MIN is the bound of Belady: of the keys in the cache and the one that was asked for, it drops that which is asked for
+  the furthest in the future.
+* INFINITE drops nothing: each key misses once.
+
+Orders: ``breadth-first``, ``depth-first``, ``random`` (any known page) and ``aopic``, which ask any host at any time; and,
+where hosts are known, ``aopic, polite``: 100 connections, one request to a host at a time, and a gap of ten times the
+transfer, on a virtual clock. ``N hosts at once``: N hosts take turns, each breadth first; one that has no page left
+gives its turn to the host that was found first of those that wait. Hosts come from the array ``host`` of the graph, or
+from GRAPH.pseudo_host.npy beside it.
+
+The tables have the share of all links that missed. *Bend* is the size at which the curve over log2 of the size is
+the furthest below the straight line between its ends, *95 %* the smallest at which a cache has 95 % of INFINITE's hits.
+The plot is of the first graph. At the end come the times of the policies in this process, the best of several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappush, heappushpop
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from scrapy_aopic.comparison import draw_seed_sets, draw_transfers, policy_of
+from scrapy_aopic.core.caches import CACHES, Cache
+from scrapy_aopic.simulation import Graph, Simulation, load_graph
+
+ORDERS = {
+    "breadth-first": "breadth-first",
+    "depth-first": "depth-first",
+    "random": "opic-random",
+    "aopic": "aopic",
+}
+POLITE = "aopic, polite"
+CONNECTIONS = 100
+AT_ONCE = (1, 4, 16, 64, 256, 1024)
+POLICIES = ("lru", "clock", "random", "static", "min")
+SHOWN = (0, 4, 6, 8, 10, 12, 14, 16, 18)
+NOWHERE = 255
+
+
+# -- crawls
+
+
+def crawl(graph: Graph, seeds: Sequence[int], name: str, rng: int) -> Iterator[int]:
+    """Pages in the order in which they are fetched."""
+    is_polite = name == POLITE
+    transfers = draw_transfers(len(graph), 0.2, rng)
+    simulation = Simulation(
+        graph.out_links,
+        graph.hosts.__getitem__,
+        seeds,
+        len(graph),
+        policy_of({}, ORDERS.get(name, "aopic")),
+        transfer=transfers.tolist().__getitem__ if is_polite else None,
+        connections=CONNECTIONS if is_polite else 1,
+    )
+    return (visit.page for visit in simulation.run())
+
+
+def take_turns(graph: Graph, seeds: Sequence[int], at_once: int) -> Iterator[int]:
+    """Pages in the order in which they are fetched, if *at_once* hosts take turns."""
+    queues: dict[str, deque[int]] = {}
+    turns: deque[str] = deque()
+    waiting: deque[str] = deque()
+    known = set(seeds)
+
+    def queue(page: int) -> None:
+        host = graph.hosts[page]
+        if host not in queues:
+            queues[host] = deque()
+            waiting.append(host)
+        queues[host].append(page)
+
+    for page in seeds:
+        queue(page)
+    while turns or waiting:
+        while waiting and len(turns) < at_once:
+            turns.append(waiting.popleft())
+        host = turns.popleft()
+        page = queues[host].popleft()
+        yield page
+        for target in graph.out_links(page):
+            if target not in known:
+                known.add(target)
+                queue(target)
+        if queues[host]:
+            turns.append(host)
+        else:
+            del queues[host]
+
+
+def stream_of(graph: Graph, fetched: Sequence[int]) -> list[int]:
+    """Targets of the links of all fetched pages, but for links of a page to itself."""
+    targets = [graph.indices[graph.indptr[page] : graph.indptr[page + 1]] for page in fetched]
+    sources = np.repeat(np.asarray(fetched), [len(each) for each in targets])
+    stream = np.concatenate(targets)
+    return stream[stream != sources].tolist()
+
+
+# -- caches
+
+
+def largest(n_distinct: int) -> int:
+    """Logarithm of the smallest size that holds *n_distinct* keys."""
+    return (n_distinct - 1).bit_length()
+
+
+def run(cache: Cache, stream: Sequence[bytes], size: int) -> int:
+    """Misses of *cache*, kept to *size* keys: a new key comes in before one goes, as in the table of page records."""
+    held: set[bytes] = set()
+    add, use, victim = cache.add, cache.use, cache.victim
+    misses = 0
+    for key in stream:
+        if key in held:
+            use(key)
+        else:
+            misses += 1
+            held.add(key)
+            add(key)
+            if len(held) > size:
+                held.remove(victim())
+    return misses
+
+
+def lru_misses(stream: Sequence[int]) -> list[int]:
+    """Misses of LRU by the logarithm of the size, in one pass (Mattson and others, 1970).
+
+    A larger cache holds what a smaller one does, so each key is on the *level* of the smallest cache that holds it.
+    A key that is used comes to level 0; the oldest key of each level moves on to the next, up to where the used
+    key left a place, or there is room. Keys are named by the moment of their last use.
+    """
+    rooms = _rooms(stream)
+    queues: list[deque[int]] = [deque() for _ in rooms]
+    level = bytearray(len(stream))
+    last: dict[int, int] = {}
+    hits = [0] * len(rooms)
+    for moment, key in enumerate(stream):
+        before = last.get(key)
+        last[key] = moment
+        found = NOWHERE
+        if before is not None:
+            found = level[before]
+            hits[found] += 1
+            level[before] = NOWHERE
+        moved = moment
+        for j, queue in enumerate(queues):
+            queue.append(moved)
+            level[moved] = j
+            if j == found:
+                break
+            if rooms[j]:
+                rooms[j] -= 1
+                break
+            while level[moved := queue.popleft()] == NOWHERE:
+                pass
+    return _misses(len(stream), hits)
+
+
+def min_misses(stream: Sequence[int]) -> list[int]:
+    """Misses of MIN by the logarithm of the size, in one pass as above.
+
+    Of each level the key that is used the furthest in the future moves on. Keys are named by the moment of their
+    next use, so what is left on a heap of a key that was used is too small to come to its top.
+    """
+    n = len(stream)
+    following = [0] * n
+    upcoming: dict[int, int] = {}
+    for moment in range(n - 1, -1, -1):
+        key = stream[moment]
+        following[moment] = upcoming.get(
+            key, 2 * n - moment
+        )  # never: later than all others, and no two the same
+        upcoming[key] = moment
+    rooms = _rooms(stream)
+    heaps: list[list[int]] = [[] for _ in rooms]
+    level = bytearray([NOWHERE]) * (2 * n + 1)
+    hits = [0] * len(rooms)
+    for moment in range(n):
+        moved = following[moment]
+        found = level[moment]
+        if found != NOWHERE:
+            hits[found] += 1
+        for j, heap in enumerate(heaps):
+            if j == found or rooms[j]:
+                heappush(heap, -moved)
+                level[moved] = j
+                if j != found:
+                    rooms[j] -= 1
+                break
+            out = -heappushpop(heap, -moved)
+            if out != moved:
+                level[moved] = j
+                moved = out
+    return _misses(n, hits)
+
+
+def _rooms(stream: Sequence[int]) -> list[int]:
+    """How many keys the cache of each size has more than that of the size before."""
+    return [1, *(1 << log for log in range(largest(len(set(stream)))))]
+
+
+def _misses(n: int, hits: Sequence[int]) -> list[int]:
+    return (n - np.cumsum(hits)).tolist()
+
+
+ONE_PASS = {"lru": lru_misses, "min": min_misses}
+
+
+# -- measuring
+
+
+def measure(
+    stream: list[int], policies: Sequence[str], rng: int, progress: Callable[[str], object]
+) -> dict[str, Any]:
+    """Miss rates of *policies* by the logarithm of the size."""
+    n, n_distinct = len(stream), len(set(stream))
+    names = [page.to_bytes(4, "big") for page in range(max(stream) + 1)]
+    keys = [names[page] for page in stream]
+    rates = {}
+    for policy in policies:
+        progress(policy)
+        if policy in ONE_PASS:
+            misses = ONE_PASS[policy](stream)
+        else:
+            sizes = [1 << log for log in range(largest(n_distinct))]
+            misses = [run(CACHES[policy](random.Random(rng).random), keys, size) for size in sizes]
+            misses.append(n_distinct)
+        rates[policy] = [each / n for each in misses]
+    return {"links": n, "distinct": n_distinct, "infinite": n_distinct / n, "rates": rates}
+
+
+def bend(rates: Sequence[float]) -> str:
+    """The size at which the curve is the furthest below the line between its ends; none if it never is."""
+    log = int(np.argmax(np.linspace(rates[0], rates[-1], len(rates)) - np.asarray(rates)))
+    return f"{1 << log:,}" if log else "none"
+
+
+def enough(rates: Sequence[float], infinite: float) -> int:
+    """Logarithm of the smallest size with 95 % of the hits of INFINITE."""
+    return next(log for log, rate in enumerate(rates) if 1 - rate >= 0.95 * (1 - infinite))
+
+
+def costs() -> dict[str, dict[str, float]]:
+    """By policy, microseconds of what is done to a cache of 100,000 keys, and bytes that it takes for each."""
+    dice = random.Random(1)
+    keys = [dice.randbytes(16) for _ in range(300_000)]
+    inside, away, new = keys[:100_000], keys[100_000:200_000], keys[200_000:]
+    # Some keys are asked for much more often than others.
+    picks = [int(dice.random() ** 4 * len(inside)) for _ in range(300_000)]
+    asked, asked_away = [inside[pick] for pick in picks], [away[pick] for pick in picks]
+    found: dict[str, dict[str, float]] = {}
+    for name, make in CACHES.items():
+        row = dict.fromkeys(("use", "use, may not go", "miss"), math.inf)
+        for _ in range(5):
+            cache = make(random.Random(1).random)
+            tracemalloc.start()
+            for key in inside:
+                cache.add(key)
+            row["bytes a key"] = tracemalloc.get_traced_memory()[0] / len(inside)
+            tracemalloc.stop()
+            for what, sequence, step in (
+                ("use", asked, cache.use),
+                ("use, may not go", asked_away, cache.use),
+                ("miss", new, _replacing(cache)),
+            ):
+                row[what] = min(
+                    row[what], (_seconds(sequence, step) - _seconds(sequence)) / len(sequence) * 1e6
+                )
+        found[name] = row
+    return found
+
+
+def _replacing(cache: Cache) -> Callable[[bytes], object]:
+    add, victim = cache.add, cache.victim
+
+    def replace(key: bytes) -> None:
+        add(key)
+        victim()
+
+    return replace
+
+
+def _seconds(keys: Sequence[bytes], step: Callable[[bytes], object] | None = None) -> float:
+    begin = process_time()
+    if step is None:
+        for _ in keys:
+            pass
+    else:
+        for key in keys:
+            step(key)
+    return process_time() - begin
+
+
+# -- showing
+
+
+def report(graph: str, results: dict[str, dict[str, Any]]) -> str:
+    """A table of all miss rates at some of the sizes."""
+    logs = [log for log in SHOWN if log < max(len(each["rates"]["lru"]) for each in results.values())]
+    lines = [
+        f"{graph}",
+        "",
+        "| order | policy | " + " | ".join(f"{1 << log:,}" for log in logs) + " | INFINITE | bend | 95 % |",
+        "|---|---|" + "---:|" * (len(logs) + 3),
+    ]
+    for order, result in results.items():
+        for policy, rates in result["rates"].items():
+            cells = [f"{rates[min(log, len(rates) - 1)]:.3f}" for log in logs]
+            cells += [f"{result['infinite']:.3f}", bend(rates)]
+            cells += [f"{1 << enough(rates, result['infinite']):,}"]
+            lines.append(f"| {order} | {policy.upper()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def report_costs(found: dict[str, dict[str, float]]) -> str:
+    """A table of :func:`costs`."""
+    lines = ["| policy | " + " | ".join(found["lru"]) + " |", "|---|" + "---:|" * len(found["lru"])]
+    for policy, row in found.items():
+        cells = [f"{value:.0f}" if what == "bytes a key" else f"{value:.3f}" for what, value in row.items()]
+        lines.append(f"| {policy.upper()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Draw a panel for each order with its policies, and one of LRU by the number of hosts."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    orders = {name: result for name, result in results.items() if len(result["rates"]) > 1}
+    by_hosts = {name: result for name, result in results.items() if len(result["rates"]) == 1}
+    panels = len(orders) + bool(by_hosts)
+    with rc_context({"svg.hashsalt": "scrapy-aopic", "font.size": 9}):
+        figure = Figure(figsize=(9, 2.9 * math.ceil(panels / 3)), layout="constrained")
+        places = figure.subplots(math.ceil(panels / 3), 3, sharex=True, sharey=True, squeeze=False).flat
+        for name, result in orders.items():
+            axes = next(places)
+            axes.set_title(name, fontsize=9, loc="left")
+            for policy, rates in result["rates"].items():
+                style = {"color": "black", "linestyle": "--"} if policy == "min" else {}
+                label = policy.upper() if axes is figure.axes[0] else None
+                axes.plot(range(len(rates)), rates, linewidth=1.3, label=label, **style)
+            label = "INFINITE" if axes is figure.axes[0] else None
+            axes.axhline(result["infinite"], color="black", linestyle=":", linewidth=1, label=label)
+        if by_hosts:
+            axes = next(places)
+            axes.set_title("LRU, hosts at once", fontsize=9, loc="left")
+            shades = np.linspace(0.25, 1, len(by_hosts))
+            for shade, (name, result) in zip(shades, by_hosts.items(), strict=True):
+                rates = result["rates"]["lru"]
+                axes.plot(
+                    range(len(rates)), rates, linewidth=1.3, color=(0, 0.3, 0.6, shade), label=name.split()[0]
+                )
+            axes.legend(fontsize=7, frameon=False)
+        for axes in figure.axes:
+            axes.set(
+                ylim=(0, 1), xticks=range(0, 21, 4), xticklabels=[f"{1 << log:,}" for log in range(0, 21, 4)]
+            )
+            axes.grid(alpha=0.3)
+        for axes in places:
+            axes.set_axis_off()
+        figure.supxlabel("keys in the cache", fontsize=9)
+        figure.supylabel("share of the links that miss", fontsize=9)
+        figure.legend(loc="outside upper center", ncols=6, frameon=False)
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def streams(graph: Graph, n_seeds: int, rng: int) -> Iterator[tuple[str, tuple[str, ...], list[int]]]:
+    """The name, policies to measure, and stream of links of each crawl of *graph*."""
+    (seeds,) = draw_seed_sets(len(graph), n_seeds, 1, rng)
+    n = int(graph.reachable(seeds).sum())
+    n_hosts = len(set(graph.hosts))
+    for name in (*ORDERS, *((POLITE,) if n_hosts > 1 else ())):
+        fetched = list(tqdm(crawl(graph, seeds, name, rng), f"crawl {name}", n, leave=False, disable=None))
+        yield name, POLICIES, stream_of(graph, fetched)
+    for at_once in AT_ONCE if n_hosts > 1 else ():
+        yield f"{at_once} hosts at once", ("lru",), stream_of(graph, list(take_turns(graph, seeds, at_once)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("graphs", nargs="+", type=Path, help=".npz files as for scrapy aopic simulate")
+    parser.add_argument("--seeds", type=int, default=20, help="random pages that a crawl begins with (20)")
+    parser.add_argument(
+        "--rng", type=int, default=1, help="seed of the dice for seeds, transfers and RANDOM (1)"
+    )
+    parser.add_argument("--plot", type=Path, help="draw the first graph")
+    parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
+    args = parser.parse_args()
+    everything: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in args.graphs:
+        hosts = path.with_suffix(".pseudo_host.npy")
+        graph = load_graph(path, hosts=hosts if hosts.exists() else None)
+        results = everything[graph.name] = {}
+        with tqdm(unit="caches", desc=graph.name, disable=None) as bar:
+            for order, policies, stream in streams(graph, args.seeds, args.rng):
+
+                def progress(policy: str, order: str = order) -> None:
+                    bar.set_postfix_str(f"{order}, {policy}")
+                    bar.update()
+
+                results[order] = measure(stream, policies, args.rng, progress)
+        links = max(result["links"] for result in results.values())
+        print(f"\n{report(f'{graph.name}: {len(graph):,} pages, {links:,} links followed', results)}\n")
+    times = costs()
+    print(report_costs(times))
+    if args.plot is not None:
+        plot(args.plot, next(iter(everything.values())))
+    if args.json is not None:
+        args.json.write_text(json.dumps({"graphs": everything, "costs": times}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
