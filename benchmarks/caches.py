@@ -22,7 +22,9 @@ from GRAPH.pseudo_host.npy beside it.
 
 The tables have the share of all links that missed. *Bend* is the size at which the curve over log2 of the size is
 the furthest below the straight line between its ends, *95 %* the smallest at which a cache has 95 % of INFINITE's hits.
-The plot is of the first graph. At the end come the times of the policies in this process, the best of several runs.
+The plot is of the first graph, and so is a table of the processor time of a link with each policy of the package:
+looking it up and using it, or a key in and a key out and, unless INFINITE misses it too, a read of the store (--read).
+At the end come the times of single calls, the best of several runs.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ CONNECTIONS = 100
 AT_ONCE = (1, 4, 16, 64, 256, 1024)
 POLICIES = ("lru", "clock", "random", "static", "min")
 SHOWN = (0, 4, 6, 8, 10, 12, 14, 16, 18)
+TIMED = (8, 10, 12, 14, 16, 18)
 NOWHERE = 255
 
 
@@ -238,17 +241,27 @@ def measure(
     n, n_distinct = len(stream), len(set(stream))
     names = [page.to_bytes(4, "big") for page in range(max(stream) + 1)]
     keys = [names[page] for page in stream]
-    rates = {}
+    sizes = [1 << log for log in range(largest(n_distinct))]
+    rates: dict[str, list[float]] = {}
+    seconds: dict[str, dict[int, float]] = {}
     for policy in policies:
         progress(policy)
-        if policy in ONE_PASS:
-            misses = ONE_PASS[policy](stream)
-        else:
-            sizes = [1 << log for log in range(largest(n_distinct))]
-            misses = [run(CACHES[policy](random.Random(rng).random), keys, size) for size in sizes]
-            misses.append(n_distinct)
+        misses = ONE_PASS[policy](stream) if policy in ONE_PASS else [0] * len(sizes) + [n_distinct]
+        for log, size in enumerate(sizes):
+            if policy in CACHES and len(policies) > 1 and (policy not in ONE_PASS or log in TIMED):
+                begin = process_time()
+                found = run(CACHES[policy](random.Random(rng).random), keys, size)
+                seconds.setdefault(policy, {})[log] = process_time() - begin
+                assert policy not in ONE_PASS or found == misses[log]
+                misses[log] = found
         rates[policy] = [each / n for each in misses]
-    return {"links": n, "distinct": n_distinct, "infinite": n_distinct / n, "rates": rates}
+    return {
+        "links": n,
+        "distinct": n_distinct,
+        "infinite": n_distinct / n,
+        "rates": rates,
+        "seconds": seconds,
+    }
 
 
 def bend(rates: Sequence[float]) -> str:
@@ -272,7 +285,7 @@ def costs() -> dict[str, dict[str, float]]:
     asked, asked_away = [inside[pick] for pick in picks], [away[pick] for pick in picks]
     found: dict[str, dict[str, float]] = {}
     for name, make in CACHES.items():
-        row = dict.fromkeys(("use", "use, may not go", "miss"), math.inf)
+        row = dict.fromkeys(("in and out", "use", "use, may not go"), math.inf)
         for _ in range(5):
             cache = make(random.Random(1).random)
             tracemalloc.start()
@@ -283,7 +296,7 @@ def costs() -> dict[str, dict[str, float]]:
             for what, sequence, step in (
                 ("use", asked, cache.use),
                 ("use, may not go", asked_away, cache.use),
-                ("miss", new, _replacing(cache)),
+                ("in and out", new, _replacing(make(random.Random(1).random), inside)),
             ):
                 row[what] = min(
                     row[what], (_seconds(sequence, step) - _seconds(sequence)) / len(sequence) * 1e6
@@ -292,8 +305,11 @@ def costs() -> dict[str, dict[str, float]]:
     return found
 
 
-def _replacing(cache: Cache) -> Callable[[bytes], object]:
+def _replacing(cache: Cache, keys: Sequence[bytes]) -> Callable[[bytes], object]:
+    """Put *keys* into *cache*; returns what lets a new key in and one out."""
     add, victim = cache.add, cache.victim
+    for key in keys:
+        add(key)
 
     def replace(key: bytes) -> None:
         add(key)
@@ -340,6 +356,26 @@ def report_costs(found: dict[str, dict[str, float]]) -> str:
     for policy, row in found.items():
         cells = [f"{value:.0f}" if what == "bytes a key" else f"{value:.3f}" for what, value in row.items()]
         lines.append(f"| {policy.upper()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def report_links(graph: str, results: dict[str, dict[str, Any]], read: float) -> str:
+    """A table of the microseconds of a link."""
+    lines = [f"{graph}: microseconds a link, with {read:g} for a read", ""]
+    logs: list[int] = []
+    for order, result in results.items():
+        if not logs:
+            logs = [log for log in TIMED if log in result["seconds"]["lru"]]
+            lines.append("| order | policy | " + " | ".join(f"{1 << log:,}" for log in logs) + " |")
+            lines.append("|---|---|" + "---:|" * len(logs))
+        for policy, seconds in result["seconds"].items():
+            rates = result["rates"][policy]
+            reads = [(rates[log] - result["infinite"]) * read for log in logs]
+            cells = [
+                f"{seconds[log] / result['links'] * 1e6 + each:.2f}"
+                for log, each in zip(logs, reads, strict=True)
+            ]
+            lines.append(f"| {order} | {policy.upper()} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -407,6 +443,7 @@ def main() -> None:
     parser.add_argument(
         "--rng", type=int, default=1, help="seed of the dice for seeds, transfers and RANDOM (1)"
     )
+    parser.add_argument("--read", type=float, default=7.0, help="microseconds of a read of the store (7)")
     parser.add_argument("--plot", type=Path, help="draw the first graph")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
     args = parser.parse_args()
@@ -425,10 +462,12 @@ def main() -> None:
                 results[order] = measure(stream, policies, args.rng, progress)
         links = max(result["links"] for result in results.values())
         print(f"\n{report(f'{graph.name}: {len(graph):,} pages, {links:,} links followed', results)}\n")
+    first = next(iter(everything))
+    print(f"\n{report_links(first, everything[first], args.read)}\n")
     times = costs()
     print(report_costs(times))
     if args.plot is not None:
-        plot(args.plot, next(iter(everything.values())))
+        plot(args.plot, everything[first])
     if args.json is not None:
         args.json.write_text(json.dumps({"graphs": everything, "costs": times}) + "\n")
 

@@ -47,29 +47,26 @@ class Clock(Lru):
     def __init__(self) -> None:
         super().__init__()
         self.hand = 0
-        self.marks: dict[bytes, bool] = {}
+        self.marked: list[bytes] = []
 
     def add(self, key: bytes) -> None:
         self.keys.insert(self.hand, key)
         self.hand += 1
-        self.marks[key] = True
 
     def use(self, key: bytes) -> None:
-        if key in self.keys:
-            self.marks[key] = True
+        self.marked.append(key)
 
     def discard(self, key: bytes) -> None:
         if key in self.keys:
-            place = self.keys.index(key)
-            self.keys.pop(place)
-            self.hand -= place < self.hand
+            self.hand -= self.keys.index(key) < self.hand
+            self.keys.remove(key)
 
     def victim(self) -> bytes:
         while True:
             self.hand %= len(self.keys)
-            if not self.marks[self.keys[self.hand]]:
+            if self.keys[self.hand] not in self.marked:
                 return self.keys.pop(self.hand)
-            self.marks[self.keys[self.hand]] = False
+            self.marked = [key for key in self.marked if key != self.keys[self.hand]]
             self.hand += 1
 
 
