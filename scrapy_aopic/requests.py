@@ -1,6 +1,7 @@
 """A Scrapy request as bytes, and back.
 
-MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
+A request for nothing but a URL, as most are, is that URL, and below it the names of callback and errback if it has
+any. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
 ``cb_kwargs`` come back as what they were; nothing is ever unpickled. A request that cannot be written this way
 (a lambda as callback, an object in ``meta``) raises :class:`UnserialisableError`.
 """
@@ -40,6 +41,10 @@ IN_MEMORY = b"\xc1"
 
 _IN_MEMORY_BYTES = 9  # before the URL
 
+_PLAIN = ("url", "callback", "errback")
+_PLAIN_END = "\n"
+_FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
+
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
 _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (tuple, list, tuple),
@@ -76,38 +81,44 @@ def encode(request: Request, spider: Spider) -> bytes:
     Raises:
         UnserialisableError: If it holds what cannot be written.
     """
-    values: dict[str, Any] = {"url": request.url}
     try:
-        if type(request) is Request:
-            if request.method != "GET":
-                values["method"] = request.method
-            if request.encoding != "utf-8":
-                values["encoding"] = request.encoding
-            for name in ("body", "priority", "dont_filter", "flags", "cookies", "cb_kwargs"):
-                value = getattr(request, name)
-                if value:
-                    values[name] = value
-        else:  # a subclass may have attributes of its own
-            values = {
-                name: getattr(request, name)
-                for name in request.attributes
-                if name not in ("callback", "errback", "headers", "meta")
-            }
-            values["_class"] = global_object_name(type(request))
+        values = _attributes(request)
         if request.headers:
             values["headers"] = dict(request.headers)
         if meta := {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}:
             if meta.get(SLOT) is not None and meta[SLOT] == request.meta.get(OWN_SLOT):
                 del meta[SLOT]
             values["meta"] = meta
+        is_plain = values.keys() == {"url"} and values["url"].isascii() and values["url"].isprintable()
         if request.callback is not None:
             values["callback"] = _method_name(spider, request.callback)
         if request.errback is not None:
             values["errback"] = _method_name(spider, request.errback)
+        if is_plain:
+            parts = (values.get(name, "") for name in _PLAIN)
+            return _PLAIN_END.join(parts).rstrip(_PLAIN_END).encode()
         data: bytes = msgpack.packb(values, default=_pack_other, strict_types=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
+
+
+def _attributes(request: Request) -> dict[str, Any]:
+    """What tells *request* from others, but for headers, meta, callback and errback."""
+    if type(request) is not Request:  # a subclass may have attributes of its own
+        omitted = ("callback", "errback", "headers", "meta")
+        values = {name: getattr(request, name) for name in request.attributes if name not in omitted}
+        return {**values, "_class": global_object_name(type(request))}
+    values = {"url": request.url}
+    if request.method != "GET":
+        values["method"] = request.method
+    if request.encoding != "utf-8":
+        values["encoding"] = request.encoding
+    for name in ("body", "priority", "dont_filter", "flags", "cookies", "cb_kwargs"):
+        value = getattr(request, name)
+        if value:
+            values[name] = value
+    return values
 
 
 def decode(data: bytes, spider: Spider) -> Request:
@@ -117,7 +128,7 @@ def decode(data: bytes, spider: Spider) -> Request:
         UnreadableError: If it cannot be made; the message says why.
     """
     try:
-        values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
+        values = _values(data)
         cls = load_object(values.pop("_class")) if "_class" in values else Request
         for name in ("callback", "errback"):
             if name in values:
@@ -133,10 +144,19 @@ def url_of(data: bytes) -> str:
     try:
         if data[:1] == IN_MEMORY:
             return data[_IN_MEMORY_BYTES:].decode()
-        values = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
-        return str(values["url"])
+        return str(_values(data)["url"])
     except Exception:  # noqa: BLE001
         return ""
+
+
+def _values(data: bytes) -> dict[str, Any]:
+    """The arguments of a request, by name, that are written as *data*."""
+    if data[0] < _FIRST_OF_MAP:
+        return {
+            name: part for name, part in zip(_PLAIN, data.decode().split(_PLAIN_END), strict=False) if part
+        }
+    values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
+    return values
 
 
 def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
