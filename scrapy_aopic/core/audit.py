@@ -18,6 +18,7 @@ from .order import ORDERS, Order
 from .ports import Family, Store
 from .records import (
     HOST_BYTES,
+    NO_RECORD,
     Host,
     Page,
     State,
@@ -112,7 +113,7 @@ def _understood(name: str, result: Audit) -> Iterator[None]:
     """Count rows that are no records as a violation."""
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except NO_RECORD as error:
         result.expect(False, "the rows of the {} cannot be understood: {!r}", name, error)
 
 
@@ -189,7 +190,7 @@ def _audit_pages(
     whole = result.cash + totals.virtual
     result.expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
     result.expect(history == totals.history, "histories add up to {}, not {}", history, totals.history)
-    result.expect(tuple(members) == totals.members, "classes have {} pages, not {}", members, totals.members)
+    result.expect(members == totals.members, "classes have {} pages, not {}", members, totals.members)
 
 
 def _audit_united(store: Store, key: bytes, page: Page, result: Audit) -> None:

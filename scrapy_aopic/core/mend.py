@@ -21,6 +21,7 @@ from .ports import Family, Store
 from .records import (
     FORMAT,
     HOST_BYTES,
+    NO_RECORD,
     Host,
     Page,
     State,
@@ -45,7 +46,6 @@ _PAUSE = 60.0
 """Seconds for which a host is left alone that may have been asked just before the damage."""
 
 _PLACES = (b"A", b"D", b"F", b"P", WAKES, DUE)
-_NO_RECORD = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Salvage:
@@ -166,7 +166,7 @@ def mend(
     _part(target, writer, sums, result)
     _copy_rest(source, target, writer, sums)
     totals.virtual = TOTAL - sums.cash
-    totals.history, totals.members = sums.history, tuple(sums.members)
+    totals.history, totals.members = sums.history, sums.members
     result.cash = totals.virtual - before if saved else totals.virtual
     result.pages, result.hosts = sum(sums.states.values()), sums.hosts
     result.gaps = {family.name: n for family, n in source.gaps.items()}
@@ -231,7 +231,7 @@ def _read_totals(source: Salvage) -> dict[str, Any]:
     try:
         saved: dict[str, Any] = unpack(data) if data is not None else {}
         return {**saved, "ledger": Totals(**saved["ledger"])} if saved else {}
-    except _NO_RECORD:
+    except NO_RECORD:
         return {}
 
 
@@ -250,7 +250,7 @@ def _page(data: bytes, totals: Totals) -> Page | None:
         page.cash, page.history = max(page.cash, 0), max(page.history, 0)
         page.settled = min(page.settled, totals.handed[class_of(page)])
         return page if page.state in set(State) else None
-    except _NO_RECORD:
+    except NO_RECORD:
         return None
 
 
@@ -318,7 +318,7 @@ def _host(source: Salvage, key: bytes) -> Host | None:
     data = source.get_many(Family.HOSTS, (key,))[0]
     try:
         return unpack_host(data) if data is not None else None
-    except _NO_RECORD:
+    except NO_RECORD:
         return None
 
 

@@ -4,24 +4,29 @@ Keys: a host is 8 bytes, a page is its host followed by 8 bytes of its request's
 of one host lies together in a store, and a collision of fingerprints, even a forged one, stays inside
 one host (64 bits: about 3 in 10**8 for a host of a million pages).
 
-Records are MessagePack arrays whose trailing defaults are left out; a page that only waits takes some
-15 bytes. Changing a layout means a new :data:`FORMAT`.
+Records are MessagePack arrays without what a page of their kind does not need: one that only waits takes some
+17 bytes, one that was visited some 45. Changing a layout means a new :data:`FORMAT`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgpack
+import msgspec
 
-FORMAT = 4
+FORMAT = 5
 """Version of everything written to a store."""
 
 HOST_BYTES = 8
 N_FRONT_QUEUES = 64
+
+NO_RECORD = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError)
+"""What bytes raise that are no record of the kind that they are read as."""
 
 
 class State(IntEnum):
@@ -30,51 +35,6 @@ class State(IntEnum):
     QUEUED = 1
     VISITED = 2
     FAILED = 3
-
-
-@dataclass(slots=True)
-class Page:
-    """A page the crawl knows.
-
-    Attributes:
-        order: Place inside a front queue, lowest first; its last 32 bits count the pages queued in the job.
-        cash: Units held until the next visit.
-        settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
-        level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
-        shift: Front queues that ``Request.priority`` moves the page up (or down).
-        history: Units spent at visits, as far as the window counts them.
-        visited_turn: Virtual time of the last visit, in turns.
-        visited_at: Time of the last visit in seconds since the epoch.
-        marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
-        outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
-        score: What an order other than by cash keeps of the page.
-        changes: What repeated visits need, if they are made.
-        is_chosen: Whether it is of a domain that the virtual page spends on.
-        is_ticket: Whether it is one more request for another page, which does not come back by itself.
-        canonical: Key of the page that it was united with, which gets whatever is paid to it; only of a visited page.
-        is_claimed: Whether pages wait to be united with it.
-        height: At least the number of hops from any page that was united with it, directly or by way of others.
-    """
-
-    state: int
-    order: int
-    cash: int = 0
-    level: int = 0
-    settled: int = 0
-    shift: int = 0
-    history: int = 0
-    visits: int = 0
-    visited_turn: float = 0.0
-    visited_at: float = 0.0
-    outcome: str = ""
-    marks: tuple[tuple[float, int], ...] = ()
-    score: int = 0
-    changes: Changes | None = None
-    is_chosen: bool = False
-    is_ticket: bool = False
-    canonical: bytes = b""
-    is_claimed: bool = False
-    height: int = 0
 
 
 class Changes(NamedTuple):
@@ -95,6 +55,52 @@ class Changes(NamedTuple):
     digest: bytes = b""
     etag: bytes = b""
     modified: bytes = b""
+
+
+class Page(msgspec.Struct, array_like=True, gc=False):
+    """A page the crawl knows.
+
+    Attributes:
+        order: Place inside a front queue, lowest first; its last 32 bits count the pages queued in the job.
+        cash: Units held until the next visit.
+        settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
+        level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
+        shift: Front queues that ``Request.priority`` moves the page up (or down).
+        score: What an order other than by cash keeps of the page.
+        is_chosen: Whether it is of a domain that the virtual page spends on.
+        history: Units spent at visits, as far as the window counts them.
+        visited_turn: Virtual time of the last visit, in turns.
+        visited_at: Time of the last visit in seconds since the epoch.
+        marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
+        outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
+        changes: What repeated visits need, if they are made.
+        is_ticket: Whether it is one more request for another page, which does not come back by itself.
+        canonical: Key of the page that it was united with, which gets whatever is paid to it; only of a visited page.
+        is_claimed: Whether pages wait to be united with it.
+        height: At least the number of hops from any page that was united with it, directly or by way of others.
+    """
+
+    state: int
+    order: int
+    cash: int = 0
+    level: int = 0
+    settled: int = 0
+    shift: int = 0
+    score: int = 0
+    is_chosen: bool = False
+    # What a page that only waits does not need:
+    history: int = 0
+    visits: int = 0
+    visited_turn: float = 0.0
+    visited_at: float = 0.0
+    # What few pages need:
+    outcome: str = ""
+    marks: tuple[tuple[float, int], ...] = ()
+    changes: Changes | None = None
+    is_ticket: bool = False
+    canonical: bytes = b""
+    is_claimed: bool = False
+    height: int = 0
 
 
 @dataclass(slots=True)
@@ -171,6 +177,7 @@ class Link(NamedTuple):
     weight: int = 1
 
 
+@lru_cache(10_000)  # a page has many links to few hosts
 def host_key(name: str) -> bytes:
     """Key of the host called *name*."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=HOST_BYTES).digest()
@@ -224,7 +231,6 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
 
 
-_PAGE_DEFAULTS = (None, None, 0, 0, 0, 0, 0, 0, 0.0, 0.0, "", (), 0, None, False, False, b"", False, 0)
 _HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"", 0.0, 0, 0, "")
 
 
@@ -235,37 +241,40 @@ def _trimmed(values: list[Any], defaults: tuple[Any, ...]) -> bytes:
     return pack(values[:last])
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode_page = msgspec.msgpack.Decoder(Page).decode
+_OUTGROWN = b"\xc1"
+"""First byte of a page with a number beyond 64 bits; MessagePack never uses it."""
+
+
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
-    return _trimmed(
-        [
-            page.state,
-            page.order,
-            page.cash,
-            page.level,
-            page.settled,
-            page.shift,
-            page.history,
-            page.visits,
-            page.visited_turn,
-            page.visited_at,
-            page.outcome,
-            page.marks,
-            page.score,
-            page.changes,
-            page.is_chosen,
-            page.is_ticket,
-            page.canonical,
-            page.is_claimed,
-            page.height,
-        ],
-        _PAGE_DEFAULTS,
+    is_usual = not (
+        page.outcome
+        or page.changes
+        or page.marks
+        or page.canonical
+        or page.is_ticket
+        or page.is_claimed
+        or page.height
     )
+    try:
+        if is_usual and not (page.visits or page.history or page.visited_turn or page.visited_at):
+            return _encode((page.state, page.order, page.cash, page.level, page.settled, page.shift, page.score,
+                            page.is_chosen))  # fmt: skip
+        if is_usual:
+            return _encode((page.state, page.order, page.cash, page.level, page.settled, page.shift, page.score,
+                            page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
+        return _encode(page)
+    except OverflowError:
+        return _OUTGROWN + pack(msgspec.structs.astuple(page))
 
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
-    page = Page(*unpack(data))
+    if data[:1] != _OUTGROWN:
+        return _decode_page(data)
+    page = Page(*unpack(data[1:]))
     if page.changes is not None:
         page.changes = Changes(*page.changes)
     return page

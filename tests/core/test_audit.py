@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+import msgspec
 import pytest
 from crawl_job import Job, link
 
@@ -79,7 +80,7 @@ def change_row(store: MemoryStore, family: Family, key: bytes, value: bytes | No
 
 
 def change_page(store: MemoryStore, of: Link, **values: Any) -> None:
-    change_row(store, Family.PAGES, of.key, pack_page(replace(page_of(store, of), **values)))
+    change_row(store, Family.PAGES, of.key, pack_page(msgspec.structs.replace(page_of(store, of), **values)))
 
 
 def change_host(store: MemoryStore, of: Link, **values: Any) -> None:
@@ -141,7 +142,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
     "a sum of histories": (lambda store: change_ledger(store, history=0), "histories add up"),
     "members of a class": (
         lambda store: change_ledger(store, members=[4, 2, 0, 0]),
-        "classes have [3, 2, 0, 0] pages, not (4, 2, 0, 0)",
+        "classes have [3, 2, 0, 0] pages, not [4, 2, 0, 0]",
     ),
     "a page from the future": (lambda store: change_totals(store, order=5), "newer than the last commit"),
     "a page without a request": (

@@ -83,14 +83,18 @@ def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they
 
 def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
     page = Page(State.QUEUED, 1_000_000, cash=TOTAL >> 24, level=30)
-    assert len(pack_page(page)) <= 15
+    assert len(pack_page(page)) <= 17
 
 
-def test_trailing_defaults_are_left_out_and_others_are_not():
-    plain = len(pack_page(Page(State.QUEUED, 1)))
-    assert plain == 3
-    assert len(pack_page(Page(State.QUEUED, 1, shift=1))) == plain + 4
-    assert len(pack_page(Page(State.QUEUED, 1, cash=1))) == plain + 1
+def test_what_a_page_of_its_kind_does_not_need_is_left_out():
+    waiting = Page(State.QUEUED, 1, score=1)
+    visited = Page(State.VISITED, 1, score=1, visits=1, visited_turn=0.5)
+    assert len(pack_page(waiting)) == 9
+    assert len(pack_page(visited)) == 9 + 2 + 18
+    assert len(pack_page(Page(State.FAILED, 1, visits=1, outcome="http 404"))) > len(pack_page(visited))
+
+
+def test_trailing_defaults_of_a_host_are_left_out():
     assert len(pack_host(Host("a"))) == 3
     assert len(pack_host(Host("a", queued=1))) == 4
     assert len(pack_host(Host("a", best=0))) == 6
