@@ -23,6 +23,8 @@ from .settings import read
 from .storage import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.utils.request import RequestFingerprinterProtocol
@@ -132,10 +134,11 @@ class DupeFilter(BaseDupeFilter):
     the process. ``AOPIC_DUPEFILTER = "bloom"`` trades exactness for memory: see docs/settings.md for what is lost.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(self, crawler: Crawler, count: Callable[[str], object] | None = None) -> None:
         settings = crawler.settings
         assert crawler.request_fingerprinter is not None
         self._crawler = crawler
+        self._count = count
         self._fingerprinter: RequestFingerprinterProtocol = crawler.request_fingerprinter
         self._debug = settings.getbool("DUPEFILTER_DEBUG")
         self._has_logged = False
@@ -198,5 +201,7 @@ class DupeFilter(BaseDupeFilter):
                 },
                 extra={"spider": spider},
             )
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value("dupefilter/filtered")
+        if self._count is None:
+            assert self._crawler.stats is not None
+            self._count = self._crawler.stats.inc_value
+        self._count("dupefilter/filtered")

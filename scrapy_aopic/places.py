@@ -39,7 +39,7 @@ class Places:
         self._fingerprint = fingerprinter.fingerprint
         # Scrapy may change what it hashes; one of the user's may look at headers.
         self._knows_how = type(fingerprinter) is RequestFingerprinter and all(
-            _fingerprint(url) == self._fingerprint(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
+            _place(url) == self._asked(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
         )
         self._of_url = lru_cache(REMEMBERED)(_place)
 
@@ -56,19 +56,19 @@ class Places:
         ):
             url = request.url
             return self._of_url(url) if len(url) <= SHORT else _place(url)
+        return self._asked(request)
+
+    def _asked(self, request: Request) -> tuple[str, bytes]:
+        """Place of *request* by the fingerprint that its crawl gives it."""
         name = slot_key(request)
         return name, page_key(host_key(name), self._fingerprint(request))
 
 
 def _place(url: str) -> tuple[str, bytes]:
     """Place of a plain request for *url*."""
-    name = plain_host(url) or urlsplit(url).hostname or ""
-    return name, page_key(host_key(name), _fingerprint(url))
-
-
-def _fingerprint(url: str) -> bytes:
-    """Scrapy's fingerprint of a plain request for *url*."""
-    if not plain_host(url):  # a plain URL is canonical, and needs no escapes in JSON
+    name = plain_host(url)
+    if not name:  # a plain URL is canonical, and needs no escapes in JSON
+        name = urlsplit(url).hostname or ""
         url = json.dumps(canonicalize_url(url))[1:-1]
-    data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'
-    return sha1(data.encode(), usedforsecurity=False).digest()
+    data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'  # what Scrapy hashes
+    return name, page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())

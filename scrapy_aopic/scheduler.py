@@ -123,6 +123,7 @@ class Scheduler(BaseScheduler):
         self._staged: dict[bytes, int] = {}
         self._unwritten: dict[bytes, Request] = {}
         self._numbers = 0
+        self._counts: dict[str, int] = {}
         self._complained: set[str] = set()
         self._filter: BaseDupeFilter | None = None
         self._job: Job | None = None
@@ -285,7 +286,7 @@ class Scheduler(BaseScheduler):
     def _open_filter(self) -> Deferred[None] | None:
         """Use a duplicate filter of the user's own beside the page table, which is ours."""
         cls = load_object(self._crawler.settings["DUPEFILTER_CLASS"])
-        self._log_duplicate = DupeFilter(self._crawler).log  # counts, and obeys DUPEFILTER_DEBUG
+        self._log_duplicate = DupeFilter(self._crawler, self._count).log  # obeys DUPEFILTER_DEBUG
         if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
             if read(self._crawler.settings, "AOPIC_DUPEFILTER") == "bloom":
                 logger.warning(
@@ -485,7 +486,8 @@ class Scheduler(BaseScheduler):
 
     def _add_link(self, visit: Visit, link: Link) -> None:
         visit.links.append(link)
-        self._staged[link.key] = self._staged.get(link.key, 0) + 1
+        if link.request:  # else its page is known
+            self._staged[link.key] = self._staged.get(link.key, 0) + 1
 
     def _link(self, request: Request, key: bytes, name: str, *, again: bool = False) -> Link:
         try:
@@ -550,6 +552,7 @@ class Scheduler(BaseScheduler):
             self._guard(self._job.rank)
             self._job.tick(1 + (rows or 0))
             self._watch(self._job)
+            self._tell_counts()
 
     # -- seeds come in from outside
 
@@ -735,6 +738,8 @@ class Scheduler(BaseScheduler):
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         for link in visit.links:
+            if not link.request:
+                continue
             if self._staged[link.key] == 1:
                 del self._staged[link.key]
             else:
@@ -906,10 +911,17 @@ class Scheduler(BaseScheduler):
             self._engine.close("aopic_storage")
 
     def _count(self, name: str) -> None:
-        self._stats.inc_value(name)
+        """Increase a stat, at the next beat: a page makes some forty of these calls for a few names."""
+        self._counts[name] = self._counts.get(name, 0) + 1
+
+    def _tell_counts(self) -> None:
+        counts, self._counts = self._counts, {}
+        for name, n in counts.items():
+            self._stats.inc_value(name, n)
 
     def _record(self, job: Job) -> None:
         """Set the stats that describe the crawl as a whole."""
+        self._tell_counts()
         crawl, stats = job.crawl, self._stats
         hits, misses = crawl.cache_hits
         for name, value in (

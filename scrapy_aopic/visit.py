@@ -61,15 +61,10 @@ class Visit:
         """Distinct links that the callback yielded so far, as far as they count."""
         return len(self._seen)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether further links share no cash."""
-        return len(self._seen) >= self._max_links or len(self.links) >= self._max_links
-
     def note(self, request: Request, weight: int | None = None, kind: str = "link") -> None:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
         request.meta[TAG] = (kind, self.number) if weight is None else (kind, self.number, weight)
-        if not self.is_full:
+        if len(self._seen) < self._max_links and len(self.links) < self._max_links:
             page = self._place(request)[1][HOST_BYTES:]
             # A page's link to itself is none, and of several links to one page the first counts.
             if page != self.lease.key[HOST_BYTES:] and page not in self._seen:

@@ -35,6 +35,7 @@ from .records import (
     host_key,
     pack,
     pack_page,
+    queue_row,
     ticket_key,
     unpack,
     unpack_page,
@@ -565,33 +566,36 @@ class Crawl:
 
     def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
-        united = []
+        united: list[tuple[Link, int]] = []
+        new: dict[bytes, dict[bytes, bytes]] = {}  # by host
+        names: dict[bytes, str] = {}
         for link, target, units in links:
-            if target is not None and target.canonical and not link.again:
+            if target is None:
+                page = self._admit(link, units)
+                page.score = int(found)
+                page.level = self._level(page, now)
+                self._requests.put(link.key, link.request)
+                self._pages.put(link.key, page)
+                host = link.key[:HOST_BYTES]
+                names[host] = link.host
+                new.setdefault(host, {})[queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
+            elif link.again:
+                target.score += found
+                self._again(link, target, now, units)
+            elif target.canonical:
                 united.append((link, units))  # later: the page that stands for it may be among the others
-            else:
-                self._pay(link, target, units, now, found=found)
+            elif target.state != State.FAILED:
+                target.score += found
+                self._credit(link.key, target, units, now)
+        for host, rows in new.items():
+            self.frontier.insert_all(host, names[host], rows, now)
         for link, units in united:
             root, target = self._root(link.key)
             if target is None or target.state == State.FAILED:
                 self.ledger.forfeit(units)
             else:
-                self._pay(link._replace(key=root), target, units, now, found=found)
-
-    def _pay(self, link: Link, target: Page | None, units: int, now: float, *, found: bool) -> None:
-        """Let *target*, the page of *link* if it is known, get *units*; *found* says if its links are counted."""
-        if target is None:
-            page = self._admit(link, units)
-            page.score = int(found)
-            self._queue(link, page, now)
-            return
-        if target.state == State.FAILED and not link.again:
-            return
-        target.score += found
-        if link.again:
-            self._again(link, target, now, units)
-        else:
-            self._credit(link.key, target, units, now)
+                target.score += found
+                self._credit(root, target, units, now)
 
     def _links_kept(self, key: bytes) -> list[Link]:
         """The links that the page under *key* had at its last visit, as far as their pages are known."""
@@ -753,8 +757,7 @@ class Crawl:
 
     def _offer(self, recrawl: Recrawl, key: bytes, page: Page, now: float) -> None:
         """Let *page*, which was visited and whose cash is up to date, wait to be let in."""
-        worth = recrawl.worth(page, self._expected(page, now), self._rates, now)
-        level = OVERDUE if recrawl.is_overdue(page, now) else self.order.again(page, worth)
+        level = OVERDUE if recrawl.is_overdue(page, now) else self.order.again(page, self._worth(page, now))
         self._wheel.offer(key, level, page.visited_at)
 
     def _let_in(self, now: float, *, is_idle: bool = False) -> bool:
@@ -784,13 +787,13 @@ class Crawl:
 
     def _level(self, page: Page, now: float) -> int:
         """Front queue of *page*, whose cash is up to date, as of now."""
-        recrawl = self._recrawl
-        return self.order.level(
-            page, recrawl.worth(page, self._expected(page, now), self._rates, now) if recrawl else page.cash
-        )
+        return self.order.level(page, page.cash if self._recrawl is None else self._worth(page, now))
 
-    def _expected(self, page: Page, now: float) -> int:
-        return self.ledger.window.expected(page, page.cash, self.ledger.totals.turn, now)
+    def _worth(self, page: Page, now: float) -> int:
+        """Units that *page*, whose cash is up to date, counts for if it is visited now."""
+        assert self._recrawl is not None, "only pages that come back are worth more or less than their cash"
+        expected = self.ledger.window.expected(page, page.cash, self.ledger.totals.turn, now)
+        return self._recrawl.worth(page, expected, self._rates, now)
 
     # -- steps of the above
 

@@ -245,7 +245,10 @@ class Frontier:
 
     def insert(self, page: bytes, name: str, level: int, order: int, now: float) -> None:
         """Queue *page* (a page key, not queued) of the host called *name* in front queue *level*."""
-        key = page[:HOST_BYTES]
+        self.insert_all(page[:HOST_BYTES], name, {queue_row(level, order): page[HOST_BYTES:]}, now)
+
+    def insert_all(self, key: bytes, name: str, pages: dict[bytes, bytes], now: float) -> None:
+        """Queue *pages*, by their queue rows, none of them queued, of the host under *key* called *name*."""
         host = self.host(key)
         if host is None:
             host = self._strangers.pop(key, None) or Host(name)
@@ -253,14 +256,16 @@ class Frontier:
             self.n_hosts += 1
         if not host.queued:
             host.best, host.head, host.complete = -1, [], True
-        row = queue_row(level, order)
-        self.rows.put(key + row, page[HOST_BYTES:])
-        host.queued += 1
-        self.queued += 1
-        self.pending += 1
-        self.dead_pages += host.row[:1] == _DEAD
-        self._add_to_head(host, row, page[HOST_BYTES:])
-        self._improve(key, host, row, now)
+        self.rows.put_all(key, {key + row: page for row, page in pages.items()})
+        n = len(pages)
+        host.queued += n
+        self.queued += n
+        self.pending += n
+        if host.row[:1] == _DEAD:
+            self.dead_pages += n
+        for row, page in pages.items():
+            self._add_to_head(host, row, page)
+        self._improve(key, host, min(pages), now)
 
     def move_up(self, page: bytes, old_level: int, level: int, order: int, now: float) -> None:
         """Move a queued *page* from front queue *old_level* to *level*; it keeps its place in time."""

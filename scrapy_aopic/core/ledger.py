@@ -13,7 +13,7 @@ with host decay is ours (docs/how-it-works.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .records import Page, State
@@ -65,8 +65,11 @@ class Totals:
     history: int = 0
     turn: float = 0.0
     handed: tuple[int, ...] = (0, 0, 0, 0)
-    members: tuple[int, ...] = (0, 0, 0, 0)
+    members: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     newcomers: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self.members = list(self.members)  # a tuple if it was read from a store
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
@@ -142,6 +145,7 @@ class Ledger:
         self.endowment = endowment if spending == "endowment" else 0.0
         self.averages = averages
         self._classes = _CLASSES[spending]
+        self._has_handed = any(totals.handed)
 
     # -- pages come and change class
 
@@ -160,7 +164,7 @@ class Ledger:
 
     def settle(self, page: Page) -> None:
         """Bring ``page.cash`` up to date with what the virtual page handed to its class."""
-        if owed := self.totals.owed(page):
+        if self._has_handed and (owed := self.totals.owed(page)):
             page.cash += owed
             page.settled += owed
 
@@ -173,8 +177,7 @@ class Ledger:
         self._count(page, 1)
 
     def _count(self, page: Page, change: int) -> None:
-        which, members = class_of(page), self.totals.members
-        self.totals.members = (*members[:which], members[which] + change, *members[which + 1 :])
+        self.totals.members[class_of(page)] += change
 
     def _distributed(self, units: int) -> None:
         """Let virtual time pass because *units* are about to be distributed."""
@@ -300,6 +303,7 @@ class Ledger:
         self._distributed(spent)
         totals.virtual -= spent
         totals.virtual_distributed += spent
+        self._has_handed = True
         totals.handed = tuple(
             units + each if which in classes else units for which, units in enumerate(totals.handed)
         )

@@ -31,7 +31,8 @@ _FLOAT = struct.Struct(">f")
 
 def front_queue(cash: int, shift: int = 0) -> int:
     """Front queue of a page with *cash* units, moved up by *shift* queues."""
-    return min(max(cash.bit_length() + shift, 0), N_FRONT_QUEUES - 1)
+    level = cash.bit_length() + shift
+    return level if 0 <= level < N_FRONT_QUEUES else 0 if level < 0 else N_FRONT_QUEUES - 1
 
 
 def quarter_queue(worth: int, shift: int = 0) -> int:
@@ -229,7 +230,9 @@ class Aopic(Order):
     allowance: float = 20.0
 
     def level(self, page: Page, cash: int) -> int:
-        return front_queue(cash * math.isqrt(max(page.score, 1) << 16) >> 8, page.shift)
+        if page.score > 1:
+            cash = cash * math.isqrt(page.score << 16) >> 8
+        return front_queue(cash, page.shift)
 
     def again(self, page: Page, worth: int) -> int:
         return quarter_queue(worth, page.shift)

@@ -7,7 +7,7 @@ is a state the core was in between two steps. While a batch is being written (in
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -19,8 +19,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Clock:
+    def __init__(self) -> None:
+        self._ring: deque[bytes] = deque()
+        self._used: set[bytes] = set()
+        self.add_all = self._ring.extend
+        self.use = self._used.add
+
+    def use_all(self, keys: Sequence[bytes]) -> None:
+        used = self._used
+        used.update(keys)
+        if len(used) > 2 * len(self._ring) + 1000:
+            used.clear()
+
+    def victim(self) -> bytes:
+        ring, used = self._ring, self._used
+        while (key := ring.popleft()) in used:
+            used.remove(key)
+            ring.append(key)
+        return key
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+
 class RecordTable(Generic[T]):
-    """Decoded records of one family behind an LRU cache, which also answers "is it known?".
+    """Decoded records of one family behind a cache, which also answers "is it known?".
 
     A record from :meth:`get` may be changed in place and must then be given to :meth:`put` before the next
     call that reads: only records put and not yet committed are safe from eviction.
@@ -29,7 +53,7 @@ class RecordTable(Generic[T]):
     settled. Nobody else writes to the family, so only :meth:`put` can make one of them known.
 
     Args:
-        capacity: Records kept when nothing forces more.
+        capacity: Records kept beside those that wait for a commit.
     """
 
     def __init__(
@@ -45,7 +69,9 @@ class RecordTable(Generic[T]):
         self._pack = pack
         self._unpack = unpack
         self._capacity = capacity
-        self._cache: OrderedDict[bytes, T] = OrderedDict()
+        self._records: dict[bytes, T] = {}
+        self._cache = Clock()  # keys that may go; some may have been put since
+        self._kept: set[bytes] = set()  # the other keys in memory
         self._absent: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._in_flight: dict[bytes, bytes] = {}
@@ -54,55 +80,76 @@ class RecordTable(Generic[T]):
 
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
-        record = self._cache.get(key)
-        if record is None:
-            return self.get_many((key,))[0]
-        self._cache.move_to_end(key)
-        self.hits += 1
+        record = self._records.get(key)
+        if record is not None:
+            self.hits += 1
+            self._cache.use(key)
+        elif key in self._absent:
+            self.hits += 1
+        else:
+            self.misses += 1
+            value = self._store.get_many(self._family, (key,))[0]
+            if value is None:
+                self._miss((key,))
+            else:
+                record = self._records[key] = self._unpack(value)
+                self._cache.add_all((key,))
+                self._evict()
         return record
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
         """The records under *keys*, in their order; the ones not in memory with one read of the store."""
-        cache, absent = self._cache, self._absent
-        found: list[T | None] = []
-        missing: list[int] = []
-        for position, key in enumerate(keys):
-            record = cache.get(key)
-            if record is not None:
-                cache.move_to_end(key)
-            elif key not in absent:
-                missing.append(position)
-            found.append(record)
+        records, absent = self._records, self._absent
+        found = list(map(records.get, keys))
+        missing = [
+            key for key, record in zip(keys, found, strict=True) if record is None and key not in absent
+        ]
         self.hits += len(keys) - len(missing)
+        self._cache.use_all(keys)
         if missing:
-            self.misses += len(missing)
-            values = self._store.get_many(self._family, [keys[position] for position in missing])
-            for position, value in zip(missing, values, strict=True):
-                if value is not None:
-                    found[position] = cache[keys[position]] = self._unpack(value)
-                else:
-                    absent.add(keys[position])
-            if len(absent) > self._capacity:
-                absent.clear()
+            self._read(missing)
+            found = list(map(records.get, keys))
             self._evict()
         return found
 
+    def _read(self, keys: Sequence[bytes]) -> None:
+        """Bring the records under *keys* into memory."""
+        self.misses += len(keys)
+        values = self._store.get_many(self._family, keys)
+        found = {
+            key: self._unpack(value) for key, value in zip(keys, values, strict=True) if value is not None
+        }
+        self._records.update(found)
+        self._cache.add_all(found)
+        if len(found) < len(keys):
+            self._miss([key for key in keys if key not in found])
+
+    def _miss(self, keys: Sequence[bytes]) -> None:
+        """Remember that the store has nothing under *keys*."""
+        self._absent.update(keys)
+        if len(self._absent) > self._capacity:
+            self._absent.clear()
+
     def put(self, key: bytes, record: T) -> None:
         """Note that *record* is new or was changed."""
-        self._cache[key] = record
+        if key not in self._records:
+            self._kept.add(key)
+            self._absent.discard(key)
+        self._records[key] = record
         self._fresh.add(key)
-        self._absent.discard(key)
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""
-        cache, pack = self._cache, self._pack
-        self._in_flight = {key: pack(cache[key]) for key in self._fresh}
+        records, pack = self._records, self._pack
+        self._in_flight = {key: pack(records[key]) for key in self._fresh}
         self._fresh = set()
         return dict(self._in_flight)
 
     def landed(self) -> None:
         """The rows in flight are in the store."""
         self._in_flight = {}
+        self._cache.add_all(self._kept - self._fresh)
+        self._kept &= self._fresh
         self._evict()
 
     def failed(self) -> None:
@@ -111,12 +158,13 @@ class RecordTable(Generic[T]):
         self._in_flight = {}
 
     def _evict(self) -> None:
-        cache = self._cache
-        # Bounded, because the oldest may all be pinned; what stays too long goes at the next call.
-        for _ in range(min(len(cache) - self._capacity, 1000)):
-            key, record = cache.popitem(last=False)
+        """Let go of what is over the capacity; what waits for a commit may go once that has landed."""
+        while len(self._cache) > self._capacity:
+            key = self._cache.victim()
             if key in self._fresh or key in self._in_flight:
-                cache[key] = record
+                self._kept.add(key)
+            else:
+                del self._records[key]
 
 
 class BlobTable:
@@ -193,21 +241,25 @@ class RowTable:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Insert a row."""
-        bucket = self._set(key, value)
-        if key < self._begins.get(bucket, b""):
-            self._begins[bucket] = key
+        self.put_all(key[: self._bucket_of(key)], {key: value})
+
+    def put_all(self, bucket: bytes, new: dict[bytes, bytes]) -> None:
+        """Insert *new* rows, all of *bucket*."""
+        rows = self._fresh.get(bucket)
+        if rows is None:
+            rows = self._fresh[bucket] = {}
+        rows.update(new)
+        begin = self._begins.get(bucket)
+        if begin is not None and (first := min(new)) < begin:
+            self._begins[bucket] = first
 
     def delete(self, key: bytes) -> None:
         """Delete a row."""
-        self._set(key, None)
-
-    def _set(self, key: bytes, value: bytes | None) -> bytes:
         bucket = key[: self._bucket_of(key)]
         rows = self._fresh.get(bucket)
         if rows is None:
             rows = self._fresh[bucket] = {}
-        rows[key] = value
-        return bucket
+        rows[key] = None
 
     def forget(self, bucket: bytes) -> None:
         """*bucket* will not be read for a while: forget where its rows begin."""

@@ -105,6 +105,8 @@ class RocksStore:
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         column = self._column(family)
         try:
+            if len(keys) == 1:  # a list of one takes a microsecond more
+                return [column.get(keys[0])]
             # RocksDB sorts the keys itself; sorting them here as well was measured to gain nothing.
             return cast("list[bytes | None]", column.get(list(keys)))
         except Exception as error:

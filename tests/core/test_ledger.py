@@ -515,7 +515,7 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
         assert totals.virtual + sum(cash.values()) == TOTAL
         assert (totals.virtual, cash) == (accounts.virtual, {page: accounts.cash(page) for page in pages})
         assert totals.distributed == sum(accounts.spent.values())
-        assert totals.members == (len(pages) - len(accounts.visited), len(accounts.visited), 0, 0)
+        assert totals.members == [len(pages) - len(accounts.visited), len(accounts.visited), 0, 0]
         assert totals.history == sum(page.history for page in pages.values())
     assert len(pages) > 40
     assert {number: cash[number] + accounts.spent[number] for number in pages} == dict(accounts.received)
