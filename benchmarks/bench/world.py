@@ -8,8 +8,6 @@ import time
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-import msgpack
-
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Politeness
@@ -20,6 +18,7 @@ from scrapy_aopic.storage import open_store
 from scrapy_aopic.suffixes import registered_domain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BEGIN = 1.7e9
@@ -57,10 +56,13 @@ def policy(*, gap: float = 0.0) -> Policy:
     )
 
 
-def build(folder: Path, n_pages: int, n_hosts: int, n_queued: int) -> None:
+def build(
+    folder: Path, n_pages: int, n_hosts: int, n_queued: int, name_of: Callable[[str], bytes] = fingerprint
+) -> None:
     """Make a job in *folder* that knows *n_pages* pages, evenly on *n_hosts* hosts, of which *n_queued* wait.
 
     The pages that wait are queued by the crawl itself; those that were visited are written as the crawl would.
+    *name_of* says what a page is known by.
     """
     store = open_store(store_folder(folder), "rocksdb", memory_mb=256)
     crawl = Crawl(store, policy(), BEGIN)
@@ -78,7 +80,7 @@ def build(folder: Path, n_pages: int, n_hosts: int, n_queued: int) -> None:
         crawl._domains.count(crawl._domains.key(known), each - waiting)
         for number in range(each):
             url = page_url(host, number)
-            link = Link(page_key(key, fingerprint(url)), known.name, msgpack.packb({"url": url}))
+            link = Link(page_key(key, name_of(url)), known.name, url.encode())
             if number >= each - waiting:
                 crawl.seed(link, BEGIN)
                 continue
