@@ -386,39 +386,38 @@ def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
 
     orders = {name: result for name, result in results.items() if len(result["rates"]) > 1}
     by_hosts = {name: result for name, result in results.items() if len(result["rates"]) == 1}
-    panels = len(orders) + bool(by_hosts)
+    rows = math.ceil((len(orders) + bool(by_hosts)) / 3)
+    # LRU and CLOCK are nearly the same.
+    styles: dict[str, dict[str, Any]] = {
+        "lru": {"linewidth": 3, "alpha": 0.5},
+        "min": {"color": "black", "linestyle": "--"},
+    }
     with rc_context({"svg.hashsalt": "scrapy-aopic", "font.size": 9}):
-        figure = Figure(figsize=(9, 2.9 * math.ceil(panels / 3)), layout="constrained")
-        places = figure.subplots(math.ceil(panels / 3), 3, sharex=True, sharey=True, squeeze=False).flat
-        for name, result in orders.items():
-            axes = next(places)
+        figure = Figure(figsize=(9, 2.8 * rows), layout="constrained")
+        places = iter(figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).flat)
+        for (name, result), axes in zip(orders.items(), places, strict=False):
             axes.set_title(name, fontsize=9, loc="left")
             for policy, rates in result["rates"].items():
-                style = {"color": "black", "linestyle": "--"} if policy == "min" else {}
-                label = policy.upper() if axes is figure.axes[0] else None
-                axes.plot(range(len(rates)), rates, linewidth=1.3, label=label, **style)
-            label = "INFINITE" if axes is figure.axes[0] else None
-            axes.axhline(result["infinite"], color="black", linestyle=":", linewidth=1, label=label)
+                axes.plot(rates, label=policy.upper(), **{"linewidth": 1.2, **styles.get(policy, {})})
+            axes.axhline(result["infinite"], color="black", linestyle=":", linewidth=1, label="INFINITE")
         if by_hosts:
             axes = next(places)
             axes.set_title("LRU, hosts at once", fontsize=9, loc="left")
             shades = np.linspace(0.25, 1, len(by_hosts))
             for shade, (name, result) in zip(shades, by_hosts.items(), strict=True):
-                rates = result["rates"]["lru"]
-                axes.plot(
-                    range(len(rates)), rates, linewidth=1.3, color=(0, 0.3, 0.6, shade), label=name.split()[0]
-                )
+                label = name.partition(" ")[0]
+                axes.plot(result["rates"]["lru"], linewidth=1.2, color=(0, 0.3, 0.6, shade), label=label)
             axes.legend(fontsize=7, frameon=False)
+        ticks = range(0, max(len(result["rates"]["lru"]) for result in results.values()) + 1, 3)
         for axes in figure.axes:
-            axes.set(
-                ylim=(0, 1), xticks=range(0, 21, 4), xticklabels=[f"{1 << log:,}" for log in range(0, 21, 4)]
-            )
+            axes.set(ylim=(0, 1), xticks=ticks, xticklabels=[f"$2^{{{log}}}$" for log in ticks])
             axes.grid(alpha=0.3)
         for axes in places:
             axes.set_axis_off()
         figure.supxlabel("keys in the cache", fontsize=9)
         figure.supylabel("share of the links that miss", fontsize=9)
-        figure.legend(loc="outside upper center", ncols=6, frameon=False)
+        lines = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside upper center", ncols=6, frameon=False)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
