@@ -20,7 +20,7 @@ transfer, on a virtual clock. ``N hosts at once``: N hosts take turns, each brea
 gives its turn to the host that was found first of those that wait. Hosts come from the array ``host`` of the graph, or
 from GRAPH.pseudo_host.npy beside it.
 
-The tables have the share of all links that missed. *Bend* is the size at which the curve over log2 of the size is
+The tables have the median number of different hosts in 1,000 fetches in a row, and the share of all links that missed. *Bend* is the size at which the curve over log2 of the size is
 the furthest below the straight line between its ends, *95 %* the smallest at which a cache has 95 % of INFINITE's hits.
 The plot is of the first graph, and so is a table of the processor time of a link with each policy of the package:
 looking it up and using it, or a key in and a key out and, unless INFINITE misses it too, a read of the store (--read).
@@ -56,7 +56,7 @@ ORDERS = {
 }
 POLITE = "aopic, polite"
 CONNECTIONS = 100
-AT_ONCE = (1, 4, 16, 64, 256, 1024)
+AT_ONCE = (1, 4, 16, 64, 256)
 POLICIES = ("lru", "clock", "random", "static", "min")
 SHOWN = (0, 4, 6, 8, 10, 12, 14, 16, 18)
 TIMED = (8, 10, 12, 14, 16, 18)
@@ -112,6 +112,12 @@ def take_turns(graph: Graph, seeds: Sequence[int], at_once: int) -> Iterator[int
             turns.append(host)
         else:
             del queues[host]
+
+
+def hosts_in_a_row(graph: Graph, fetched: Sequence[int]) -> int:
+    """Median number of different hosts in 1,000 fetches in a row."""
+    begins = range(0, max(len(fetched) - 1000, 1), 1000)
+    return int(np.median([len({graph.hosts[page] for page in fetched[at : at + 1000]}) for at in begins]))
 
 
 def stream_of(graph: Graph, fetched: Sequence[int]) -> list[int]:
@@ -338,15 +344,17 @@ def report(graph: str, results: dict[str, dict[str, Any]]) -> str:
     lines = [
         f"{graph}",
         "",
-        "| order | policy | " + " | ".join(f"{1 << log:,}" for log in logs) + " | INFINITE | bend | 95 % |",
-        "|---|---|" + "---:|" * (len(logs) + 3),
+        "| order | hosts | policy | "
+        + " | ".join(f"{1 << log:,}" for log in logs)
+        + " | INFINITE | bend | 95 % |",
+        "|---|---:|---|" + "---:|" * (len(logs) + 3),
     ]
     for order, result in results.items():
         for policy, rates in result["rates"].items():
             cells = [f"{rates[min(log, len(rates) - 1)]:.3f}" for log in logs]
             cells += [f"{result['infinite']:.3f}", bend(rates)]
             cells += [f"{1 << enough(rates, result['infinite']):,}"]
-            lines.append(f"| {order} | {policy.upper()} | " + " | ".join(cells) + " |")
+            lines.append(f"| {order} | {result['hosts']} | {policy.upper()} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -421,16 +429,16 @@ def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def streams(graph: Graph, n_seeds: int, rng: int) -> Iterator[tuple[str, tuple[str, ...], list[int]]]:
-    """The name, policies to measure, and stream of links of each crawl of *graph*."""
+def crawls(graph: Graph, n_seeds: int, rng: int) -> Iterator[tuple[str, tuple[str, ...], list[int]]]:
+    """The name of each crawl of *graph*, policies to measure, and pages in the order in which they are fetched."""
     (seeds,) = draw_seed_sets(len(graph), n_seeds, 1, rng)
     n = int(graph.reachable(seeds).sum())
     n_hosts = len(set(graph.hosts))
     for name in (*ORDERS, *((POLITE,) if n_hosts > 1 else ())):
-        fetched = list(tqdm(crawl(graph, seeds, name, rng), f"crawl {name}", n, leave=False, disable=None))
-        yield name, POLICIES, stream_of(graph, fetched)
+        pages = crawl(graph, seeds, name, rng)
+        yield name, POLICIES, list(tqdm(pages, f"crawl {name}", n, leave=False, disable=None))
     for at_once in AT_ONCE if n_hosts > 1 else ():
-        yield f"{at_once} hosts at once", ("lru",), stream_of(graph, list(take_turns(graph, seeds, at_once)))
+        yield f"{at_once} hosts at once", ("lru",), list(take_turns(graph, seeds, at_once))
 
 
 def main() -> None:
@@ -452,13 +460,14 @@ def main() -> None:
         graph = load_graph(path, hosts=hosts if hosts.exists() else None)
         results = everything[graph.name] = {}
         with tqdm(unit="caches", desc=graph.name, disable=None) as bar:
-            for order, policies, stream in streams(graph, args.seeds, args.rng):
+            for order, policies, fetched in crawls(graph, args.seeds, args.rng):
 
                 def progress(policy: str, order: str = order) -> None:
                     bar.set_postfix_str(f"{order}, {policy}")
                     bar.update()
 
-                results[order] = measure(stream, policies, args.rng, progress)
+                found = measure(stream_of(graph, fetched), policies, args.rng, progress)
+                results[order] = {"hosts": hosts_in_a_row(graph, fetched), **found}
         links = max(result["links"] for result in results.values())
         print(f"\n{report(f'{graph.name}: {len(graph):,} pages, {links:,} links followed', results)}\n")
     first = next(iter(everything))
