@@ -24,7 +24,7 @@ The tables have the median number of different hosts in 1,000 fetches in a row, 
 the furthest below the straight line between its ends, *95 %* the smallest at which a cache has 95 % of INFINITE's hits.
 The plot is of the first graph, and so is a table of the processor time of a link with each policy of the package:
 looking it up and using it, or a key in and a key out and, unless INFINITE misses it too, a read of the store (--read).
-At the end come the times of single calls, the best of several runs.
+At the end come the times of single calls, the best of several runs, and what a record takes in memory.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.comparison import draw_seed_sets, draw_transfers, policy_of
 from scrapy_aopic.core.caches import CACHES, Cache
+from scrapy_aopic.core.records import Page, State, pack_page, unpack_page
 from scrapy_aopic.simulation import Graph, Simulation, load_graph
 
 ORDERS = {
@@ -311,6 +312,19 @@ def costs() -> dict[str, dict[str, float]]:
     return found
 
 
+def record_bytes() -> float:
+    """Bytes that the record of a page that waits takes, with its key and its place in a dictionary."""
+    dice = random.Random(1)
+    packed = [
+        pack_page(Page(State.QUEUED, dice.getrandbits(40), dice.getrandbits(40))) for _ in range(100_000)
+    ]
+    tracemalloc.start()
+    records = {dice.randbytes(16): unpack_page(data) for data in packed}
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return taken / len(records)
+
+
 def _replacing(cache: Cache, keys: Sequence[bytes]) -> Callable[[bytes], object]:
     """Put *keys* into *cache*; returns what lets a new key in and one out."""
     add, victim = cache.add, cache.victim
@@ -473,7 +487,7 @@ def main() -> None:
     first = next(iter(everything))
     print(f"\n{report_links(first, everything[first], args.read)}\n")
     times = costs()
-    print(report_costs(times))
+    print(f"{report_costs(times)}\n\nA record with its key: {record_bytes():.0f} bytes.")
     if args.plot is not None:
         plot(args.plot, everything[first])
     if args.json is not None:

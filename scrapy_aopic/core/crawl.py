@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 TOTALS_KEY = b"totals"
 _COUNTER = (1 << 32) - 1
 
+_MAX_SUPPORTED = 50_000
+
 MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
 
@@ -194,6 +196,7 @@ class Crawl:
         self._robots = BlobTable(store, Family.ROBOTS)
         self._contents = Contents(store, is_near=policy.is_near)
         self._twins: dict[bytes, bytes] = {}
+        self._supported: set[bytes] = set()  # hosts with the domains that were noted to link to them
         self._leases: dict[bytes, Lease] = {}
         self._visited = self._failed = self._order = self._visited_once = 0
         self.n_united = 0
@@ -557,8 +560,13 @@ class Crawl:
     def _note_links(self, key: bytes, host: Host, targets: list[bytes], *, is_kept: bool) -> None:
         """Note which domains link to which, and the links themselves if they are kept."""
         if self._domains is not None:
+            supporter, known = self._domains.key(host), self._supported
             for target in {target[:HOST_BYTES] for target in targets}:
-                self._support(target, self._domains.key(host))
+                if target + supporter not in known:
+                    self._support(target, supporter)
+                    known.add(target + supporter)
+            if len(known) > _MAX_SUPPORTED:
+                known.clear()
         if self._keeps_links and is_kept:
             self._links.put(key, b"".join(targets))
             if isinstance(self.order, BatchOrder):
@@ -566,6 +574,7 @@ class Crawl:
 
     def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
+        credit = self._credit
         united: list[tuple[Link, int]] = []
         new: dict[bytes, dict[bytes, bytes]] = {}  # by host
         names: dict[bytes, str] = {}
@@ -586,7 +595,7 @@ class Crawl:
                 united.append((link, units))  # later: the page that stands for it may be among the others
             elif target.state != State.FAILED:
                 target.score += found
-                self._credit(link.key, target, units, now)
+                credit(link.key, target, units, now)
         for host, rows in new.items():
             self.frontier.insert_all(host, names[host], rows, now)
         for link, units in united:
@@ -867,7 +876,10 @@ class Crawl:
         page.cash += units
         recrawl = self._recrawl
         if page.state == State.QUEUED:
-            self._relevel(key, page, now)
+            level = self._level(page, now)
+            if level != page.level:
+                self.frontier.move_up(key, page.level, level, page.order, now)
+                page.level = level
         elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
             self._offer(recrawl, key, page, now)  # it was visited before pages came back
         self._pages.put(key, page)

@@ -265,6 +265,7 @@ class Frontier:
             self.dead_pages += n
         for row, page in pages.items():
             self._add_to_head(host, row, page)
+        self.hosts.put(key, host)
         self._improve(key, host, min(pages), now)
 
     def move_up(self, page: bytes, old_level: int, level: int, order: int, now: float) -> None:
@@ -273,8 +274,7 @@ class Frontier:
         host = self.host(key)
         assert host is not None, "a queued page without its host"
         old, new = queue_row(old_level, order), queue_row(level, order)
-        self.rows.delete(key + old)
-        self.rows.put(key + new, rest)
+        self.rows.put_all(key, {key + new: rest}, gone=key + old)
         if rest in host.held:
             host.held[rest] = level
             self.hosts.put(key, host)
@@ -314,6 +314,7 @@ class Frontier:
             host.phase = Phase.DRY  # now that no page is in work, it may leave the memory
         row = queue_row(level, order)
         self._add_to_head(host, row, rest)
+        self.hosts.put(key, host)
         self._improve(key, host, row, now)
 
     # -- hosts are leased and released
@@ -698,7 +699,9 @@ class Frontier:
         """A page of *host* has the queue row *row* now: move the host if that is its best."""
         level = row_level(row)
         may_rise = level > host.best or not self.order.ranks_by_level
-        host.best = max(host.best, level)
+        if level > host.best:
+            host.best = level
+            self.hosts.put(key, host)
         if key in self.active:
             if not host.row:
                 self._set_row(key, host, _ACTIVE + key)
@@ -718,7 +721,6 @@ class Frontier:
             if place < host.row:
                 self._drop_row(key, host)
                 self._put_on_shelf(key, host, place)
-        self.hosts.put(key, host)
 
     def _enter(self, key: bytes, host: Host, now: float) -> None:
         """Give a host that had nothing queued its place."""
@@ -798,6 +800,7 @@ class Frontier:
     def _set_row(self, key: bytes, host: Host, row: bytes) -> None:
         self.index.put(row, b"")
         host.row = row[: -len(key)]
+        self.hosts.put(key, host)
 
     def _drop_row(self, key: bytes, host: Host) -> None:
         if not host.row:

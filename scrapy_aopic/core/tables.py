@@ -74,7 +74,7 @@ class RecordTable(Generic[T]):
         self._kept: set[bytes] = set()  # the other keys in memory
         self._absent: set[bytes] = set()
         self._fresh: set[bytes] = set()
-        self._in_flight: dict[bytes, bytes] = {}
+        self._in_flight: dict[bytes, bytes | None] = {}
         self.hits = 0
         self.misses = 0
 
@@ -143,7 +143,7 @@ class RecordTable(Generic[T]):
         records, pack = self._records, self._pack
         self._in_flight = {key: pack(records[key]) for key in self._fresh}
         self._fresh = set()
-        return dict(self._in_flight)
+        return self._in_flight
 
     def landed(self) -> None:
         """The rows in flight are in the store."""
@@ -243,11 +243,13 @@ class RowTable:
         """Insert a row."""
         self.put_all(key[: self._bucket_of(key)], {key: value})
 
-    def put_all(self, bucket: bytes, new: dict[bytes, bytes]) -> None:
-        """Insert *new* rows, all of *bucket*."""
+    def put_all(self, bucket: bytes, new: dict[bytes, bytes], gone: bytes | None = None) -> None:
+        """Delete the row under *gone*, and insert *new* ones, all of *bucket*."""
         rows = self._fresh.get(bucket)
         if rows is None:
             rows = self._fresh[bucket] = {}
+        if gone is not None:
+            rows[gone] = None
         rows.update(new)
         begin = self._begins.get(bucket)
         if begin is not None and (first := min(new)) < begin:
