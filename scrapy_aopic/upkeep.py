@@ -22,6 +22,7 @@ from .job import read_taken, store_folder
 from .requests import url_of
 from .seeds import lists, seeds_folder
 from .storage import (
+    arrange,
     copy_store,
     exists,
     finish_store,
@@ -119,6 +120,7 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
                     ) as line,
                 ):
                     mended = mend(damaged, store, _host_of, time.time(), line.update)
+                    arrange(store)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
         finish_store(new)

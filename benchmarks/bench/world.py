@@ -14,7 +14,7 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Host, Link, Page, State, host_key, pack_page, page_key
 from scrapy_aopic.job import store_folder
-from scrapy_aopic.storage import open_store
+from scrapy_aopic.storage import arrange, open_store
 from scrapy_aopic.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ def build(
                 crawl.seed(link, BEGIN)
                 continue
             units = draw.randrange(1 << 24)
-            page = Page(
-                State.VISITED, crawl._next_place(), cash=units, history=units, visits=1,
-                visited_turn=draw.random(), visited_at=BEGIN - draw.random() * 1e6,
-            )  # fmt: skip
+            page = Page(State.VISITED, crawl._next_place(), cash=units, score=1)
+            crawl.ledger.window.visit(page, units, draw.random(), BEGIN - draw.random() * 1e6)
             totals.virtual -= units
             totals.history += units
             totals.distributed += units
@@ -101,6 +99,7 @@ def build(
     totals.members = (totals.members[0], n_visited, 0, 0)
     crawl._visited = crawl._visited_once = frontier.visits = n_visited
     _write(crawl, store, pages, requests)
+    arrange(store)  # as the pages of a crawl are, which come in no order
     store.close()
 
 

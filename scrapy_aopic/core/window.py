@@ -21,6 +21,10 @@ WindowKind: TypeAlias = Literal["interpolation", "fixed", "variable", "ewma"]
 WindowClock: TypeAlias = Literal["turns", "seconds"]
 
 
+_TURN_BITS, _TIME_BITS = 32, 40
+"""Binary digits kept of a visit's virtual time (2e-10 of it), and of its time (2 ms): what is left of a double compresses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A window of *size* on the past of every page.
@@ -72,6 +76,7 @@ class Window:
 
         Sets ``history``, ``visits``, ``visited_turn``, ``visited_at`` and, for a kind that keeps visits, ``marks``.
         """
+        turn, now = _rounded(turn, _TURN_BITS), _rounded(now, _TIME_BITS)
         history = self.history(page, spent, turn, now, newcomer)
         keeps_visits = page.visits and self.kind in ("fixed", "variable")
         page.marks = self._marks(page, spent, *self._instants(page, turn, now)) if keeps_visits else ()
@@ -118,3 +123,9 @@ class Window:
         while first + 2 < len(marks) and marks[first + 1][0] <= instant - self.size:
             first += 1
         return marks[first:]
+
+
+def _rounded(number: float, digits: int) -> float:
+    """*number* with that many binary *digits*."""
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(mantissa * 2**digits), exponent - digits)

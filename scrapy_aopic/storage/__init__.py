@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .sqlite import SqliteStore
 
 __all__ = [
+    "arrange",
     "copy_store",
     "exists",
     "finish_store",
@@ -116,8 +117,9 @@ def copy_store(
                 copy.write({family: chunk}, sync=False)
                 copied += len(chunk)
                 progress(len(chunk))
+        arrange(copy)
         copy.write({}, sync=True)
-    write_format(target)  # without it nobody opens the store
+    finish_store(target)
     return copied
 
 
@@ -149,8 +151,15 @@ def make_store(folder: Path, like: Store) -> Store:
     return type(like)(folder, memory_mb=_COPY_MB)  # type: ignore[call-arg]
 
 
+def arrange(store: Store) -> None:
+    """Arrange what was written to *store* in the order of its keys as it is best read; it may take long."""
+    compact = getattr(store, "compact", None)
+    if compact is not None:
+        compact()
+
+
 def finish_store(folder: Path) -> None:
-    """Say that the store in *folder* is whole."""
+    """Say that the store in *folder* is whole; without it nobody opens it."""
     write_format(folder)
 
 
