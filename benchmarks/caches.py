@@ -148,7 +148,7 @@ def run(cache: Cache, stream: Sequence[bytes], size: int) -> int:
         else:
             misses += 1
             held.add(key)
-            add(key)
+            add((key,))
             if len(held) > size:
                 held.remove(victim())
     return misses
@@ -296,8 +296,7 @@ def costs() -> dict[str, dict[str, float]]:
         for _ in range(5):
             cache = make(random.Random(1).random)
             tracemalloc.start()
-            for key in inside:
-                cache.add(key)
+            cache.add(inside)
             row["bytes a key"] = tracemalloc.get_traced_memory()[0] / len(inside)
             tracemalloc.stop()
             for what, sequence, step in (
@@ -328,11 +327,10 @@ def record_bytes() -> float:
 def _replacing(cache: Cache, keys: Sequence[bytes]) -> Callable[[bytes], object]:
     """Put *keys* into *cache*; returns what lets a new key in and one out."""
     add, victim = cache.add, cache.victim
-    for key in keys:
-        add(key)
+    add(keys)
 
     def replace(key: bytes) -> None:
-        add(key)
+        add((key,))
         victim()
 
     return replace

@@ -19,7 +19,7 @@ from scrapy.utils.request import referer_str
 from ._engine import Engine
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
-from .settings import read
+from .settings import page_cache, read, store_memory
 from .storage import open_store
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ class DupeFilter(BaseDupeFilter):
         return DiskSeen(
             folder,
             read(settings, "AOPIC_STORE"),
-            read(settings, "AOPIC_PAGE_CACHE"),
-            read(settings, "AOPIC_MEMORY_MB"),
+            page_cache(settings),
+            store_memory(settings),
         )
 
     def request_seen(self, request: Request) -> bool:

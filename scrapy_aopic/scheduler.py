@@ -53,7 +53,7 @@ from .requests import (
     url_of,
 )
 from .seeds import START, Inbox, Seed, give, seeds_folder
-from .settings import read, read_policy
+from .settings import read, read_policy, store_memory
 from .storage import exists
 from .visit import Visit
 
@@ -186,7 +186,7 @@ class Scheduler(BaseScheduler):
             policy,
             kind=kind,
             interval=read(settings, "AOPIC_DURABILITY"),
-            memory_mb=read(settings, "AOPIC_MEMORY_MB"),
+            memory_mb=store_memory(settings),
         )
         self._clock = self._job.clock
         self._inbox = Inbox(waiting, self._job, self._ask_for, self._count) if waiting else None

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import math
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import translate
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy.utils.misc import load_object
 
+from .core.caches import CACHES
 from .core.crawl import Policy
 from .core.order import ORDERS, Aopic, BatchOrder, Order
 from .core.politeness import Politeness, Rule
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from .core.ledger import Spending
 
 logger = logging.getLogger(__name__)
+
+_PAGES_A_MB, _HOSTS_A_MB = 400, 40
+"""Page records (some 450 bytes) and back queues (some 5 KB) for a megabyte of the whole budget, of which each gets a quarter."""
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
@@ -89,6 +95,11 @@ def _integer(low: int) -> Callable[[Any], int]:
         return number
 
     return check
+
+
+def _auto(check: Callable[[Any], int]) -> Callable[[Any], int | None]:
+    """``None`` for "auto", or what *check* says."""
+    return lambda value: None if value == "auto" else check(value)
 
 
 def _one_of(*names: str) -> Callable[[Any], str]:
@@ -380,17 +391,22 @@ SETTINGS: dict[str, Setting] = {
             "JOBDIR it is a temporary folder, or memory if you say so.",
         ),
         Setting(
-            "AOPIC_MEMORY_MB", 64, "megabytes", _integer(8), "a whole number of megabytes, at least 8",
-            "Size of the store's block cache; its write buffers take about as much again.",
+            "AOPIC_MEMORY_MB", 256, "megabytes", _integer(16), "a whole number of megabytes, at least 16",
+            "Memory for the crawl's state, however much of it is on the disk: a quarter each for the store's cache, "
+            "its write buffers, page records and back queues.",
         ),
         Setting(
-            "AOPIC_PAGE_CACHE", 100_000, "pages", _integer(100), "a whole number, at least 100",
-            "Page records kept in memory (least recently used out first); they answer most duplicate links "
-            "without the disk.",
+            "AOPIC_PAGE_CACHE", "auto", "pages", _auto(_integer(100)), '"auto" or a whole number, at least 100',
+            "Page records kept in memory; they answer most duplicate links without the disk. Automatically 400 for "
+            "each of AOPIC_MEMORY_MB.",
         ),
         Setting(
-            "AOPIC_ACTIVE_HOSTS", 10_000, "hosts", _integer(1), "a whole number, at least 1",
-            "Hosts with a back queue in memory; others wait on the disk.",
+            "AOPIC_CACHE_POLICY", "clock", "", _one_of(*CACHES), '"lru", "clock", "random" or "static"',
+            "Which page records leave the memory when there are more (docs/caches.md).",
+        ),
+        Setting(
+            "AOPIC_ACTIVE_HOSTS", "auto", "hosts", _auto(_integer(1)), '"auto" or a whole number, at least 1',
+            "Hosts with a back queue in memory; others wait on the disk. Automatically 40 for each of AOPIC_MEMORY_MB.",
         ),
         Setting(
             "AOPIC_LINK_WEIGHTS", "equal", "", _weights,
@@ -408,7 +424,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "AOPIC_RECRAWL_MAX_INTERVAL", 7_776_000, "seconds", _number(1), "a number of seconds, at least 1",
-            "Time after which a page comes back before all others, however little cash it holds.",
+            "Time after which a page has a claim on a tenth of the repeated visits, however little cash it holds.",
         ),
         Setting(
             "AOPIC_RECRAWL_SHARE", 0.5, "part", _number(0, 1), "a number from 0 to 1",
@@ -620,6 +636,19 @@ def _read_window(settings: BaseSettings) -> Window:
     return Window(size, kind, clock)
 
 
+def page_cache(settings: BaseSettings) -> int:
+    """Page records, or fingerprints, to keep in memory."""
+    given: int | None = read(settings, "AOPIC_PAGE_CACHE")
+    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
+    return given or _PAGES_A_MB * memory_mb
+
+
+def store_memory(settings: BaseSettings) -> int:
+    """Megabytes for the cache of the store, and as many for its write buffers."""
+    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
+    return max(memory_mb // 4, 8)
+
+
 def read_policy(settings: BaseSettings, spider: object = None) -> Policy:
     """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
 
@@ -657,7 +686,8 @@ def read_policy(settings: BaseSettings, spider: object = None) -> Policy:
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
         spending=cast("Spending", values["AOPIC_VIRTUAL_SPENDING"]),
-        max_active=values["AOPIC_ACTIVE_HOSTS"],
-        page_cache=values["AOPIC_PAGE_CACHE"],
+        max_active=values["AOPIC_ACTIVE_HOSTS"] or _HOSTS_A_MB * values["AOPIC_MEMORY_MB"],
+        page_cache=page_cache(settings),
+        cache=partial(CACHES[values["AOPIC_CACHE_POLICY"]], random.Random(0).random),  # noqa: S311 (no secret)
         commit_within=max(1.0, 2 * values["AOPIC_DURABILITY"]),
     )

@@ -1,7 +1,7 @@
 """Which of the keys in memory goes next, when there are more than there is room for.
 
-A :class:`Cache` knows keys only; who asks it keeps what is under them, knows how many are too many, and keeps from it
-the keys that may not go now.
+A :class:`Cache` knows keys only; who asks it keeps what is under them, knows how many are too many, and adds a key
+again once it may go if it came out while it might not.
 
 Source: Broder, Najork and Wiener, "Efficient URL Caching for World Wide Web Crawling", WWW 2003, which compares
 these four. CLOCK is Corbató's, "A Paging Experiment with the Multics System", 1968.
@@ -9,8 +9,8 @@ these four. CLOCK is Corbató's, "A Paging Experiment with the Multics System", 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 Draw = Callable[[], float]
@@ -20,16 +20,16 @@ Draw = Callable[[], float]
 class Cache(Protocol):
     """Keys that are in memory and may go."""
 
-    def add(self, key: bytes) -> None:
-        """*key* may go from now on; it is not among the keys yet."""
+    def add(self, keys: Collection[bytes]) -> None:
+        """*keys*, none of them among the keys yet, may go from now on."""
         ...
 
     def use(self, key: bytes) -> None:
         """*key*, which is in memory, was asked for; it may be one that may not go now."""
         ...
 
-    def discard(self, key: bytes) -> None:
-        """*key* may not go now; nothing happens if it is not among the keys."""
+    def use_all(self, keys: Collection[bytes]) -> None:
+        """All of *keys* were asked for."""
         ...
 
     def victim(self) -> bytes:
@@ -51,18 +51,20 @@ class LruCache:
         """Keys that may go."""
         return len(self._keys)
 
-    def add(self, key: bytes) -> None:
-        """Put *key* behind all others."""
-        self._keys[key] = None
+    def add(self, keys: Collection[bytes]) -> None:
+        """Put *keys* behind all others."""
+        for key in keys:
+            self._keys[key] = None
 
     def use(self, key: bytes) -> None:
         """Put *key* behind all others, if it is there."""
         if key in self._keys:
             self._keys.move_to_end(key)
 
-    def discard(self, key: bytes) -> None:
-        """Take *key* out, if it is there."""
-        self._keys.pop(key, None)
+    def use_all(self, keys: Collection[bytes]) -> None:
+        """Put those of *keys* that are there behind all others."""
+        for key in keys:
+            self.use(key)
 
     def victim(self) -> bytes:
         """Take out the first key."""
@@ -76,32 +78,29 @@ class ClockCache:
     without a mark, since most are asked for once only: one round less for each, and no more misses on link graphs.
 
     Attributes:
+        add: Puts keys behind the hand, where it comes last.
         use: Marks a key. A mark stays while the key may not go, for then it is in use the more.
+        use_all: Marks keys.
     """
 
     def __init__(self) -> None:
-        self._ring: OrderedDict[bytes, None] = OrderedDict()
+        self._ring: deque[bytes] = deque()
         self._marked: set[bytes] = set()
-        self.use: Callable[[bytes], None] = self._marked.add  # a method would take twice as long
+        # Methods would take twice as long.
+        self.add: Callable[[Collection[bytes]], None] = self._ring.extend
+        self.use: Callable[[bytes], None] = self._marked.add
+        self.use_all: Callable[[Collection[bytes]], None] = self._marked.update
 
     def __len__(self) -> int:
         """Keys that may go."""
         return len(self._ring)
 
-    def add(self, key: bytes) -> None:
-        """Put *key* behind the hand, where it comes last."""
-        self._ring[key] = None
-
-    def discard(self, key: bytes) -> None:
-        """Take *key* out, if it is there."""
-        self._ring.pop(key, None)
-
     def victim(self) -> bytes:
         """Move the hand to the first key without a mark, and take it out."""
         ring, marked = self._ring, self._marked
-        while (key := ring.popitem(last=False)[0]) in marked:
+        while (key := ring.popleft()) in marked:
             marked.remove(key)
-            ring[key] = None
+            ring.append(key)
         return key
 
 
@@ -111,78 +110,59 @@ class RandomCache:
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
         self._keys: list[bytes] = []
-        self._places: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         """Keys that may go."""
         return len(self._keys)
 
-    def add(self, key: bytes) -> None:
-        """Put *key* among the others."""
-        self._places[key] = len(self._keys)
-        self._keys.append(key)
+    def add(self, keys: Collection[bytes]) -> None:
+        """Put *keys* among the others."""
+        self._keys.extend(keys)
 
     def use(self, key: bytes) -> None:
         """Do nothing."""
 
-    def discard(self, key: bytes) -> None:
-        """Take *key* out, if it is there; the last key gets its place."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            last = self._keys.pop()
-            if place < len(self._keys):
-                self._keys[place] = last
-                self._places[last] = place
+    def use_all(self, keys: Collection[bytes]) -> None:
+        """Do nothing."""
 
     def victim(self) -> bytes:
-        """Draw a key, and take it out."""
-        key = self._keys[int(self._draw() * len(self._keys))]
-        self.discard(key)
+        """Draw a key, and take it out; the last key gets its place."""
+        keys = self._keys
+        place = int(self._draw() * len(keys))
+        key, keys[place] = keys[place], keys[-1]
+        keys.pop()
         return key
 
 
 class StaticCache:
     """The first keys stay: those that came before anything had to go. Every other goes, the last one first.
 
-    What comes first in a crawl is what its seeds, and the pages near them, link to. A key keeps its right to stay
-    while it may not go; it loses it only if no other key can go.
+    What comes first in a crawl is what its seeds, and the pages near them, link to.
     """
 
     def __init__(self) -> None:
-        self._first: dict[bytes, None] = {}
-        self._others: dict[bytes, None] = {}
-        self._away: set[bytes] = set()  # of the first keys, those that may not go now
+        self._first: list[bytes] = []
+        self._others: list[bytes] = []
         self._is_full = False
 
     def __len__(self) -> int:
         """Keys that may go."""
         return len(self._first) + len(self._others)
 
-    def add(self, key: bytes) -> None:
-        """Put *key* among those that stay if it was one, or there is room."""
-        if key in self._away:
-            self._away.remove(key)
-            self._first[key] = None
-        elif self._is_full:
-            self._others[key] = None
-        else:
-            self._first[key] = None
+    def add(self, keys: Collection[bytes]) -> None:
+        """Put *keys* among those that stay if there is room."""
+        (self._others if self._is_full else self._first).extend(keys)
 
     def use(self, key: bytes) -> None:
         """Do nothing."""
 
-    def discard(self, key: bytes) -> None:
-        """Take *key* out, if it is there."""
-        if key in self._first:
-            del self._first[key]
-            self._away.add(key)
-        else:
-            self._others.pop(key, None)
+    def use_all(self, keys: Collection[bytes]) -> None:
+        """Do nothing."""
 
     def victim(self) -> bytes:
         """Take out the last of the others; if there is none, the last of the first keys."""
         self._is_full = True
-        return (self._others or self._first).popitem()[0]
+        return (self._others or self._first).pop()
 
 
 CACHES: dict[str, Callable[[Draw], Cache]] = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
+from .caches import ClockCache
 from .content import Claim, Contents, Text
 from .domains import Domains
 from .frontier import Empty, Frontier, NotBefore, Phase, Taken, Unlocated
@@ -47,6 +48,7 @@ from .window import Window
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .caches import Cache
     from .domains import Domain
     from .graph import Ranking
     from .records import Host
@@ -76,6 +78,7 @@ class Policy:
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
+        cache: Makes what says which of them go when there are more.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
             crash leaves no request older than that unknown.
     """
@@ -96,6 +99,7 @@ class Policy:
     connections: int = 0
     max_active: int = 10_000
     page_cache: int = 100_000
+    cache: Callable[[], Cache] = ClockCache
     commit_within: float = 1.0
 
 
@@ -190,7 +194,9 @@ class Crawl:
     def __init__(self, store: Store, policy: Policy, now: float) -> None:
         self._policy = policy
         self._store = store
-        self._pages = RecordTable(store, Family.PAGES, pack_page, unpack_page, policy.page_cache)
+        self._pages = RecordTable(
+            store, Family.PAGES, pack_page, unpack_page, policy.page_cache, cache=policy.cache()
+        )
         self._requests = BlobTable(store, Family.REQUESTS)
         self._links = BlobTable(store, Family.LINKS)
         self._robots = BlobTable(store, Family.ROBOTS)

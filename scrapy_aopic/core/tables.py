@@ -7,40 +7,18 @@ is a state the core was in between two steps. While a batch is being written (in
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .caches import ClockCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .caches import Cache
     from .ports import Family, Store
 
 T = TypeVar("T")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self._ring: deque[bytes] = deque()
-        self._used: set[bytes] = set()
-        self.add_all = self._ring.extend
-        self.use = self._used.add
-
-    def use_all(self, keys: Sequence[bytes]) -> None:
-        used = self._used
-        used.update(keys)
-        if len(used) > 2 * len(self._ring) + 1000:
-            used.clear()
-
-    def victim(self) -> bytes:
-        ring, used = self._ring, self._used
-        while (key := ring.popleft()) in used:
-            used.remove(key)
-            ring.append(key)
-        return key
-
-    def __len__(self) -> int:
-        return len(self._ring)
 
 
 class RecordTable(Generic[T]):
@@ -54,6 +32,7 @@ class RecordTable(Generic[T]):
 
     Args:
         capacity: Records kept beside those that wait for a commit.
+        cache: Which of them go when there are more.
     """
 
     def __init__(
@@ -63,6 +42,8 @@ class RecordTable(Generic[T]):
         pack: Callable[[T], bytes],
         unpack: Callable[[bytes], T],
         capacity: int,
+        *,
+        cache: Cache | None = None,
     ) -> None:
         self._store = store
         self._family = family
@@ -70,8 +51,10 @@ class RecordTable(Generic[T]):
         self._unpack = unpack
         self._capacity = capacity
         self._records: dict[bytes, T] = {}
-        self._cache = Clock()  # keys that may go; some may have been put since
-        self._kept: set[bytes] = set()  # the other keys in memory
+        self._cache: Cache = cache if cache is not None else ClockCache()
+        self._kept: set[bytes] = (
+            set()
+        )  # the keys in memory that are not in the cache; some there were put since
         self._absent: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._in_flight: dict[bytes, bytes | None] = {}
@@ -93,7 +76,7 @@ class RecordTable(Generic[T]):
                 self._miss((key,))
             else:
                 record = self._records[key] = self._unpack(value)
-                self._cache.add_all((key,))
+                self._cache.add((key,))
                 self._evict()
         return record
 
@@ -105,7 +88,7 @@ class RecordTable(Generic[T]):
             key for key, record in zip(keys, found, strict=True) if record is None and key not in absent
         ]
         self.hits += len(keys) - len(missing)
-        self._cache.use_all(keys)
+        self._cache.use_all(keys if not missing else [key for key in keys if key in records])
         if missing:
             self._read(missing)
             found = list(map(records.get, keys))
@@ -120,7 +103,7 @@ class RecordTable(Generic[T]):
             key: self._unpack(value) for key, value in zip(keys, values, strict=True) if value is not None
         }
         self._records.update(found)
-        self._cache.add_all(found)
+        self._cache.add(found)
         if len(found) < len(keys):
             self._miss([key for key in keys if key not in found])
 
@@ -148,7 +131,7 @@ class RecordTable(Generic[T]):
     def landed(self) -> None:
         """The rows in flight are in the store."""
         self._in_flight = {}
-        self._cache.add_all(self._kept - self._fresh)
+        self._cache.add(self._kept - self._fresh)
         self._kept &= self._fresh
         self._evict()
 
