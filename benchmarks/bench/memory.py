@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Runner, disk_bytes, resident
-from work import EACH, GAP, copied, core, store
+from work import EACH, GAP, OBJECTS_UP_TO, copied, core, store
 from world import build, policy
 
 from scrapy_aopic.core.crawl import Lease
@@ -54,12 +54,16 @@ def disk(size: int, queued: int) -> dict[str, Any]:
 
 def part(run: Runner) -> None:
     """Resident memory above an empty crawl, bytes on disk, opening."""
-    size = max(run.options.sizes)
-    name = f"{size / 1e6:g} M URLs, a fifth of them queued"
-    folder = store(run, size)
     base = run.by_turns(("memory:empty", {}))[0]["mb"]
-    run.add("memory", f"above an empty crawl ({base:.0f} MB), {name}", "MB", run.once("memory:working", folder=folder, size=size)["mb"] - base, wanted=400)  # fmt: skip
-    run.add("memory", f"opening until the first request, {name}", "s", run.by_turns(("memory:opening", {"folder": folder}))[0]["seconds"], wanted=1)  # fmt: skip
+    for size in sorted(set(run.options.sizes)):
+        name = f"{size / 1e6:g} M URLs, a fifth of them queued"
+        folder = store(run, size, "urls")
+        is_huge = size > OBJECTS_UP_TO
+        taken = run.once("memory:working", folder=folder, size=size)["mb"] - base
+        run.add("memory", f"above an empty crawl ({base:.0f} MB), {name}", "MB", taken, wanted=600 if is_huge else 400)  # fmt: skip
+        found = run.by_turns(("memory:opening", {"folder": folder}))[0]["seconds"]
+        run.add("memory", f"opening until the first request, {name}", "s", found, wanted=3 if is_huge else 1)
+        run.add("memory", f"on disk, {name}", "bytes/URL", disk_bytes(Path(folder)) / size)
     for what, queued, wanted in (("known", 0, 60), ("queued", 500_000, 220)):
         found = run.once("memory:disk", size=500_000, queued=queued)["bytes"]
         run.add("memory", f"on disk, a {what} URL", "bytes", found, wanted=wanted)

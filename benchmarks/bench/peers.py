@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from measure import cpu, resident
 from work import EACH
-from world import Links, fingerprint, page_url
+from world import Links, page_url
 
 from scrapy_aopic.core.records import host_key, page_key
 
@@ -104,7 +104,7 @@ def ledger(size: int, pages: int) -> dict[str, Any]:
         host = hosts.get(name)
         if host is None:
             host = hosts[name] = host_key(name)
-        return page_key(host, fingerprint(url))
+        return page_key(host, url.encode())
 
     for host in range(size // EACH):
         for number in range(EACH):

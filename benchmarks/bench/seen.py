@@ -9,7 +9,7 @@ from typing import Any
 from measure import Absent, Runner, cpu
 from peers import redis, without_redis
 from scrapy import Request
-from work import EACH, copied, store
+from work import EACH, OBJECTS_UP_TO, copied, store
 from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import host_key, page_key
@@ -121,7 +121,7 @@ def _bloom(bloom: Any, add: Any, size: int) -> dict[str, Any]:
 
 def part(run: Runner) -> None:
     """Seen-checks in memory and on disk."""
-    size = max(run.options.sizes)
+    size = min(max(run.options.sizes), OBJECTS_UP_TO)
     folder = store(run, size)
     tasks = [("seen:ours", {"folder": folder, "size": size, "kind": kind}) for kind in ("hit", "miss", "new")]
     found = run.by_turns(*tasks)

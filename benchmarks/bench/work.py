@@ -21,6 +21,9 @@ from scrapy_aopic.requests import url_of
 EACH = 100
 """Known pages of a host."""
 
+OBJECTS_UP_TO = 10_000_000
+"""Known URLs up to which there is a job by Scrapy's fingerprints, too."""
+
 GAP = 0.2
 """Seconds for which a host is left alone, so that some hundreds of hosts are crawled at once."""
 
@@ -172,22 +175,32 @@ def store(run: Runner, size: int, names: str = "fingerprints") -> str:
 
 def part(run: Runner) -> None:
     """A page with 40 links: of the core and the store alone, and through Scrapy's objects."""
-    for size in run.options.sizes:
-        arguments = {"folder": store(run, size), "size": size}
-        tasks: list[tuple[str, dict[str, Any]]] = [
-            ("work:core", {"folder": store(run, size, "urls"), "size": size, "pages": 4000}),
-            ("work:objects", {**arguments, "pages": 2000}),
-        ]
-        if size == min(run.options.sizes):
-            tasks.append(("work:stock", {"size": size, "pages": 2000}))
-        core_, objects_, *others = run.by_turns(*tasks)
+    sizes = sorted(set(run.options.sizes))
+    first, last = sizes[0], sizes[-1]
+    rates = {}
+    for size in sizes:
         name = f"{size / 1e6:g} M URLs"
+        tasks: list[tuple[str, dict[str, Any]]] = [
+            ("work:core", {"folder": store(run, size, "urls"), "size": size, "pages": 4000})
+        ]
+        if size <= OBJECTS_UP_TO:
+            tasks.append(("work:objects", {"folder": store(run, size), "size": size, "pages": 2000}))
+        if size == first and size <= OBJECTS_UP_TO:
+            tasks.append(("work:stock", {"size": size, "pages": 2000}))
+            tasks.append(("peers:ledger", {"size": size, "pages": 4000}))
+        core_, *others = run.by_turns(*tasks)
+        rates[size] = core_["us"]
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
         run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
-        run.add("work", f"through Scrapy's objects, {name}", "pages/s CPU", objects_["rate"], wanted=1500, more=True)  # fmt: skip
-        for other in others:
+        for objects_ in others[:1]:
+            run.add("work", f"through Scrapy's objects, {name}", "pages/s CPU", objects_["rate"], wanted=1500, more=True)  # fmt: skip
+        if size == first and size <= OBJECTS_UP_TO:
+            objects_, stock_, in_dict = others
             for what, mine, wanted in (
                 ("core and store", core_, 0.25),
                 ("through Scrapy's objects", objects_, 0.7),
             ):
-                run.add("work", f"{what}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=other["us"], wanted=wanted)  # fmt: skip
+                run.add("work", f"{what}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=stock_["us"], wanted=wanted)  # fmt: skip
+            run.add("work", f"core and store, to a ledger in a plain dict, {name}", "us CPU/page", core_["us"], peer=in_dict["us"])  # fmt: skip
+    if last > first:
+        run.add("work", f"core and store, {last / 1e6:g} M URLs to {first / 1e6:g} M", "us CPU/page", rates[last], peer=rates[first], wanted=2)  # fmt: skip

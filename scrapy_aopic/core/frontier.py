@@ -766,6 +766,8 @@ class Frontier:
 
     def _first_shelved(self, lane: bytes) -> bytes | None:
         """The first index row of the hosts shelved in *lane*."""
+        if not self.n_shelved:
+            return None
         known = self._shelves.get(lane)
         if not known:
             buckets = [bucket for bucket in self.n_shelved if bucket.startswith(lane)]
