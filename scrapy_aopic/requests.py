@@ -1,7 +1,7 @@
 """A Scrapy request as bytes, and back.
 
-A request for nothing but a URL, as most are, is that URL, and below it the names of callback and errback if it has
-any. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
+Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, and of the depth and
+the ``Referer`` that Scrapy's middlewares give each link. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
 ``cb_kwargs`` come back as what they were; nothing is ever unpickled. A request that cannot be written this way
 (a lambda as callback, an object in ``meta``) raises :class:`UnserialisableError`.
 """
@@ -41,8 +41,7 @@ IN_MEMORY = b"\xc1"
 
 _IN_MEMORY_BYTES = 9  # before the URL
 
-_PLAIN = ("url", "callback", "errback")
-_PLAIN_END = "\n"
+_LINES = ("url", "callback", "errback", "depth", "referer")
 _FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
 
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
@@ -83,24 +82,40 @@ def encode(request: Request, spider: Spider) -> bytes:
     """
     try:
         values = _attributes(request)
-        if request.headers:
-            values["headers"] = dict(request.headers)
-        if meta := {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}:
-            if meta.get(SLOT) is not None and meta[SLOT] == request.meta.get(OWN_SLOT):
-                del meta[SLOT]
-            values["meta"] = meta
-        is_plain = values.keys() == {"url"} and values["url"].isascii() and values["url"].isprintable()
-        if request.callback is not None:
-            values["callback"] = _method_name(spider, request.callback)
-        if request.errback is not None:
-            values["errback"] = _method_name(spider, request.errback)
-        if is_plain:
-            parts = (values.get(name, "") for name in _PLAIN)
-            return _PLAIN_END.join(parts).rstrip(_PLAIN_END).encode()
+        headers: dict[Any, Any] = dict(request.headers)
+        meta = {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}
+        if meta.get(SLOT) is not None and meta[SLOT] == request.meta.get(OWN_SLOT):
+            del meta[SLOT]
+        callback = _method_name(spider, request.callback) if request.callback is not None else ""
+        errback = _method_name(spider, request.errback) if request.errback is not None else ""
+        if len(values) == 1 and _is_line(values["url"]) and (rest := _plain(headers, meta)) is not None:
+            return f"{values['url']}\n{callback}\n{errback}\n{rest}".rstrip("\n").encode()
+        others = {"headers": headers, "meta": meta, "callback": callback, "errback": errback}
+        values |= {name: value for name, value in others.items() if value}
         data: bytes = msgpack.packb(values, default=_pack_other, strict_types=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
+
+
+def _plain(headers: dict[bytes, list[bytes]], meta: dict[str, Any]) -> str | None:
+    """Depth and referer as lines; ``None`` if there is more to *headers* and *meta*."""
+    depth = referer = ""
+    if meta:
+        if meta.keys() != {"depth"} or type(meta["depth"]) is not int:
+            return None
+        depth = str(meta["depth"])
+    if headers:
+        if headers.keys() != {b"Referer"} or len(headers[b"Referer"]) != 1:
+            return None
+        referer = headers[b"Referer"][0].decode("latin-1")
+        if not _is_line(referer):
+            return None
+    return f"{depth}\n{referer}"
+
+
+def _is_line(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text != ""
 
 
 def _attributes(request: Request) -> dict[str, Any]:
@@ -152,9 +167,13 @@ def url_of(data: bytes) -> str:
 def _values(data: bytes) -> dict[str, Any]:
     """The arguments of a request, by name, that are written as *data*."""
     if data[0] < _FIRST_OF_MAP:
-        return {
-            name: part for name, part in zip(_PLAIN, data.decode().split(_PLAIN_END), strict=False) if part
-        }
+        lines = zip(_LINES, data.decode().split("\n"), strict=False)
+        plain: dict[str, Any] = {name: line for name, line in lines if line}
+        if "depth" in plain:
+            plain["meta"] = {"depth": int(plain.pop("depth"))}
+        if "referer" in plain:
+            plain["headers"] = {b"Referer": [plain.pop("referer").encode()]}
+        return plain
     values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
     return values
 
