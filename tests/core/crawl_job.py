@@ -1,12 +1,18 @@
-"""What the tests of the core share: links by number, and a crawl with its store and its clock."""
+"""What the tests of the core share: links by number, a crawl with its store and its clock, and one beside a model."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -96,3 +102,93 @@ class Job:
         """Start a new process *later* seconds from now; what was not committed is lost."""
         self.now += later
         self.crawl = Crawl(self.store, self.policy, self.now)
+
+
+class Modelled(RuleBasedStateMachine):
+    """A crawl beside its model: what its commits and the ends of its processes leave of both.
+
+    A model has ``virtual``, ``pages`` with their ``cash`` and ``state``, ``leased`` and ``waiting()``. A subclass adds
+    the steps, among them ``release(pick)``, which ends a transfer.
+    """
+
+    def start(self, policy: Policy, model: Any) -> None:
+        """Begin with an empty store and *model*, which knows of no page."""
+        self.policy = policy
+        self.store = MemoryStore()
+        self.now = NOW
+        self.saved_pause = 0.0
+        self.landed: tuple[Any, float | None, bool] = (model, None, True)
+        self.open(deepcopy(model), None, was_clean=True)
+
+    def open(self, model: Any, saved_at: float | None, *, was_clean: bool) -> None:
+        """Start a process on what the store holds, which is *model*."""
+        self.crawl = Crawl(self.store, self.policy, self.now)
+        self.model = model
+        self.to_release: list[Lease] = []
+        self.to_settle: list[Lease] = []
+        self.flying: tuple[Any, float, Batch] | None = None
+        self.pause = self.saved_pause
+        if not was_clean and saved_at is not None:
+            self.pause = max(self.pause, self.now + self.policy.politeness.gap(self.policy.commit_within))
+        model.leased = {}
+
+    def take_lease(self, pick: int) -> Lease:
+        """A lease that is to end; its transfer ends before it."""
+        lease = self.to_settle.pop(pick % len(self.to_settle))
+        if lease in self.to_release:
+            self.release(self.to_release.index(lease))
+        return lease
+
+    @rule(is_landing=st.booleans(), is_written=st.booleans())
+    def commit(self, is_landing, is_written):
+        """Take a batch; the next time, let it land or fail; what failed may yet be on the disk."""
+        if self.flying is None:
+            self.take_batch()
+            return
+        if is_landing or is_written:
+            self.write()
+        if is_landing:
+            self.crawl.changes_landed()
+        else:
+            self.crawl.changes_failed()
+        self.flying = None
+
+    def take_batch(self, *, is_clean: bool = False) -> None:
+        self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now, is_clean=is_clean))
+
+    def write(self, *, is_clean: bool = False) -> None:
+        model, saved_at, batch = self.flying
+        self.store.write(batch, sync=True)
+        self.landed = (model, saved_at, is_clean)
+        self.saved_pause = self.pause
+        assert audit(self.store).violations == []
+
+    def kill(self, later: float, *, is_written: bool) -> None:
+        """End the process, and start one *later* seconds from now; a batch that was not written is gone."""
+        if self.flying is not None and is_written:
+            self.write()
+        self.now += later
+        model, saved_at, was_clean = self.landed
+        self.open(deepcopy(model), saved_at, was_clean=was_clean)
+
+    def stop(self, later: float) -> None:
+        """Close the crawl, of which no transfer is under way, and start a process *later* seconds from now."""
+        self.take_batch(is_clean=True)
+        self.write(is_clean=True)
+        self.now += later
+        self.open(self.model, self.now, was_clean=True)
+
+    def compare(self) -> dict[bytes, Page]:
+        """Fail unless the crawl holds the cash and the states of the model; returns the pages of the crawl."""
+        crawl, model = self.crawl, self.model
+        assert crawl.ledger.totals.virtual == model.virtual
+        pages = {key: crawl.page(key) for key in model.pages}
+        assert {key: crawl.ledger.cash(page) for key, page in pages.items()} == {
+            key: page.cash for key, page in model.pages.items()
+        }
+        assert model.virtual + sum(page.cash for page in model.pages.values()) == TOTAL
+        states = [page.state for page in model.pages.values()]
+        assert [page.state for page in pages.values()] == states
+        assert crawl.counts[:3] == tuple(map(states.count, State))
+        assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
+        return pages

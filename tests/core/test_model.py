@@ -8,24 +8,21 @@ with others, texts that were seen before, errors of hosts, and windows that chan
 from __future__ import annotations
 
 import os
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from crawl_job import NOW, by_cash, link
+from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.content import text_of
-from scrapy_aopic.core.crawl import MAX_HEIGHT, Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import MAX_HEIGHT, Lease, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State
 from scrapy_aopic.core.recrawl import Content, Recrawl
 from scrapy_aopic.core.window import Window
-from scrapy_aopic.storage.memory import MemoryStore
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
 STEPS = int(os.environ.get("AOPIC_STEPS", "8000"))
@@ -198,7 +195,7 @@ WINDOWS = st.builds(
 )
 
 
-class Walk(RuleBasedStateMachine):
+class Walk(Modelled):
     """Steps of a crawl, of its commits and of its end, with the model beside it."""
 
     @initialize(
@@ -210,7 +207,7 @@ class Walk(RuleBasedStateMachine):
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
     def begin(self, *, spending, recrawl, window, max_active, page_cache, seeds):
-        self.policy = Policy(
+        policy = Policy(
             window=window,
             politeness=POLITENESS,
             share=0.25,
@@ -221,32 +218,20 @@ class Walk(RuleBasedStateMachine):
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
         )
-        self.store = MemoryStore()
-        self.now = NOW
-        self.landed = None
-        self.saved_pause = 0.0
-        self.open(Model(spending), None, window, was_clean=True)
+        self.start(policy, Model(spending))
         for of in seeds:
             self.seed(of)
 
-    def open(self, model: Model, saved_at: float | None, window: Window, *, was_clean: bool) -> None:
-        """Start a process on what the store holds, which is *model*."""
+    def open(self, model: Model, saved_at: float | None, *, was_clean: bool) -> None:
         order = by_cash()
         order.budget = 0.0
-        self.policy = replace(self.policy, order=order, window=window)
-        self.crawl = Crawl(self.store, self.policy, self.now)
-        self.model = model
-        self.to_release, self.to_settle = [], []
-        self.flying = None
-        self.pause = self.saved_pause
+        self.policy = replace(self.policy, order=order)
+        super().open(model, saved_at, was_clean=was_clean)
         for host in model.hosts.values():
             if not was_clean and saved_at is not None and host.leased_at is not None:
                 at = self.now + POLITENESS.gap(saved_at + COMMIT_WITHIN - host.leased_at)
                 host.not_before = max(host.not_before, at)
             host.leased_at = None
-        if not was_clean and saved_at is not None:
-            self.pause = max(self.pause, self.now + POLITENESS.gap(COMMIT_WITHIN))
-        model.leased = {}
 
     # -- what comes from outside
 
@@ -325,7 +310,7 @@ class Walk(RuleBasedStateMachine):
         seconds=st.sampled_from([0.01, 0.25, 0.75, 9.0]),
         outcome=st.sampled_from([Outcome.ANSWER, Outcome.ANSWER, Outcome.ERROR]),
     )
-    def release(self, pick, seconds, outcome):
+    def release(self, pick, seconds=0.25, outcome=Outcome.ANSWER):
         lease = self.to_release.pop(pick % len(self.to_release))
         host = lease.key[:HOST_BYTES]
         self.crawl.transferred(lease.host, seconds, self.now, outcome)
@@ -366,54 +351,20 @@ class Walk(RuleBasedStateMachine):
         self.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), self.now)
         del self.model.leased[lease.key]
 
-    def take_lease(self, pick: int) -> Lease:
-        """A lease that is to end; its transfer ends before it."""
-        lease = self.to_settle.pop(pick % len(self.to_settle))
-        if lease in self.to_release:
-            self.release(self.to_release.index(lease), 0.25, Outcome.ANSWER)
-        return lease
-
-    # -- commits and ends
-
-    @rule(is_landing=st.booleans(), is_written=st.booleans())
-    def commit(self, is_landing, is_written):
-        """Take a batch; the next time, let it land or fail; what failed may yet be on the disk."""
-        if self.flying is None:
-            self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now))
-            return
-        if is_landing or is_written:
-            self.write()
-        if is_landing:
-            self.crawl.changes_landed()
-        else:
-            self.crawl.changes_failed()
-        self.flying = None
-
-    def write(self, *, is_clean: bool = False) -> None:
-        model, saved_at, batch = self.flying
-        self.store.write(batch, sync=True)
-        self.landed = (model, saved_at, is_clean)
-        self.saved_pause = self.pause
-        assert audit(self.store).violations == []
+    # -- ends
 
     @rule(later=st.sampled_from([0, 7, 40]), is_written=st.booleans(), window=WINDOWS)
     def crash(self, later, is_written, window):
-        """Batches that were not written are gone."""
-        if self.flying is not None and is_written:
-            self.write()
-        self.now += later
-        model, saved_at, was_clean = self.landed or (Model(self.policy.spending), None, True)
-        self.open(deepcopy(model), saved_at, window, was_clean=was_clean)
+        self.policy = replace(self.policy, window=window)
+        self.kill(later, is_written=is_written)
 
     @precondition(lambda self: self.flying is None)
     @rule(later=st.sampled_from([0, 7, 40]), window=WINDOWS)
     def stop_and_start(self, later, window):
         while self.to_release:
-            self.release(0, 0.25, Outcome.ANSWER)
-        self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now, is_clean=True))
-        self.write(is_clean=True)
-        self.now += later
-        self.open(self.model, self.now, window, was_clean=True)
+            self.release(0)
+        self.policy = replace(self.policy, window=window)
+        self.stop(later)
 
     def teardown(self):
         """Nothing is lost: whatever is known and has not failed is visited, and visited again if pages come back."""
@@ -442,19 +393,9 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_as_in_the_model(self):
-        crawl, model = self.crawl, self.model
-        pages = {key: crawl.page(key) for key in model.pages}
-        assert crawl.ledger.totals.virtual == model.virtual
-        assert {key: crawl.ledger.cash(page) for key, page in pages.items()} == {
-            key: page.cash for key, page in model.pages.items()
-        }
-        assert model.virtual + sum(page.cash for page in model.pages.values()) == TOTAL
+        pages, crawl, model = self.compare(), self.crawl, self.model
         assert crawl.ledger.totals.history == sum(page.history for page in pages.values())
         assert all(page.history >= 0 for page in pages.values())
-        states = [page.state for page in model.pages.values()]
-        assert [page.state for page in pages.values()] == states
-        assert crawl.counts[:3] == tuple(map(states.count, State))
-        assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
         for key, page in model.pages.items():
             if page.united_with:
                 assert (pages[key].canonical, crawl.same_as(key)) != (b"", b"")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import random
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
-from crawl_job import NOW, by_cash, link
+from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import Lease, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.ports import Batch, Family
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, ticket_key
-from scrapy_aopic.storage.memory import MemoryStore
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
 COMMIT_WITHIN = 1.25
@@ -166,7 +163,7 @@ LINKS = st.builds(
 PICK = st.integers(0, 1000)
 
 
-class Walk(RuleBasedStateMachine):
+class Walk(Modelled):
     """Steps of a crawl, of its commits and of its end, with the model beside it."""
 
     @initialize(
@@ -178,7 +175,7 @@ class Walk(RuleBasedStateMachine):
     def begin(self, spending, max_active, page_cache, seeds):
         order = by_cash()
         order.budget = 0.0  # the sketches of supporters are no part of the model
-        self.policy = Policy(
+        policy = Policy(
             order=order,
             politeness=POLITENESS,
             share=0.25,
@@ -188,29 +185,18 @@ class Walk(RuleBasedStateMachine):
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
         )
-        self.store = MemoryStore()
-        self.now = NOW
-        self.landed: tuple[Model, float, bool] | None = None
-        self.saved_pause = 0.0
-        self.open(Model(spending), None, was_clean=True)
+        self.start(policy, Model(spending))
         for of in seeds:
             self.seed(of, is_endowed=True)
 
     def open(self, model: Model, saved_at: float | None, *, was_clean: bool) -> None:
-        """Start a process on what the store holds, which is *model*."""
-        self.crawl = Crawl(self.store, self.policy, self.now)
-        self.model = model
-        self.to_release: list[Lease] = []
-        self.to_settle: list[Lease] = []
-        self.flying: tuple[Model, float, Batch] | None = None
-        self.pause = self.saved_pause
+        super().open(model, saved_at, was_clean=was_clean)
         self.steps = 0
         if not was_clean and saved_at is not None:
             seen = saved_at + COMMIT_WITHIN
-            self.pause = max(self.pause, self.now + POLITENESS.gap(COMMIT_WITHIN))
             for host, leased_at in model.asked.items():
                 self.postpone(host, self.now + POLITENESS.gap(seen - leased_at))
-        model.leased, model.asked = {}, {}
+        model.asked = {}
 
     def postpone(self, host: bytes, instant: float) -> None:
         self.model.not_before[host] = max(instant, self.model.not_before.get(host, 0.0))
@@ -259,7 +245,7 @@ class Walk(RuleBasedStateMachine):
 
     @precondition(lambda self: self.to_release)
     @rule(pick=PICK, gap=st.sampled_from([None, 0.5, 2.5, 7.5]))
-    def release(self, pick, gap):
+    def release(self, pick, gap=0.5):
         lease = self.to_release.pop(pick % len(self.to_release))
         host = lease.key[:HOST_BYTES]
         if gap is not None:
@@ -300,39 +286,15 @@ class Walk(RuleBasedStateMachine):
         self.crawl.put_back(lease, of, self.now)
         self.model.put_back(of)
 
-    def take_lease(self, pick: int) -> Lease:
-        """A lease that is to end; its transfer ends before it."""
-        lease = self.to_settle.pop(pick % len(self.to_settle))
-        if lease in self.to_release:
-            self.release(self.to_release.index(lease), 0.5)
-        return lease
-
     @rule(links=st.lists(LINKS, max_size=8), pick=PICK)
     def visit(self, links, pick):
         self.lease_one()
         if self.to_settle:
             self.settle(-1 if pick % 2 else pick, links, None, 0, "")
 
-    @rule(is_landing=st.booleans(), is_written=st.booleans())
-    def commit(self, is_landing, is_written):
-        """Take a batch; the next time, let it land or fail; what failed may yet be on the disk."""
-        if self.flying is None:
-            self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now))
-            return
-        if is_landing or is_written:
-            self.write()
-        if is_landing:
-            self.crawl.changes_landed()
-        else:
-            self.crawl.changes_failed()
-        self.flying = None
-
     def write(self, *, is_clean: bool = False) -> None:
-        model, saved_at, batch = self.flying
-        self.store.write(batch, sync=True)
-        self.landed = (model, saved_at, is_clean)
-        self.saved_pause = self.pause
-        assert audit(self.store).violations == []
+        model = self.flying[0]
+        super().write(is_clean=is_clean)
         assert set(self.store.scan(Family.QUEUE)) == {
             (key[:HOST_BYTES] + queue_row(page.level, page.order), key[HOST_BYTES:])
             for key, page in model.pages.items()
@@ -342,37 +304,20 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.steps > 12)
     @rule(later=st.integers(0, 40), is_written=st.booleans())
     def crash(self, later, is_written):
-        if self.flying is not None and is_written:
-            self.write()
-        self.now += later
-        model, saved_at, was_clean = self.landed or (Model(self.policy.spending), None, True)
-        self.open(deepcopy(model), saved_at, was_clean=was_clean)
+        self.kill(later, is_written=is_written)
 
     @precondition(lambda self: self.steps > 12 and self.flying is None)
     @rule(later=st.integers(0, 40))
     def stop_and_start(self, later):
         while self.to_release:
             self.release(0, None)
-        self.flying = (deepcopy(self.model), self.now, self.crawl.take_changes(self.now, is_clean=True))
-        self.write(is_clean=True)
-        self.now += later
-        self.open(self.model, self.now, was_clean=True)
+        self.stop(later)
 
     @invariant()
     def everything_is_as_in_the_model(self):
         self.steps += 1
-        crawl, model = self.crawl, self.model
-        assert crawl.ledger.totals.virtual == model.virtual
-        pages = {key: crawl.page(key) for key in model.pages}
-        assert {key: crawl.ledger.cash(page) for key, page in pages.items()} == {
-            key: page.cash for key, page in model.pages.items()
-        }
-        assert model.virtual + sum(page.cash for page in model.pages.values()) == TOTAL
-        states = [page.state for page in model.pages.values()]
-        assert [page.state for page in pages.values()] == states
-        assert crawl.counts[:3] == tuple(map(states.count, State))
-        assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
-        assert crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in model.pages})
+        self.compare()
+        assert self.crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in self.model.pages})
 
 
 TestWalk = Walk.TestCase
