@@ -7,51 +7,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-from crawl_job import NOW, link
+from crawl_job import NOW
+from dozen import WEB, go_on
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.recrawl import Content, Recrawl
+from scrapy_aopic.core.recrawl import Recrawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
-
-WEB = {n: [(n * 3 + 1) % 12, (n * 5 + 2) % 12, (n + 1) % 12] for n in range(12)}
-LINKS = {n: link(f"h{n % 4}", n) for n in WEB}
-OF_REQUEST = {each.request: n for n, each in LINKS.items()}
-
-
-def go_on(store: Any, policy: Policy, now: float, steps: int) -> bool:
-    """Crawl for *steps*, with a commit after every third, and close; whether the crawl came to its end.
-
-    A store that cannot be read ends it at once, without another commit, as it does in a job.
-    """
-    crawl = Crawl(store, policy, now)
-    crawl.seed(LINKS[0], now)
-    for step in range(steps):
-        now += 0.5
-        lease = crawl.lease(now)
-        if isinstance(lease, NotBefore):
-            now = max(now, lease.instant)
-        if isinstance(lease, Lease):
-            number = OF_REQUEST[lease.request]
-            crawl.release(lease, now)
-            crawl.settle(lease, [LINKS[n] for n in WEB[number]], now, content=Content(b"same"))
-        if step % 3 == 2:
-            commit(store, crawl, now)
-    return commit(store, crawl, now, is_clean=True)
-
-
-def commit(store: Any, crawl: Crawl, now: float, *, is_clean: bool = False) -> bool:
-    batch = crawl.take_changes(now, is_clean=is_clean)
-    try:
-        store.write(batch, sync=True)
-    except StorageError:
-        crawl.changes_failed()
-        return False
-    crawl.changes_landed()
-    return True
 
 
 @pytest.mark.parametrize("recrawl", [None, Recrawl(share=0.5)], ids=["once", "recrawl"])
@@ -64,12 +29,12 @@ def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_go
         disk = MemoryStore()
         faulty = FaultyStore(disk, Fault(kind, at))
         with suppress(StorageError):
-            go_on(faulty, policy, NOW, steps=40)
+            go_on(faulty, policy, NOW, steps=40, n_hosts=4, may_fail=True)
         assert audit(disk).violations == [], at
-        assert go_on(disk, policy, NOW + 1000, steps=40)
+        go_on(disk, policy, NOW + 1000, steps=40, n_hosts=4)
         result = audit(disk)
         assert result.violations == [], at
-        visited = {OF_REQUEST[request] for _, request in disk.scan(Family.REQUESTS)}
+        visited = {int(request) for _, request in disk.scan(Family.REQUESTS)}
         assert visited == set(WEB), at
         assert recrawl or (result.visited, result.queued) == (len(WEB), 0), at
         if not faulty.n_faults:

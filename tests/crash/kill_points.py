@@ -16,38 +16,21 @@ from itertools import count
 from pathlib import Path
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
-from scrapy_aopic.core.records import Link, host_key, page_key
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
-PAGES, STEPS = 12, 18
-WEB = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in range(PAGES)}
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from dozen import PAGES, go_on
 
-
-def link(number: int) -> Link:
-    host = f"h{number % 7}"
-    return Link(page_key(host_key(host), number.to_bytes(4, "big")), host, str(number).encode())
+STEPS = 18
 
 
 def crawl(kind: str, folder: Path, steps: int, now: float, kill_at: int = 0) -> None:
-    """Crawl with a commit after every third step, and close; few rows fit into memory."""
     faults = [Fault("kill", kill_at)] if kill_at else []
     with closing(FaultyStore(open_store(folder, kind), *faults)) as store:
-        crawl = Crawl(store, Policy(max_active=2, page_cache=3), now)
-        crawl.seed(link(0), now)
-        for step in range(steps):
-            now += 0.5
-            lease = crawl.lease(now)
-            if isinstance(lease, NotBefore):
-                now = max(now, lease.instant)
-            if isinstance(lease, Lease):
-                crawl.release(lease, now)
-                crawl.settle(lease, [link(n) for n in WEB[int(lease.request)]], now)
-            if step % 3 == 2 or step == steps - 1:
-                store.write(crawl.take_changes(now, is_clean=step == steps - 1), sync=True)
-                crawl.changes_landed()
+        go_on(store, Policy(max_active=2, page_cache=3), now, steps=steps, n_hosts=7)
 
 
 def check(folder: Path, visited: int = 0) -> None:

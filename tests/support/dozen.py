@@ -1,0 +1,48 @@
+"""A crawl of twelve pages on a store that may fail, for test_faults.py and kill_points.py."""
+
+from __future__ import annotations
+
+from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.ports import Store
+from scrapy_aopic.core.records import Link, host_key, page_key
+from scrapy_aopic.core.recrawl import Content
+from scrapy_aopic.exceptions import StorageError
+
+PAGES = 12
+WEB = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in range(PAGES)}
+"""Pages that each page links to, by number; its number is also its request."""
+
+
+def go_on(
+    store: Store, policy: Policy, now: float, *, steps: int, n_hosts: int, may_fail: bool = False
+) -> None:
+    """Crawl for *steps*, with a commit after every third, and close.
+
+    If commits *may_fail*, the crawl goes on, as it does in a job; a store that cannot be read ends it at once.
+    """
+    hosts = [f"h{n % n_hosts}" for n in WEB]
+    links = [
+        Link(page_key(host_key(host), bytes((0, 0, 0, n))), host, b"%d" % n) for n, host in enumerate(hosts)
+    ]
+    crawl = Crawl(store, policy, now)
+    crawl.seed(links[0], now)
+    for step in range(steps):
+        now += 0.5
+        lease = crawl.lease(now)
+        if isinstance(lease, NotBefore):
+            now = max(now, lease.instant)
+        if isinstance(lease, Lease):
+            content = Content(b"same")
+            crawl.release(lease, now)
+            crawl.settle(lease, [links[n] for n in WEB[int(lease.request)]], now, content=content)
+        is_last = step == steps - 1
+        if step % 3 == 2 or is_last:
+            batch = crawl.take_changes(now, is_clean=is_last)
+            try:
+                store.write(batch, sync=True)
+            except StorageError:
+                if not may_fail:
+                    raise
+                crawl.changes_failed()
+            else:
+                crawl.changes_landed()
