@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,9 @@ from scrapy_aopic import RobotsMiddleware, Scheduler
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.job import Job
 
+sys.path.insert(0, str(Path(__file__).with_name("bench")))
+from measure import disk_bytes, resident
+
 INVENTED = "".join(
     f"User-agent: {agent}\nCrawl-delay: 2\n" + "".join(f"Disallow: /{agent}/{n}/*.html$\n" for n in range(13)) + "\n"
     for agent in ("*", "somebot")
@@ -51,12 +53,6 @@ class Net:
     async def download_async(self, request: Request) -> Response:
         self.n += 1
         return Response(request.url, body=self.files[self.n % len(self.files)])
-
-
-def resident() -> float:
-    """Resident memory of this process in MB."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
@@ -84,11 +80,7 @@ async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
     print(f"cpu {(time.process_time() - began) / n_hosts * 1000:.2f}")
     if job is not None:
         job.close()
-        print(f"disk {size_of(folder) / n_hosts:.0f}")
-
-
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        print(f"disk {disk_bytes(folder) / n_hosts:.0f}")
 
 
 class Hashable(SimpleNamespace):

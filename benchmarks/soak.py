@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import csv
 import logging
-import os
 import random
 import re
 import sys
@@ -38,6 +37,9 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.job import store_folder
 from scrapy_aopic.storage import open_snapshot
+
+sys.path.insert(0, str(Path(__file__).with_name("bench")))
+from measure import descriptors, disk_bytes, resident
 
 EVERY, TICK = 10.0, 0.02
 LINKS = 10
@@ -161,19 +163,14 @@ class Samples:
             "seconds": round(seconds, 1),
             "pages": self._crawler.stats.get_value("response_received_count", 0),
             "cpu": round(time.process_time(), 1),
-            "memory": resident(),
-            "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
-            "disk": sum(path.stat().st_size for path in job.rglob("*") if path.is_file()),
+            "memory": round(resident() * 1e6),
+            "descriptors": descriptors(),
+            "disk": disk_bytes(job),
             "lag_max": round(late[-1], 4),
             "lag_999": round(late[int(len(late) * 0.999)], 4),
         }
         self.rows.append(row)
         print(*row.values(), sep="\t", flush=True)
-
-
-def resident() -> int:
-    """Bytes of resident memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def judge(rows: list[dict[str, float]]) -> list[str]:

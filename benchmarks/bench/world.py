@@ -69,6 +69,8 @@ def build(
     draw = random.Random(1)
     each, waiting = n_pages // n_hosts, n_queued // n_hosts
     totals, frontier = crawl.ledger.totals, crawl.frontier
+    n_visited = n_hosts * (each - waiting)
+    frontier.visits = n_visited  # else all domains would be over their budgets
     pages: dict[bytes, bytes | None] = {}
     requests: dict[bytes, bytes | None] = {}
     # By key, as a store likes it best.
@@ -94,10 +96,9 @@ def build(
         if len(pages) >= _AT_ONCE or crawl.frontier.queued % _AT_ONCE > _AT_ONCE - each:
             _write(crawl, store, pages, requests)
             pages, requests = {}, {}
-    n_visited = n_hosts * (each - waiting)
     totals.turn = 1.0
     totals.members = (totals.members[0], n_visited, 0, 0)
-    crawl._visited = crawl._visited_once = frontier.visits = n_visited
+    crawl._visited = crawl._visited_once = n_visited
     _write(crawl, store, pages, requests)
     arrange(store)  # as the pages of a crawl are, which come in no order
     store.close()

@@ -770,10 +770,13 @@ class Frontier:
             return None
         known = self._shelves.get(lane)
         if not known:
-            buckets = [bucket for bucket in self.n_shelved if bucket.startswith(lane)]
-            if not buckets:
+            if lane != _IN_TIME:  # all hosts of a late domain are in one bucket
+                bucket: bytes | None = lane if lane in self.n_shelved else None
+            else:
+                bucket = min((each for each in self.n_shelved if each.startswith(lane)), default=None)
+            if bucket is None:
                 return None
-            rows, _ = self.index.first(min(buckets), BACK_QUEUE_ROWS)
+            rows, _ = self.index.first(bucket, BACK_QUEUE_ROWS)
             known = self._shelves[lane] = [row for row, _ in rows]
         return known[0]
 
