@@ -97,7 +97,7 @@ def build(
             _write(crawl, store, pages, requests)
             pages, requests = {}, {}
     totals.turn = 1.0
-    totals.members = (totals.members[0], n_visited, 0, 0)
+    totals.members = [totals.members[0], n_visited, 0, 0]
     crawl._visited = crawl._visited_once = n_visited
     _write(crawl, store, pages, requests)
     arrange(store)  # as the pages of a crawl are, which come in no order

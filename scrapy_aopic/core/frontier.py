@@ -763,6 +763,8 @@ class Frontier:
         known = self._shelves.get(_lane(row))
         if known and row < known[-1]:
             insort(known, row)
+            if len(known) > 2 * BACK_QUEUE_ROWS:  # the others are on the disk, too
+                del known[BACK_QUEUE_ROWS:]
 
     def _first_shelved(self, lane: bytes) -> bytes | None:
         """The first index row of the hosts shelved in *lane*."""
