@@ -74,6 +74,17 @@ def test_what_was_looked_for_in_vain_is_not_read_again_until_it_is_put():
     assert len(store.reads) == 11
 
 
+def test_a_key_that_was_looked_for_in_vain_is_found_once_its_record_was_put_and_has_left_the_memory():
+    store = CountedStore()
+    table = boxes(store, capacity=2)
+    assert values(table, b"a", b"b") == [None, None]
+    for number, key in enumerate((b"a", b"b", b"c", b"d")):
+        table.put(key, Box(number))
+    write(store, table)  # two of them leave the memory
+    for number, key in enumerate((b"a", b"b", b"c", b"d")):
+        assert values(table, key) == [number]
+
+
 def test_a_record_in_memory_is_the_same_object_until_it_is_evicted():
     store = MemoryStore()
     store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
