@@ -136,6 +136,8 @@ BUGS = [
         "core/test_frontier.py core/test_crawl.py"),
     Bug("host in memory asked at once after a crash", "core/frontier.py",
         "            self._keep_off(host)\n", "", "core/test_frontier.py core/test_crawl.py"),
+    Bug("better shelved hosts forgotten", "core/frontier.py", "insort(known, row)\n            if", "if",
+        "core/test_frontier.py"),
     Bug("front queue off by one", "core/order.py", "level = cash.bit_length() + shift", "level = cash.bit_length() + shift + 1",
         "core/test_frontier.py core/test_order.py core/test_walk.py"),
     Bug("order inside a queue reversed", "core/records.py", '- level,)) + order.to_bytes(8, "big")',

@@ -507,6 +507,22 @@ def test_with_more_hosts_than_may_be_active_the_best_page_of_all_still_comes_fir
     assert taken == expected
 
 
+def test_hosts_that_come_while_others_are_shelved_are_taken_in_their_order_however_many_they_are():
+    dice = random.Random(3)
+    desk = Desk(max_active=1)
+    taken: list[int] = []
+    for turn in range(40):  # between two turns, many hosts become the best of those on the disk
+        for number in range(20):
+            desk.insert(f"host{turn}.{number}", 1000 * turn + number, min(turn + dice.randrange(3), 63))
+        desk.commit()
+        page = desk.fetch()
+        taken.append(desk.levels.pop(page))
+        assert taken[-1] >= max(desk.levels.values())
+    rest = [desk.levels[page] for page in desk.drain()]
+    assert rest == sorted(desk.levels.values(), reverse=True)
+    assert len(taken) + len(rest) == 800
+
+
 @pytest.mark.parametrize("ends_first", ["transfer", "page"])
 def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first):
     desk = Desk(max_active=5)
