@@ -14,7 +14,7 @@ from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, 
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness
+from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness, store_memory
 
 WRONG: dict[str, list[Any]] = {
     "AOPIC_WINDOW": [0, -1, "often", "3 moons", True, "1 2", float("inf"), [8]],
@@ -183,6 +183,23 @@ def test_a_spider_has_its_own_window() -> None:
     crawler = get_crawler(Weekly)
     crawler._apply_settings()
     assert read_policy(crawler.settings).window == Window(7 * 86400, "fixed", "seconds")
+
+
+def test_one_budget_of_memory_sizes_all_that_is_kept() -> None:
+    small, large = Settings({"AOPIC_MEMORY_MB": 64}), Settings({"AOPIC_MEMORY_MB": 1024})
+    for name in ("page_cache", "max_active"):
+        assert 16 * getattr(read_policy(small), name) == getattr(read_policy(large), name)
+    assert 16 * store_memory(small) == store_memory(large) == 256
+    own = Settings({"AOPIC_MEMORY_MB": 64, "AOPIC_PAGE_CACHE": 123, "AOPIC_ACTIVE_HOSTS": "7"})
+    assert (read_policy(own).page_cache, read_policy(own).max_active, store_memory(own)) == (123, 7, 16)
+
+
+@pytest.mark.parametrize("name", ["lru", "clock", "random", "static"])
+def test_the_policy_of_the_page_cache_can_be_chosen(name: str) -> None:
+    cache = read_policy(Settings({"AOPIC_CACHE_POLICY": name})).cache()
+    assert type(cache).__name__.lower() == f"{name}cache"
+    cache.add([b"a", b"b"])
+    assert {cache.victim(), cache.victim()} == {b"a", b"b"}
 
 
 def test_durability_is_a_time_or_a_word() -> None:
