@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import Any
 
-from measure import HERE, Runner
+from measure import HERE, Runner, samples
 from scrapy import Spider
 from scrapy.crawler import CrawlerProcess
 from scrapy.linkextractors import LinkExtractor
@@ -90,7 +90,8 @@ def crawl(hosts: int, links: int, pages: int, kind: str, watches: bool = False) 
         calls = _watch() if watches else []
         process.crawl(crawler, hosts=hosts)
         began, wall = time.process_time(), time.perf_counter()
-        process.start()
+        with samples():
+            process.start()
         cpu, seconds = time.process_time() - began, time.perf_counter() - wall
         assert server.stdin is not None
         server.stdin.close()

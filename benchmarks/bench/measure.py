@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,6 +169,7 @@ class Samples:
     def __init__(self) -> None:
         self._n = 0
         self._within: Counter[str] = Counter()
+        self._of: Counter[str] = Counter()  # by package, the standard library counted with who calls it
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGPROF, self._look)
@@ -176,24 +177,41 @@ class Samples:
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        for name, n in self._within.most_common(40):
-            print(f"{100 * n / self._n:5.1f} %  {name}", file=sys.stderr)
+        for title, counts in (("by package", self._of), ("within", self._within)):
+            print(title, file=sys.stderr)
+            for name, n in counts.most_common(40):
+                print(f"{100 * n / self._n:5.1f} %  {name}", file=sys.stderr)
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         self._n += 1
-        names = set()
+        names, package = set(), ""
         while frame is not None:
             code = frame.f_code
+            package = package or _package(Path(code.co_filename))
             names.add(f"{'/'.join(Path(code.co_filename).parts[-3:])}:{code.co_name}")
             frame = frame.f_back
         self._within.update(names)
+        self._of[package or "Python"] += 1
+
+
+def _package(file: Path) -> str:
+    """The package that *file* is of, "" for one of the standard library."""
+    parts = file.parts
+    if "site-packages" in parts:
+        return parts[parts.index("site-packages") + 1]
+    return "scrapy_aopic" if "scrapy_aopic" in parts else "the benchmark" if "bench" in parts else ""
+
+
+def samples() -> AbstractContextManager[object]:
+    """Show where the time of the block goes, if that was asked for."""
+    return Samples() if os.environ.get(PROFILE) else nullcontext()
 
 
 @contextmanager
 def cpu(per: int) -> Iterator[dict[str, float]]:
     """Microseconds of CPU that all threads of this process spend in the block, per one of *per*; and of wall time."""
     found: dict[str, float] = {}
-    with Samples() if os.environ.get(PROFILE) else nullcontext():
+    with samples():
         began, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
         yield found
     found["us"] = (time.process_time() - began) / per * 1e6
