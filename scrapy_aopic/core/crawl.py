@@ -580,20 +580,15 @@ class Crawl:
 
     def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
-        credit = self._credit
         united: list[tuple[Link, int]] = []
-        new: dict[bytes, dict[bytes, bytes]] = {}  # by host
-        names: dict[bytes, str] = {}
+        new: dict[tuple[bytes, str], dict[bytes, bytes]] = {}  # by key and name of the host
         for link, target, units in links:
             if target is None:
                 page = self._admit(link, units)
                 page.score = int(found)
-                page.level = self._level(page, now)
-                self._requests.put(link.key, link.request)
-                self._pages.put(link.key, page)
-                host = link.key[:HOST_BYTES]
-                names[host] = link.host
-                new.setdefault(host, {})[queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
+                self._keep(link, page, now)
+                rows = new.setdefault((link.key[:HOST_BYTES], link.host), {})
+                rows[queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
             elif link.again:
                 target.score += found
                 self._again(link, target, now, units)
@@ -601,9 +596,9 @@ class Crawl:
                 united.append((link, units))  # later: the page that stands for it may be among the others
             elif target.state != State.FAILED:
                 target.score += found
-                credit(link.key, target, units, now)
-        for host, rows in new.items():
-            self.frontier.insert_all(host, names[host], rows, now)
+                self._credit(link.key, target, units, now)
+        for (host, name), rows in new.items():
+            self.frontier.insert_all(host, name, rows, now)
         for link, units in united:
             root, target = self._root(link.key)
             if target is None or target.state == State.FAILED:
@@ -849,10 +844,14 @@ class Crawl:
         page.state = State.QUEUED
         page.outcome = ""
         page.shift = link.shift
+        self._keep(link, page, now)
+        self.frontier.insert(link.key, link.host, page.level, page.order, now)
+
+    def _keep(self, link: Link, page: Page, now: float) -> None:
+        """Keep *page*, with the front queue that it is to wait in, and the request in *link*."""
         page.level = self._level(page, now)
         self._requests.put(link.key, link.request)
         self._pages.put(link.key, page)
-        self.frontier.insert(link.key, link.host, page.level, page.order, now)
 
     def _again(self, link: Link, page: Page, now: float, cash: int = 0) -> None:
         """Queue a request for a page that is known: the page itself if it is done, else a ticket beside it."""
@@ -882,10 +881,7 @@ class Crawl:
         page.cash += units
         recrawl = self._recrawl
         if page.state == State.QUEUED:
-            level = self._level(page, now)
-            if level != page.level:
-                self.frontier.move_up(key, page.level, level, page.order, now)
-                page.level = level
+            self._relevel(key, page, now)
         elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
             self._offer(recrawl, key, page, now)  # it was visited before pages came back
         self._pages.put(key, page)
