@@ -52,9 +52,7 @@ class RecordTable(Generic[T]):
         self._capacity = capacity
         self._records: dict[bytes, T] = {}
         self._cache: Cache = cache if cache is not None else ClockCache()
-        self._kept: set[bytes] = (
-            set()
-        )  # the keys in memory that are not in the cache; some there were put since
+        self._kept: set[bytes] = set()  # keys in memory that are not in the cache, until a commit has landed
         self._absent: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._in_flight: dict[bytes, bytes | None] = {}
@@ -88,7 +86,7 @@ class RecordTable(Generic[T]):
             key for key, record in zip(keys, found, strict=True) if record is None and key not in absent
         ]
         self.hits += len(keys) - len(missing)
-        self._cache.use_all(keys if not missing else [key for key in keys if key in records])
+        self._cache.use_all([key for key in keys if key in records])
         if missing:
             self._read(missing)
             found = list(map(records.get, keys))
