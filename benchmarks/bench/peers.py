@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import cpu, resident
-from work import EACH
+from work import EACH, measured
 from world import Links, page_url
 
 from scrapy_aopic.core.records import host_key, page_key
@@ -141,11 +140,4 @@ def ledger(size: int, pages: int) -> dict[str, Any]:
             waiting[level].append(key)
             best = max(best, level)
 
-    for _ in range(pages // 4):
-        visit()
-    links.seconds = 0.0
-    with cpu(pages) as found:
-        for _ in range(pages):
-            visit()
-    found["us"] -= links.seconds / pages * 1e6
-    return {**found, "rate": 1e6 / found["us"], "resident": resident()}
+    return measured(visit, links, pages)

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import Runner, cpu, disk_bytes, live_by_cpu_time, resident
 from stage import OURS, STOCK, Stage
@@ -17,6 +17,9 @@ from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job import Job
 from scrapy_aopic.requests import url_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EACH = 100
 """Known pages of a host."""
@@ -68,22 +71,28 @@ def core(folder: str, size: int, pages: int) -> dict[str, Any]:
             crawl.settle(lease, targets, now, n_links=len(targets))
             job.tick()
 
-        for _ in range(pages // 4):
-            visit()
-        writes.clear()
-        links.seconds = 0.0
-        with cpu(pages) as found:
-            for _ in range(pages):
-                visit()
-        found["us"] -= links.seconds / pages * 1e6
-        memory = resident()
+        found = measured(visit, links, pages, begins=writes.clear)
         job.close()
-        return {
-            **found,
-            "rate": 1e6 / found["us"],
-            "slowest_ms": max(writes) * 1000,
-            "resident": memory,
-        }
+        return {**found, "slowest_ms": max(writes) * 1000}
+
+
+def measured(
+    visit: Callable[[], None], links: Links, pages: int, begins: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """CPU time of a *visit*, without what making its *links* takes, after as many visits as fill the caches.
+
+    Args:
+        begins: Called when these are over.
+    """
+    for _ in range(pages // 4):
+        visit()
+    begins()
+    links.seconds = 0.0
+    with cpu(pages) as found:
+        for _ in range(pages):
+            visit()
+    found["us"] -= links.seconds / pages * 1e6
+    return {**found, "rate": 1e6 / found["us"], "resident": resident()}
 
 
 def _timed_writes(job: Job) -> list[float]:
@@ -131,15 +140,9 @@ def _through(stage: Stage, links: Links, pages: int) -> dict[str, Any]:
         stage.transferred(page)
         stage.done(page)
 
-    for _ in range(pages // 4):
-        visit()
-    links.seconds = 0.0
-    with cpu(pages) as found:
-        for _ in range(pages):
-            visit()
-    found["us"] -= links.seconds / pages * 1e6
+    found = measured(visit, links, pages)
     stage.scheduler.close("finished")
-    return {**found, "rate": 1e6 / found["us"]}
+    return found
 
 
 class copied:
