@@ -201,7 +201,7 @@ class Scheduler(BaseScheduler):
                     "how": ""
                     if crawl.was_clean
                     else ", which was not closed: what was in flight is queued again, and no host is asked for "
-                    f"{crawl.not_before(b'') - self._clock():.0f} s",
+                    f"{max(crawl.not_before(b'') - self._clock(), 0.0):.0f} s",
                     "queued": counts.queued,
                     "visited": counts.visited,
                     "hosts": counts.hosts,
