@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
@@ -445,11 +446,11 @@ class Scheduler(BaseScheduler):
             self._log_duplicate(request, self._spider)
             if visit is not None and (page is not None or key in self._staged):
                 link = Link(key, name, b"") if page is not None else self._link(request, key, name)
-                self._add_link(visit, link._replace(weight=weights[0]) if weights else link)
+                self._add_link(visit, replace(link, weight=weights[0]) if weights else link)
             return False
         link = self._link(request, key, name, again=again)
         if weights:
-            link = link._replace(weight=weights[0])
+            link = replace(link, weight=weights[0])
         if visit is None or len(visit.links) >= self._max_links:
             if not crawl.seed(link, self._clock(), is_endowed=visit is None):
                 return False
@@ -748,7 +749,7 @@ class Scheduler(BaseScheduler):
             if not visit.links:
                 crawl.put_back(visit.lease, visit.retry, now)
                 return
-            visit.links.append(visit.retry._replace(again=True))  # an errback wants another try, and more
+            visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
         outcome, is_failure = "", False
         if visit.status is None:
             outcome = visit.reason or ("redirect" if visit.is_redirect else "no answer")

@@ -16,6 +16,8 @@ from dataclasses import asdict, astuple, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from scrapy_aopic.exceptions import StorageError
 
 from .caches import ClockCache
@@ -28,11 +30,13 @@ from .order import Aopic, BatchOrder, Order
 from .politeness import Gap, Outcome, Pace, Politeness
 from .ports import Family, Store
 from .records import (
+    FAILED,
     FORMAT,
     HOST_BYTES,
+    QUEUED,
+    VISITED,
     Link,
     Page,
-    State,
     host_key,
     pack,
     pack_page,
@@ -150,7 +154,10 @@ def read_totals(store: Store) -> dict[str, Any]:
 
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
     """The first of the *links* to each page but the one under *key*, and further ones that ask for a fetch."""
-    targets: dict[bytes, Link] = {}
+    targets = {link.key: link for link in links}
+    if len(targets) == len(links) and key not in targets:
+        return targets, []
+    targets.clear()
     extra: list[Link] = []
     for link in links:
         if link.key not in targets and link.key != key:
@@ -390,7 +397,7 @@ class Crawl:
     def enrich(self, key: bytes, now: float, worth: float) -> int:
         """Give the known page under *key* the cash of *worth* seeds out of the virtual page; returns the units."""
         key, page = self._root(key)
-        if page is None or page.state == State.FAILED:
+        if page is None or page.state == FAILED:
             return 0
         self.ledger.settle(page)
         units = self.ledger.grant(page, worth)
@@ -515,26 +522,26 @@ class Crawl:
             links = [*links, *self._links_kept(lease.key)]
         targets, extra = _distinct(links, lease.key)
         known = self._pages.get_many(list(targets))
-        self.frontier.preload([key[:HOST_BYTES] for key in targets])
-        is_alive = [
-            target is None or target.state != State.FAILED or link.again
-            for target, link in zip(known, targets.values(), strict=True)
+        hosts = {key[:HOST_BYTES] for key in targets}
+        self.frontier.preload(hosts)
+        weights = [
+            link.weight if target is None or target.state != FAILED or link.again else 0
+            for link, target in zip(targets.values(), known, strict=True)
         ]
-        weights = [link.weight for link in targets.values()]
         n_distinct = max(n_links, len(targets))
         host = self.frontier.finish(lease.key, page.level, page.order)
         paid = self.ledger.visit(
             page,
             0 if twin and not n_distinct else lease.cash,  # it hands its cash on whole
-            [each if is_paid else 0 for each, is_paid in zip(weights, is_alive, strict=True)],
+            weights,
             n_distinct,
             now,
-            whole=max(weight or n_distinct, sum(weights)),
+            whole=max(weight or n_distinct, sum([link.weight for link in targets.values()])),
             host_visited=None if outcome else self._site_visited(host),
             is_plain=not outcome,
         )
         page.outcome = outcome
-        page.state = State.VISITED
+        page.state = VISITED
         if is_failure:
             self.ledger.fail(page)
             self._failed += 1
@@ -555,7 +562,7 @@ class Crawl:
             assert again is not None, "a target without its page"
             self._again(link, again, now)
         is_kept = not outcome or (isinstance(self.order, BatchOrder) and not is_failure)  # a redirect
-        self._note_links(lease.key, host, list(targets), is_kept=is_kept)
+        self._note_links(lease.key, host, targets, hosts, is_kept=is_kept)
         if not is_failure and (twin or same_as):
             self._say_same(lease.key, twin or same_as, outcome or ("duplicate" if twin else "canonical"), now)
         if page.is_claimed:
@@ -563,11 +570,13 @@ class Crawl:
         self._changed = True
         return paid
 
-    def _note_links(self, key: bytes, host: Host, targets: list[bytes], *, is_kept: bool) -> None:
-        """Note which domains link to which, and the links themselves if they are kept."""
+    def _note_links(
+        self, key: bytes, host: Host, targets: Iterable[bytes], hosts: Iterable[bytes], *, is_kept: bool
+    ) -> None:
+        """Note which domains link to which *hosts*, and the links to *targets* themselves if they are kept."""
         if self._domains is not None:
             supporter, known = self._domains.key(host), self._supported
-            for target in {target[:HOST_BYTES] for target in targets}:
+            for target in hosts:
                 if target + supporter not in known:
                     self._support(target, supporter)
                     known.add(target + supporter)
@@ -576,7 +585,7 @@ class Crawl:
         if self._keeps_links and is_kept:
             self._links.put(key, b"".join(targets))
             if isinstance(self.order, BatchOrder):
-                self._graph.add(key, targets)
+                self._graph.add(key, list(targets))
 
     def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
@@ -594,14 +603,14 @@ class Crawl:
                 self._again(link, target, now, units)
             elif target.canonical:
                 united.append((link, units))  # later: the page that stands for it may be among the others
-            elif target.state != State.FAILED:
+            elif target.state != FAILED:
                 target.score += found
                 self._credit(link.key, target, units, now)
         for (host, name), rows in new.items():
             self.frontier.insert_all(host, name, rows, now)
         for link, units in united:
             root, target = self._root(link.key)
-            if target is None or target.state == State.FAILED:
+            if target is None or target.state == FAILED:
                 self.ledger.forfeit(units)
             else:
                 target.score += found
@@ -655,7 +664,7 @@ class Crawl:
                 break
             root, page = self._root(first)
             is_this = root == key or any(claim.page == first for claim in contents.claims(key))
-            if page is not None and page.state != State.FAILED and not is_this:
+            if page is not None and page.state != FAILED and not is_this:
                 twin = first
                 break
             contents.forget(first)  # it is no more, or this page stands for it
@@ -702,7 +711,7 @@ class Crawl:
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to unite the one under *key* with if it is the one under *other*; ``None`` for no other one."""
         root, page = self._root(other)
-        is_one = page is not None and page.state != State.FAILED and root != key
+        is_one = page is not None and page.state != FAILED and root != key
         return root, page if is_one else None
 
     def _unite_claims(self, key: bytes, page: Page, now: float) -> None:
@@ -713,7 +722,7 @@ class Crawl:
         for claim in claims:
             self._contents.settled(key, claim)
             source = self._pages.get(claim.page)
-            if source is None or source.state != State.VISITED:
+            if source is None or source.state != VISITED:
                 continue
             root, other = self._partner(claim.page, key)
             if other is not None and source.visits == claim.visits:  # else it may say something else by now
@@ -759,7 +768,7 @@ class Crawl:
             assert page is not None, "a time to look at a page that is not known"
             self._wheel.set(key, page, page.visited_at + recrawl.next_look(now - page.visited_at))
             self.ledger.settle(page)
-            if page.state == State.QUEUED:
+            if page.state == QUEUED:
                 self._relevel(key, page, now)
             else:
                 self._offer(recrawl, key, page, now)
@@ -781,7 +790,7 @@ class Crawl:
             self.ledger.settle(page)
             if page.canonical:
                 self.ledger.revive(page)
-            page.state = State.QUEUED
+            page.state = QUEUED
             page.order = self._next_place()
             page.level = self._level(page, now)
             self._visited -= 1
@@ -809,10 +818,9 @@ class Crawl:
 
     def _admit(self, link: Link, cash: int) -> Page:
         """Let a new page come into being."""
-        page = Page(State.QUEUED, self._next_place(), shift=link.shift)
-        page.is_chosen = bool(self._policy.chosen) and (
-            link.host in self._policy.chosen or self._policy.domain_of(link.host) in self._policy.chosen
-        )
+        page = Page(QUEUED, self._next_place(), shift=link.shift)
+        if chosen := self._policy.chosen:
+            page.is_chosen = link.host in chosen or self._policy.domain_of(link.host) in chosen
         self.ledger.admit(page, cash)
         return page
 
@@ -841,7 +849,7 @@ class Crawl:
 
     def _queue(self, link: Link, page: Page, now: float) -> None:
         """Let *page*, which has no queue row, wait for the request in *link*."""
-        page.state = State.QUEUED
+        page.state = QUEUED
         page.outcome = ""
         page.shift = link.shift
         self._keep(link, page, now)
@@ -856,8 +864,8 @@ class Crawl:
     def _again(self, link: Link, page: Page, now: float, cash: int = 0) -> None:
         """Queue a request for a page that is known: the page itself if it is done, else a ticket beside it."""
         self.ledger.settle(page)
-        if page.state != State.QUEUED:
-            if page.state == State.FAILED:
+        if page.state != QUEUED:
+            if page.state == FAILED:
                 self.ledger.revive(page)
                 self._failed -= 1
             else:
@@ -874,13 +882,13 @@ class Crawl:
         ticket.is_ticket = True
         self._relevel(link.key, page, now)
         self._pages.put(link.key, page)
-        self._queue(link._replace(key=ticket_key(link.key, ticket.order)), ticket, now)
+        self._queue(replace(link, key=ticket_key(link.key, ticket.order)), ticket, now)
 
     def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
         self.ledger.settle(page)
         page.cash += units
         recrawl = self._recrawl
-        if page.state == State.QUEUED:
+        if page.state == QUEUED:
             self._relevel(key, page, now)
         elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
             self._offer(recrawl, key, page, now)  # it was visited before pages came back
@@ -888,7 +896,7 @@ class Crawl:
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
         """Move the queue row of *page* to the front queue of its cash."""
-        if page.state != State.QUEUED:
+        if page.state != QUEUED:
             return
         level = self._level(page, now)
         if level != page.level:

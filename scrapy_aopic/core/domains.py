@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _REGISTERS = 64
 _ALPHA = 0.709
 _CACHE = 50_000
-_PARTS = [2.0**-register for register in range(66)]
-"""What a register adds to the harmonic mean, by its value."""
+_DIGITS = 65
+_PARTS = [1 << (_DIGITS - register) for register in range(_DIGITS + 1)]
+"""What a register adds to the harmonic mean, by its value: 2**-value, in units of 2**-65, whose sums are exact."""
 
 
 @dataclass(slots=True)
@@ -37,18 +38,28 @@ class Domain:
         sketch: Registers of the sketch of its supporters.
         seeds: Pages of it that are seeds.
         supporters: About how many there are, in memory only.
+        parts: Sum of what the registers add to the harmonic mean, in memory only.
     """
 
     visited: int = 0
     sketch: bytearray = field(default_factory=lambda: bytearray(_REGISTERS))
     seeds: int = 0
     supporters: float = 0.0
+    parts: int = _REGISTERS << _DIGITS
 
 
 def estimate(sketch: bytes | bytearray) -> float:
     """About how many distinct things *sketch* has seen."""
-    zeros = sketch.count(0)
-    raw = _ALPHA * _REGISTERS**2 / sum(map(_PARTS.__getitem__, sketch))
+    return _estimate(sketch.count(0), _parts(sketch))
+
+
+def _parts(sketch: bytes | bytearray) -> int:
+    return sum(map(_PARTS.__getitem__, sketch))
+
+
+def _estimate(zeros: int, parts: int) -> float:
+    """What a sketch with so many registers that are 0, and this sum of their *parts*, has seen."""
+    raw = _ALPHA * _REGISTERS**2 * 2.0**_DIGITS / parts
     return _REGISTERS * math.log(_REGISTERS / zeros) if zeros and raw <= 2.5 * _REGISTERS else raw
 
 
@@ -68,7 +79,7 @@ def _unpack(data: bytes) -> Domain:
     domain = Domain(visited, seeds=seeds)
     if sketch:
         domain.sketch = bytearray(sketch)
-        domain.supporters = estimate(domain.sketch)
+        domain.supporters, domain.parts = estimate(domain.sketch), _parts(domain.sketch)
     return domain
 
 
@@ -115,8 +126,9 @@ class Domains:
         if domain.sketch[register] >= rank:
             return False
         before = domain.supporters
+        domain.parts += _PARTS[rank] - _PARTS[domain.sketch[register]]
         domain.sketch[register] = rank
-        domain.supporters = estimate(domain.sketch)
+        domain.supporters = _estimate(domain.sketch.count(0), domain.parts)
         self.table.put(key, domain)
         return domain.supporters > before
 

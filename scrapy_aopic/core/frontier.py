@@ -37,11 +37,11 @@ from .gates import Gates
 from .order import Aopic, Order
 from .politeness import Gap, Outcome, Politeness
 from .ports import Family, Store
-from .records import HOST_BYTES, Host, pack_host, queue_row, row_level, unpack_host
+from .records import HOST_BYTES, ROW_BYTES, Host, pack_host, queue_row, row_level, unpack_host
 from .tables import RecordTable, RowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .domains import Domains
 
@@ -75,6 +75,11 @@ class Phase(IntEnum):
     LATE = 4
     GATED = 5
     LOCATING = 6
+
+
+DRY, READY, WAITING, LEASED, LATE, GATED, LOCATING = map(
+    int, Phase
+)  # a look into an enum takes five times as long
 
 
 Entry: TypeAlias = tuple[bytes, int, bytes]
@@ -232,7 +237,7 @@ class Frontier:
         """The host under *key*, if the crawl knows it."""
         return self.active.get(key) or self.hosts.get(key)
 
-    def preload(self, keys: list[bytes]) -> None:
+    def preload(self, keys: Iterable[bytes]) -> None:
         """Bring the hosts under *keys* into memory with one read."""
         wanted = [key for key in keys if key not in self.active]
         if wanted:
@@ -264,7 +269,7 @@ class Frontier:
         if host.row[:1] == _DEAD:
             self.dead_pages += n
         for row, page in pages.items():
-            self._add_to_head(host, row, page)
+            self._add_to_head(host, row + page)
         self.hosts.put(key, host)
         self._improve(key, host, min(pages), now)
 
@@ -279,11 +284,11 @@ class Frontier:
             host.held[rest] = level
             self.hosts.put(key, host)
             return
-        if host.head is not None:
-            position = bisect_left(host.head, (old, b""))
-            if position < len(host.head) and host.head[position][0] == old:
+        if host.head:
+            position = bisect_left(host.head, old)
+            if position < len(host.head) and host.head[position] == old + rest:
                 del host.head[position]
-        self._add_to_head(host, new, rest)
+        self._add_to_head(host, new + rest)
         self._improve(key, host, new, now)
 
     def finish(self, page: bytes, level: int, order: int) -> Host:
@@ -294,12 +299,12 @@ class Frontier:
         host.queued -= 1
         self.queued -= 1
         self.rows.delete(key + queue_row(level, order))
-        if not host.queued and host.phase == Phase.DRY:
+        if not host.queued and host.phase == DRY:
             self._passivate(key, host)
         elif not host.queued:
             self._drop_row(key, host)  # its lease goes on, but there is nothing to come back to
-        elif host.phase == Phase.WAITING:
-            host.phase = Phase.DRY
+        elif host.phase == WAITING:
+            host.phase = DRY
             self._place(key, host, float("-inf"))  # now that no page is in work, it may leave the memory
         self.hosts.put(key, host)
         return host
@@ -310,10 +315,10 @@ class Frontier:
         host = self.active[key]
         del host.held[rest]
         self.pending += 1
-        if host.phase == Phase.WAITING and not host.held:
-            host.phase = Phase.DRY  # now that no page is in work, it may leave the memory
+        if host.phase == WAITING and not host.held:
+            host.phase = DRY  # now that no page is in work, it may leave the memory
         row = queue_row(level, order)
-        self._add_to_head(host, row, rest)
+        self._add_to_head(host, row + rest)
         self.hosts.put(key, host)
         self._improve(key, host, row, now)
 
@@ -346,7 +351,7 @@ class Frontier:
                 heap = self._late[late.domain]
             rank, _, key = heapq.heappop(heap)
             host = self.active[key]
-            is_late, host.phase, host.ticket = host.phase == Phase.LATE, Phase.DRY, 0
+            is_late, host.phase, host.ticket = host.phase == LATE, DRY, 0
             self._fill(key, host)
             if (
                 not host.head
@@ -358,14 +363,15 @@ class Frontier:
                 self._give_way(host, now)
                 continue
             if self.gates.must_look_up(host):
-                host.phase = Phase.LOCATING
+                host.phase = LOCATING
                 self.gates.look_up()
                 self._give_way(host, now)
                 return Unlocated(key, host.name)
             # If it did not answer, maybe the page is to blame: try another one.
-            row, page = host.head.pop(host.errors % len(host.head))
+            best = host.head.pop(host.errors % len(host.head))
+            row, page = best[:ROW_BYTES], best[ROW_BYTES:]
             host.held[page] = row_level(row)
-            host.phase = Phase.LEASED
+            host.phase = LEASED
             host.leased_at = now
             self.gates.enter(key, host, now)
             self.pending -= 1
@@ -465,14 +471,14 @@ class Frontier:
             host.address, host.gates = address, None
         host.is_located = True
         self.hosts.put(key, host)
-        if host.phase == Phase.LOCATING:
-            host.phase = Phase.DRY
+        if host.phase == LOCATING:
+            host.phase = DRY
             self._place(key, host, now)
 
     def release(self, key: bytes, now: float) -> None:
         """End the lease of the host under *key*: from its time on it may be asked again."""
         host = self.active[key]
-        host.phase = Phase.DRY
+        host.phase = DRY
         host.leased_at = 0.0
         self.gates.leave(key, host, now)
         self.hosts.put(key, host)
@@ -496,7 +502,7 @@ class Frontier:
 
     def _place(self, key: bytes, host: Host, now: float) -> None:
         """Put an active host that is not leased where it belongs."""
-        assert host.phase == Phase.DRY, "a host has one place"
+        assert host.phase == DRY, "a host has one place"
         if host.queued == len(host.held):
             if not host.queued:
                 self._passivate(key, host)
@@ -505,7 +511,7 @@ class Frontier:
             if is_out and not host.held:
                 self._park(key, host, host.not_before)
             else:
-                host.phase = Phase.WAITING
+                host.phase = WAITING
                 if host.wakes_at != host.not_before:
                     host.wakes_at = host.not_before
                     heapq.heappush(self._waiting, (host.wakes_at, key))
@@ -514,13 +520,13 @@ class Frontier:
             if len(self.active) > self.max_active and not host.held:
                 self._park(key, host, self.gates.reserve(gate, now))
             else:
-                host.phase = Phase.GATED
+                host.phase = GATED
                 self.gates.wait(gate, self._ticket(key, host, self._site(host)[0]))
         else:
             visited, due = self._site(host)
             is_late = due > self.visits
             entry = self._ticket(key, host, 0 if is_late else visited)
-            host.phase = Phase.LATE if is_late else Phase.READY
+            host.phase = LATE if is_late else READY
             heap = self._late.setdefault(host.domain, []) if is_late else self._ready
             heapq.heappush(heap, entry)
             if len(heap) > 2 * len(self.active) + 100:  # more than half of the entries are void
@@ -538,7 +544,7 @@ class Frontier:
 
     def _give_way(self, host: Host, now: float) -> None:
         """*host* was ready and is not leased: let others in at its gates, if it is not ready any more."""
-        if host.phase != Phase.READY:
+        if host.phase != READY:
             self.gates.look_again(host)
             self._let_in(now)
 
@@ -551,12 +557,12 @@ class Frontier:
                 host = self.active[entry[2]]
                 self._unready(host)
                 self._place(entry[2], host, now)
-                if host.phase == Phase.READY:
+                if host.phase == READY:
                     break
 
     def _unready(self, host: Host) -> None:
         """Take a host out of the ready, late or waiting ones; its entry there is void from now on."""
-        host.phase, host.ticket = Phase.DRY, 0
+        host.phase, host.ticket = DRY, 0
 
     def _stands(self, entry: Entry) -> bool:
         host = self.active.get(entry[2])
@@ -576,7 +582,7 @@ class Frontier:
         Late hosts are compared inside their domain only, without the visited pages that all of it has in common:
         so their ranks stay true while the domain is visited.
         """
-        row = host.head[0][0] if host.head else queue_row(max(host.best, 0), 0)
+        row = host.head[0][:ROW_BYTES] if host.head else queue_row(max(host.best, 0), 0)
         return self.order.rank(row, host, visited)
 
     def _site(self, host: Host) -> tuple[int, float]:
@@ -669,8 +675,8 @@ class Frontier:
             if host is None or host.wakes_at != instant:
                 continue  # it was parked or has another entry
             host.wakes_at = 0.0
-            if host.phase == Phase.WAITING:
-                host.phase = Phase.DRY
+            if host.phase == WAITING:
+                host.phase = DRY
                 self._place(key, host, now)
         in_time = []
         while self._by_due and self._by_due[0][0] <= self.visits:
@@ -705,13 +711,13 @@ class Frontier:
         if key in self.active:
             if not host.row:
                 self._set_row(key, host, _ACTIVE + key)
-            if may_rise and host.phase in (Phase.READY, Phase.LATE, Phase.GATED):
-                visited = 0 if host.phase == Phase.LATE else self._site(host)[0]
+            if may_rise and host.phase in (READY, LATE, GATED):
+                visited = 0 if host.phase == LATE else self._site(host)[0]
                 if self._rank(host, visited) < host.rank:
                     self._unready(host)
-            if host.phase == Phase.DRY:
+            if host.phase == DRY:
                 self._place(key, host, now)
-                if host.phase != Phase.READY:
+                if host.phase != READY:
                     self.gates.look_again(host)
         elif not host.row:
             self._enter(key, host, now)
@@ -798,7 +804,7 @@ class Frontier:
         self._drop_row(key, host)
         self.active.pop(key, None)
         self.gates.forget_pace(key)
-        host.phase, host.ticket = Phase.DRY, 0
+        host.phase, host.ticket = DRY, 0
         host.wakes_at = 0.0
         host.head, host.complete = None, False
         self.rows.forget(key)
@@ -880,14 +886,16 @@ class Frontier:
         """Load the back queue of *host* if nothing of it is in memory."""
         if not host.head and (host.head is None or not host.complete):
             rows, host.complete = self.rows.first(key, BACK_QUEUE_ROWS + len(host.held))
-            host.head = [(row[HOST_BYTES:], page) for row, page in rows if page not in host.held]
+            host.head = [row[HOST_BYTES:] + page for row, page in rows if page not in host.held]
         self._refresh_best(host)
 
-    def _add_to_head(self, host: Host, row: bytes, page: bytes) -> None:
+    @staticmethod
+    def _add_to_head(host: Host, row: bytes) -> None:
+        """Put *row*, with its page, into the back queue of *host* if that is loaded so far."""
         head = host.head
-        if head is None or (not host.complete and (not head or row > head[-1][0])):
+        if head is None or (not host.complete and (not head or row > head[-1])):
             return
-        insort(head, (row, page))
+        insort(head, row)
         if len(head) > 2 * BACK_QUEUE_ROWS:
             del head[BACK_QUEUE_ROWS:]
             host.complete = False
@@ -896,7 +904,7 @@ class Frontier:
     def _refresh_best(host: Host) -> None:
         """Set ``best`` from the back queue, when that is known."""
         if host.head:
-            host.best = row_level(host.head[0][0])
+            host.best = row_level(host.head[0])
         elif host.complete and host.head is not None:
             host.best = -1
 

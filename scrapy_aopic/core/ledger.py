@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from .records import Page, State
+from .records import FAILED, Page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ class Estimate:
 
 def is_member(page: Page) -> bool:
     """Whether *page* is in a class: not if it failed or was united with another one."""
-    return page.state != State.FAILED and not page.canonical
+    return page.state != FAILED and not page.canonical
 
 
 def class_of(page: Page) -> int:
@@ -173,8 +173,9 @@ class Ledger:
         return page.cash + self.totals.owed(page)
 
     def _join(self, page: Page) -> None:
-        page.settled = self.totals.handed[class_of(page)]
-        self._count(page, 1)
+        which = class_of(page)
+        page.settled = self.totals.handed[which]
+        self.totals.members[which] += 1
 
     def _count(self, page: Page, change: int) -> None:
         self.totals.members[class_of(page)] += change
@@ -259,7 +260,7 @@ class Ledger:
         units, page.cash = page.cash, 0
         self.totals.virtual += units
         self._count(page, -1)
-        page.state = State.FAILED
+        page.state = FAILED
         return units
 
     def revive(self, page: Page) -> None:

@@ -33,6 +33,10 @@ class RecordTable(Generic[T]):
     Args:
         capacity: Records kept beside those that wait for a commit.
         cache: Which of them go when there are more.
+
+    Attributes:
+        put: Notes that a record, under its key, was changed or is new; under a key that is known it is the one
+            from :meth:`get`.
     """
 
     def __init__(
@@ -50,102 +54,97 @@ class RecordTable(Generic[T]):
         self._pack = pack
         self._unpack = unpack
         self._capacity = capacity
-        self._records: dict[bytes, T] = {}
+        self._records: dict[
+            bytes, T
+        ] = {}  # those in the cache: they are in the store, maybe with older values
         self._cache: Cache = cache if cache is not None else ClockCache()
-        self._kept: set[bytes] = set()  # keys in memory that are not in the cache, until a commit has landed
         self._absent: set[bytes] = set()
-        self._fresh: set[bytes] = set()
-        self._in_flight: dict[bytes, bytes | None] = {}
+        self._in_flight: dict[bytes, T] = {}
+        self._begin({})
         self.hits = 0
         self.misses = 0
+
+    def _begin(self, fresh: dict[bytes, T]) -> None:
+        self._fresh = fresh
+        # A method would take twice as long, and a page makes some forty of these calls.
+        self.put: Callable[[bytes, T], None] = fresh.__setitem__
 
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
         record = self._records.get(key)
+        if record is None:
+            record = self._waiting(key)
         if record is not None:
             self.hits += 1
             self._cache.use(key)
         elif key in self._absent:
             self.hits += 1
         else:
-            self.misses += 1
-            value = self._store.get_many(self._family, (key,))[0]
-            if value is None:
-                self._miss((key,))
-            else:
-                record = self._records[key] = self._unpack(value)
-                self._cache.add((key,))
-                self._evict()
+            record = self._read((key,))[0]
+            self._evict()
         return record
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
         """The records under *keys*, in their order; the ones not in memory with one read of the store."""
-        records, absent = self._records, self._absent
-        found = list(map(records.get, keys))
-        missing = [
-            key for key, record in zip(keys, found, strict=True) if record is None and key not in absent
-        ]
+        found = list(map(self._records.get, keys))
+        missing = []
+        for place in [place for place, record in enumerate(found) if record is None]:
+            key = keys[place]
+            found[place] = self._waiting(key)
+            if found[place] is None and key not in self._absent:
+                missing.append(place)
         self.hits += len(keys) - len(missing)
-        self._cache.use_all([key for key in keys if key in records])
+        self._cache.use_all([key for key, record in zip(keys, found, strict=True) if record is not None])
         if missing:
-            self._read(missing)
-            found = list(map(records.get, keys))
+            read = self._read([keys[place] for place in missing])
+            for place, record in zip(missing, read, strict=True):
+                found[place] = record
             self._evict()
         return found
 
-    def _read(self, keys: Sequence[bytes]) -> None:
-        """Bring the records under *keys* into memory."""
+    def _waiting(self, key: bytes) -> T | None:
+        """The record under *key* if it waits for a commit."""
+        record = self._fresh.get(key)
+        return record if record is not None else self._in_flight.get(key)
+
+    def _read(self, keys: Sequence[bytes]) -> list[T | None]:
+        """Bring the records under *keys*, none of them in memory, into it."""
         self.misses += len(keys)
-        values = self._store.get_many(self._family, keys)
-        found = {
-            key: self._unpack(value) for key, value in zip(keys, values, strict=True) if value is not None
-        }
-        self._records.update(found)
-        self._cache.add(found)
-        if len(found) < len(keys):
-            self._miss([key for key in keys if key not in found])
-
-    def _miss(self, keys: Sequence[bytes]) -> None:
-        """Remember that the store has nothing under *keys*."""
-        self._absent.update(keys)
-        if len(self._absent) > self._capacity:
-            self._absent.clear()
-
-    def put(self, key: bytes, record: T) -> None:
-        """Note that *record* is new or was changed."""
-        if key not in self._records:
-            self._kept.add(key)
-            self._absent.discard(key)
-        self._records[key] = record
-        self._fresh.add(key)
+        unpack, values = self._unpack, self._store.get_many(self._family, keys)
+        new = {key: unpack(value) for key, value in zip(keys, values, strict=True) if value is not None}
+        self._records.update(new)
+        self._cache.add(new)
+        if len(new) < len(keys):
+            self._absent.update(key for key in keys if key not in new)
+            if len(self._absent) > self._capacity:
+                self._absent.clear()
+        return list(map(new.get, keys))
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""
-        records, pack = self._records, self._pack
-        self._in_flight = {key: pack(records[key]) for key in self._fresh}
-        self._fresh = set()
-        return self._in_flight
+        pack = self._pack
+        self._in_flight = self._fresh
+        self._begin({})
+        self._absent.difference_update(self._in_flight)
+        return {key: pack(record) for key, record in self._in_flight.items()}
 
     def landed(self) -> None:
         """The rows in flight are in the store."""
+        new = {key: record for key, record in self._in_flight.items() if key not in self._records}
         self._in_flight = {}
-        self._cache.add(self._kept - self._fresh)
-        self._kept &= self._fresh
+        self._records.update(new)
+        self._cache.add(new)
         self._evict()
 
     def failed(self) -> None:
         """The rows in flight did not reach the store: they are changes again."""
-        self._fresh.update(self._in_flight)
+        self._begin({**self._in_flight, **self._fresh})
         self._in_flight = {}
 
     def _evict(self) -> None:
-        """Let go of what is over the capacity; what waits for a commit may go once that has landed."""
-        while len(self._cache) > self._capacity:
-            key = self._cache.victim()
-            if key in self._fresh or key in self._in_flight:
-                self._kept.add(key)
-            else:
-                del self._records[key]
+        """Let go of what is over the capacity; a record that waits for a commit is kept as one of these."""
+        for _ in range(len(self._cache) - self._capacity):
+            del self._records[self._cache.victim()]
 
 
 class BlobTable:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl import Crawl, Lease, Policy
 from scrapy_aopic.core.ports import Family
@@ -163,7 +164,7 @@ def store() -> Iterator[MemoryStore]:
     crawl = Crawl(store, Policy(), 0.0)
     first, gone, waits = map(link, ("http://a.test/", 'http://b.test/gone,"ü"', "http://a.test/1"))
     crawl.seed(first, 0.0)
-    visit(crawl, first, gone._replace(shift=9), waits)
+    visit(crawl, first, replace(gone, shift=9), waits)
     visit(crawl, gone, outcome="http 404", is_failure=True)
     store.write(crawl.take_changes(0.0), sync=True)
     store.write({Family.LINKS: {first.key: gone.key + waits.key, waits.key: first.key}}, sync=True)

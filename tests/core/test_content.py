@@ -8,6 +8,7 @@ import pytest
 from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scrapy_aopic.core.content import ALIKE, Text, alike, sketch, text_of
 from scrapy_aopic.core.crawl import Lease
@@ -37,7 +38,7 @@ class Pages(Job):
         if self.crawl.page(page.key) is None:
             self.seed(page)
         else:
-            self.crawl.seed(page._replace(again=True), self.now)
+            self.crawl.seed(replace(page, again=True), self.now)
         lease = self.lease()
         assert lease.key == page.key
         self.release(lease)
@@ -169,7 +170,7 @@ def test_a_page_is_no_duplicate_of_itself() -> None:
     job = Pages()
     assert job.judged(A, words("x")) == b""
     assert job.judged(A, words("x")) == b""
-    lease, more = job.begin(A), A._replace(again=True)
+    lease, more = job.begin(A), replace(A, again=True)
     assert not job.crawl.judge(lease, job.text(words("x")))
     assert job.crawl.seed(more, job.now)  # one more request, beside the page in work
     job.settle(lease)

@@ -4,6 +4,7 @@ import pytest
 from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl import Counts, Crawl, Lease, Policy, split_links
 from scrapy_aopic.core.frontier import Empty, NotBefore
@@ -29,16 +30,16 @@ A, B, C, D = link("a"), link("b"), link("c"), link("d")
 
 
 def again(of: Link, request: bytes = b"") -> Link:
-    return of._replace(again=True, request=request or of.request)
+    return replace(of, again=True, request=request or of.request)
 
 
 def with_request(of: Link, request: bytes) -> Link:
-    return of._replace(request=request)
+    return replace(of, request=request)
 
 
 def ticket(of: Link, order: int) -> Link:
     """The second request for *of*, if it came into being as number *order*."""
-    return of._replace(key=ticket_key(of.key, order))
+    return replace(of, key=ticket_key(of.key, order))
 
 
 # -- seeds
@@ -799,7 +800,7 @@ def test_the_importance_of_all_pages_is_one():
 
 
 def heavy(of: Link, weight: int) -> Link:
-    return of._replace(weight=weight)
+    return replace(of, weight=weight)
 
 
 def test_links_are_paid_in_proportion_to_their_weights():

@@ -14,6 +14,7 @@ from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
+from msgspec import structs
 
 from scrapy_aopic.core.content import text_of
 from scrapy_aopic.core.crawl import MAX_HEIGHT, Lease, Policy
@@ -242,7 +243,7 @@ class Walk(Modelled):
     @rule(of=LINKS)
     def seed(self, of):
         model, page = self.model, self.model.pages.get(of.key)
-        of = of._replace(again=self.is_done(of))
+        of = structs.replace(of, again=self.is_done(of))
         assert self.crawl.seed(of, self.now) is (page is None or of.again)
         if page is None:
             model.admit(of.key)
@@ -329,7 +330,7 @@ class Walk(Modelled):
     )
     def settle(self, *, pick, links=(), n_filtered=0, same=None, text=None, outcome=""):
         lease = self.take_lease(pick)
-        links = [of._replace(again=self.is_done(of)) for of in links]
+        links = [structs.replace(of, again=self.is_done(of)) for of in links]
         model, key = self.model, lease.key
         twin = self.crawl.judge(lease, text_of(text.decode())) if text and not outcome else b""
         if twin:

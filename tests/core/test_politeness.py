@@ -6,6 +6,7 @@ import pytest
 from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl import Lease
 from scrapy_aopic.core.frontier import NotBefore
@@ -150,7 +151,7 @@ def ended(job: Job, lease: Lease, outcome: Outcome = ANSWER, **how: Any) -> Gap:
     if outcome == DOWN:
         page = job.crawl.page(lease.key)
         assert page is not None
-        again = link(lease.host, shift=page.shift)._replace(key=lease.key, request=lease.request)
+        again = replace(link(lease.host, shift=page.shift), key=lease.key, request=lease.request)
         job.crawl.put_back(lease, again, job.now)
     else:
         job.settle(lease)

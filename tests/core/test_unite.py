@@ -10,6 +10,7 @@ from crawl_job import Job, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.content import text_of
@@ -98,7 +99,7 @@ def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page()
     job.seed(A, B, C)
     visit_original(job, A)
     visit_duplicate(job, B)
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     visit(job, A, outcome="http 404", is_failure=True)
     virtual, units = job.virtual, job.cash(C)
     visit(job, C, B)
@@ -139,7 +140,7 @@ def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_ju
     job.seed(A, B, C, D)
     visit_original(job, A)
     visit_duplicate(job, B)
-    job.crawl.seed(B._replace(again=True), job.now)
+    job.crawl.seed(replace(B, again=True), job.now)
     assert (job.state(B), job.page(B).canonical) == (State.QUEUED, b"")
     job.commit()
     units, before = job.cash(C), job.cash(A)
@@ -148,7 +149,7 @@ def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_ju
     visit_duplicate(job, B)
     assert holdings(job, A, B) == [before + units, 0]
     job.commit()
-    job.crawl.seed(B._replace(again=True), job.now)
+    job.crawl.seed(replace(B, again=True), job.now)
     visit(job, B, E)  # its text is another one
     assert (job.page(B).canonical, job.page(B).outcome) == (b"", "")
     job.commit()
@@ -200,7 +201,7 @@ def test_a_page_that_fails_is_nobodys_canonical_page() -> None:
     assert (job.page(A).canonical, job.page(A).outcome) == (b"", "")
     job.commit()
     assert not [key for key, _ in job.store.scan(Family.CONTENT)]
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     visit(job, A, B, same_as=B.key)  # known to have failed
     assert job.page(A).canonical == b""
     job.commit()
@@ -210,7 +211,7 @@ def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count() -> No
     job = Job()
     job.seed(A)
     visit(job, A, B, same_as=B.key)
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     visit(job, A, B)
     visit(job, B)
     assert job.page(A).canonical == b""
@@ -221,7 +222,7 @@ def test_a_page_that_waits_again_is_not_united_meanwhile() -> None:
     job = Job()
     job.seed(A)
     visit(job, A, B, same_as=B.key)
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     visit(job, B)
     assert (job.state(A), job.page(A).canonical) == (State.QUEUED, b"")
     job.commit()
@@ -270,7 +271,7 @@ def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
     assert (job.page(A).canonical, job.page(B).canonical) == (B.key, b"")
     visit_duplicate(job, C)
     assert job.page(C).canonical == B.key
-    job.crawl.seed(B._replace(again=True), job.now)
+    job.crawl.seed(replace(B, again=True), job.now)
     visit_original(job, B)
     job.commit()
 
@@ -282,7 +283,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
     job.crawl.judge(lease, TEXT)
     job.settle(lease, B, C, same_as=B.key)
     visit_original(job, B, C)
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     lease = begin(job, A)
     assert not job.crawl.judge(lease, text_of("another text"))  # it was first with the old one
     job.settle(lease)
@@ -300,7 +301,7 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() ->
     job.settle(lease, B, same_as=B.key)
     visit(job, B)  # with another text
     assert job.page(A).canonical == B.key
-    job.crawl.seed(B._replace(again=True), job.now)
+    job.crawl.seed(replace(B, again=True), job.now)
     visit_original(job, B)
     job.commit()
 
@@ -308,7 +309,7 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() ->
 def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop() -> None:
     job = Job(share=0.0)
     pages = [link("a", number) for number in range(10)]
-    job.seed(pages[0], A._replace(host="z", key=B.key))
+    job.seed(pages[0], replace(A, host="z", key=B.key))
     for page, after in pairwise(pages):
         visit(job, page, after, same_as=after.key)
     visit(job, pages[-1])
@@ -353,7 +354,7 @@ def test_a_page_may_link_to_its_own_duplicate() -> None:
     job.seed(A, B)
     visit_original(job, A)
     visit_duplicate(job, B)
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     units = job.cash(A)
     visit(job, A, B)
     assert (job.cash(A), job.cash(B)) == (units, 0)  # for its next visit
@@ -386,7 +387,7 @@ def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
     visit(job, D)
     assert (job.crawl.ledger.totals.handed > handed) == (spending != "endowment")
     assert job.cash(B) == 0
-    job.crawl.seed(B._replace(again=True), job.now)
+    job.crawl.seed(replace(B, again=True), job.now)
     job.commit()
     visit_duplicate(job, B)
     job.commit()
@@ -412,14 +413,14 @@ def test_windows_that_keep_visits_count_what_was_moved(kind: WindowKind) -> None
     job.seed(A, B)
     for page in (A, B, A, B, A):
         visit(job, page)
-        job.crawl.seed(page._replace(again=True), job.now)
+        job.crawl.seed(replace(page, again=True), job.now)
         job.crawl.enrich(page.key, job.now, 1.0)
     visit_original(job, A)
     before = histories(job, A)[0]
     visit_duplicate(job, B)
     moved = histories(job, A)[0] - before
     assert moved > 0
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     spent = job.cash(A)
     visit(job, A)
     assert histories(job, A)[0] > before + moved // 2 + spent
@@ -433,7 +434,7 @@ def test_the_sum_of_all_histories_stays_what_it_was(kind: WindowKind) -> None:
     for _ in range(3):
         for page in (A, B):
             visit(job, page, C)
-            job.crawl.seed(page._replace(again=True), job.now)
+            job.crawl.seed(replace(page, again=True), job.now)
     whole = job.crawl.ledger.totals.history
     one, two = histories(job, A, B)
     lease = begin(job, A)
@@ -449,7 +450,7 @@ def test_the_sum_of_all_histories_stays_what_it_was(kind: WindowKind) -> None:
     )  # what fades of it fades at its visit, as ever
     assert histories(job, B) == [0]
     job.commit()
-    job.crawl.seed(A._replace(again=True), job.now)
+    job.crawl.seed(replace(A, again=True), job.now)
     visit(job, A, C)
     assert histories(job, A)[0] > 0
     job.commit()

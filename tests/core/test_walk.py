@@ -10,6 +10,7 @@ from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl import Lease, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
@@ -76,7 +77,7 @@ class Model:
             return
         half = 0 if of.key in self.leased else page.cash // 2
         self.touch(of.key, -half)
-        self.admit(of._replace(key=ticket_key(of.key, self.order + 1)), cash + half)
+        self.admit(replace(of, key=ticket_key(of.key, self.order + 1)), cash + half)
 
     def seed(self, of: Link, *, is_endowed: bool) -> None:
         if of.key not in self.pages:
@@ -272,7 +273,7 @@ class Walk(Modelled):
     def settle(self, pick, links, itself, n_filtered, outcome):
         lease = self.take_lease(pick)
         if itself is not None:
-            links = [*links[:2], link(lease.host)._replace(key=lease.key, again=itself), *links[2:]]
+            links = [*links[:2], replace(link(lease.host), key=lease.key, again=itself), *links[2:]]
         n_links = n_filtered and len(links) + n_filtered
         how = {"n_links": n_links, "outcome": outcome, "is_failure": outcome == "http 404"}
         self.crawl.settle(lease, links, self.now, **how)
@@ -282,7 +283,7 @@ class Walk(Modelled):
     @rule(pick=PICK, shift=st.integers(-1, 1), request=st.sampled_from([None, b"retry"]))
     def put_back(self, pick, shift, request):
         lease = self.take_lease(pick)
-        of = link(lease.host, 0, request or lease.request, shift=shift)._replace(key=lease.key)
+        of = replace(link(lease.host, 0, request or lease.request, shift=shift), key=lease.key)
         self.crawl.put_back(lease, of, self.now)
         self.model.put_back(of)
 
