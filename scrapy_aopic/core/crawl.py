@@ -590,14 +590,15 @@ class Crawl:
     def _pay_all(self, links: Iterable[tuple[Link, Page | None, int]], now: float, *, found: bool) -> None:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
         united: list[tuple[Link, int]] = []
-        new: dict[tuple[bytes, str], dict[bytes, bytes]] = {}  # by key and name of the host
+        new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         for link, target, units in links:
             if target is None:
-                page = self._admit(link, units)
-                page.score = int(found)
+                page = self._admit(link, units, score=int(found))
                 self._keep(link, page, now)
-                rows = new.setdefault((link.key[:HOST_BYTES], link.host), {})
-                rows[queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
+                host = link.key[:HOST_BYTES]
+                if host not in new:
+                    new[host] = (link.host, {})
+                new[host][1][queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
             elif link.again:
                 target.score += found
                 self._again(link, target, now, units)
@@ -606,7 +607,7 @@ class Crawl:
             elif target.state != FAILED:
                 target.score += found
                 self._credit(link.key, target, units, now)
-        for (host, name), rows in new.items():
+        for host, (name, rows) in new.items():
             self.frontier.insert_all(host, name, rows, now)
         for link, units in united:
             root, target = self._root(link.key)
@@ -816,9 +817,9 @@ class Crawl:
 
     # -- steps of the above
 
-    def _admit(self, link: Link, cash: int) -> Page:
+    def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
         """Let a new page come into being."""
-        page = Page(QUEUED, self._next_place(), shift=link.shift)
+        page = Page(QUEUED, self._next_place(), shift=link.shift, score=score)
         if chosen := self._policy.chosen:
             page.is_chosen = link.host in chosen or self._policy.domain_of(link.host) in chosen
         self.ledger.admit(page, cash)

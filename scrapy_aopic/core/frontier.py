@@ -279,7 +279,7 @@ class Frontier:
         host = self.host(key)
         assert host is not None, "a queued page without its host"
         old, new = queue_row(old_level, order), queue_row(level, order)
-        self.rows.put_all(key, {key + new: rest}, gone=key + old)
+        self.rows.move(key, key + old, key + new, rest)
         if rest in host.held:
             host.held[rest] = level
             self.hosts.put(key, host)
@@ -408,7 +408,8 @@ class Frontier:
         if address and address != host.address:
             host.address, host.gates = address, None
         gap = self.politeness.after(host, transfer, outcome, retry_after)
-        gap = gap._replace(own=max(gap.own, at_least))
+        if at_least > gap.own:
+            gap = gap._replace(own=at_least)
         host.transfer = transfer
         self.gates.defer(host, now + gap.shared)
         if key in self.active:

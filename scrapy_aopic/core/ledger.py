@@ -296,6 +296,8 @@ class Ledger:
             Whether units were handed out.
         """
         classes, totals = self._classes, self.totals
+        if not classes:
+            return False
         n = sum(totals.members[which] for which in classes)
         each = totals.virtual // n if n and totals.virtual > rival else 0
         if not each:

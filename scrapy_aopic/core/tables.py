@@ -130,9 +130,9 @@ class RecordTable(Generic[T]):
 
     def landed(self) -> None:
         """The rows in flight are in the store."""
-        new = {key: record for key, record in self._in_flight.items() if key not in self._records}
-        self._in_flight = {}
-        self._records.update(new)
+        records, landed, self._in_flight = self._records, self._in_flight, {}
+        new = {key: record for key, record in landed.items() if key not in records}
+        records.update(new)
         self._cache.add(new)
         self._evict()
 
@@ -223,25 +223,32 @@ class RowTable:
         """Insert a row."""
         self.put_all(key[: self._bucket_of(key)], {key: value})
 
-    def put_all(self, bucket: bytes, new: dict[bytes, bytes], gone: bytes | None = None) -> None:
-        """Delete the row under *gone*, and insert *new* ones, all of *bucket*."""
-        rows = self._fresh.get(bucket)
-        if rows is None:
-            rows = self._fresh[bucket] = {}
-        if gone is not None:
-            rows[gone] = None
-        rows.update(new)
+    def put_all(self, bucket: bytes, rows: dict[bytes, bytes]) -> None:
+        """Insert *rows*, all of *bucket*."""
+        self._changes(bucket).update(rows)
         begin = self._begins.get(bucket)
-        if begin is not None and (first := min(new)) < begin:
+        if begin is not None and (first := min(rows)) < begin:
             self._begins[bucket] = first
+
+    def move(self, bucket: bytes, old: bytes, new: bytes, value: bytes) -> None:
+        """Delete the row under *old*, and insert one under *new*, both of *bucket*."""
+        rows = self._changes(bucket)
+        rows[old] = None
+        rows[new] = value
+        begin = self._begins.get(bucket)
+        if begin is not None and new < begin:
+            self._begins[bucket] = new
 
     def delete(self, key: bytes) -> None:
         """Delete a row."""
-        bucket = key[: self._bucket_of(key)]
+        self._changes(key[: self._bucket_of(key)])[key] = None
+
+    def _changes(self, bucket: bytes) -> dict[bytes, bytes | None]:
+        """The rows of *bucket* that wait for a commit, to be added to."""
         rows = self._fresh.get(bucket)
         if rows is None:
             rows = self._fresh[bucket] = {}
-        rows[key] = None
+        return rows
 
     def forget(self, bucket: bytes) -> None:
         """*bucket* will not be read for a while: forget where its rows begin."""
