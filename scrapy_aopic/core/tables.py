@@ -80,8 +80,14 @@ class RecordTable(Generic[T]):
         elif key in self._absent:
             self.hits += 1
         else:
-            record = self._read((key,))[0]
-            self._evict()
+            self.misses += 1
+            value = self._store.get_many(self._family, (key,))[0]
+            if value is None:
+                self._miss((key,))
+            else:
+                record = self._records[key] = self._unpack(value)
+                self._cache.add((key,))
+                self._evict()
         return record
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
@@ -115,10 +121,14 @@ class RecordTable(Generic[T]):
         self._records.update(new)
         self._cache.add(new)
         if len(new) < len(keys):
-            self._absent.update(key for key in keys if key not in new)
-            if len(self._absent) > self._capacity:
-                self._absent.clear()
+            self._miss([key for key in keys if key not in new])
         return list(map(new.get, keys))
+
+    def _miss(self, keys: Sequence[bytes]) -> None:
+        """Remember that the store has nothing under *keys*."""
+        self._absent.update(keys)
+        if len(self._absent) > self._capacity:
+            self._absent.clear()
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""

@@ -412,6 +412,9 @@ def _family_options(family: Family, cache: Cache, memory_mb: int) -> Options:
     # What has come to rest, most of all there is, is small: 36 instead of 57 bytes for a visited page, 22 for its
     # request. A read unpacks one block, so blocks are small: 3 us in 2 KB, 5 in 4 KB, 10 in 16 KB.
     if family is Family.PAGES:
+        # Most links are looked for in vain among the rows that are not in a table yet: a filter for these, too.
+        options.set_memtable_whole_key_filtering(True)
+        options.set_memtable_prefix_bloom_ratio(0.02)
         tables.set_block_size(2 * 1024)
         options.set_bottommost_compression_type(DBCompressionType.zstd())
     if family is Family.REQUESTS:  # written once and read once, and only keys that exist are asked for
