@@ -201,7 +201,7 @@ def part(run: Runner) -> None:
         mine, other = run.by_turns(("queues:frontier", shared), ("queues:downloader_aware", shared))
         first = first or mine["us"]
         run.add("queue", f"pop + push, to DownloaderAwarePriorityQueue, {hosts:,} hosts", "us CPU", mine["us"], peer=other["us"], wanted=wanted, more=True)  # fmt: skip
-    mine = run.by_turns(("queues:frontier", {"hosts": 1_000_000, "each": 1}), repeats=1)[0]
+    mine = run.by_turns(("queues:frontier", {"hosts": 1_000_000, "each": 1}))[0]
     run.add("queue", "pop + push, 1,000,000 hosts to 100 hosts", "us CPU", mine["us"], peer=first, wanted=1.5)
     for hosts in (100, 10_000, 100_000):
         shared = {"hosts": hosts, "each": max(10_000 // hosts, 1)}

@@ -115,7 +115,7 @@ class Contents:
 
     def __init__(self, store: Store, *, is_near: bool) -> None:
         self._rows = BlobTable(store, Family.CONTENT)
-        self._claims = RowTable(store, Family.CONTENT, lambda key: 1 + _PAGE)
+        self._claims = RowTable(store, Family.CONTENT, lambda key: key[: 1 + _PAGE])
         self._is_near = is_near
 
     def text(self, page: bytes) -> Text | None:

@@ -48,6 +48,9 @@ class Domain:
     parts: int = _REGISTERS << _DIGITS
 
 
+_UNKNOWN = Domain()
+
+
 def estimate(sketch: bytes | bytearray) -> float:
     """About how many distinct things *sketch* has seen."""
     return _estimate(sketch.count(0), _parts(sketch))
@@ -106,12 +109,16 @@ class Domains:
         return host.domain
 
     def get(self, key: bytes) -> Domain:
-        """The domain under *key*; to be changed by the methods here only."""
+        """The domain under *key*; not to be changed."""
+        return self.table.get(key) or _UNKNOWN
+
+    def _own(self, key: bytes) -> Domain:
+        """The domain under *key*, to be changed and put back."""
         return self.table.get(key) or Domain()
 
     def count(self, key: bytes, visits: int) -> None:
         """Let *visits* more pages of the domain under *key* be visited."""
-        domain = self.get(key)
+        domain = self._own(key)
         domain.visited += visits
         self.table.put(key, domain)
 
@@ -121,7 +128,7 @@ class Domains:
         Returns:
             Whether its number of supporters, as it is estimated, rose.
         """
-        domain = self.get(key)
+        domain = self._own(key)
         register, rank = _mark(supporter)
         if domain.sketch[register] >= rank:
             return False
@@ -134,7 +141,7 @@ class Domains:
 
     def vouch(self, key: bytes, seed: bytes) -> None:
         """Let *seed*, a page key, be a seed of the domain under *key*; it counts as a supporter, too."""
-        domain = self.get(key)
+        domain = self._own(key)
         domain.seeds += 1
         self.seeds += 1
         self.table.put(key, domain)

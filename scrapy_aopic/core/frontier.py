@@ -154,8 +154,8 @@ class Frontier:
         host_cache: int = 50_000,
     ) -> None:
         self.hosts = RecordTable(store, Family.HOSTS, pack_host, unpack_host, host_cache)
-        self.rows = RowTable(store, Family.QUEUE, lambda _: HOST_BYTES)
-        self.index = RowTable(store, Family.META, lambda row: len(index_bucket(row)))
+        self.rows = RowTable(store, Family.QUEUE, lambda row: row[:HOST_BYTES])
+        self.index = RowTable(store, Family.META, index_bucket)
         self.order = order if order is not None else Aopic()
         self.domains = domains
         self.politeness = politeness if politeness is not None else Politeness()
@@ -256,8 +256,11 @@ class Frontier:
         """Queue *pages*, by their queue rows, none of them queued, of the host under *key* called *name*."""
         host = self.host(key)
         if host is None:
-            host = self._strangers.pop(key, None) or Host(name)
-            self.index.delete(_STRANGER + key)
+            host = self._strangers.pop(key, None)
+            if host is None:
+                host = Host(name)
+            else:
+                self.index.delete(_STRANGER + key)
             self.n_hosts += 1
         if not host.queued:
             host.best, host.head, host.complete = -1, [], True
@@ -750,7 +753,6 @@ class Frontier:
         self._keep_off(host)
         self.active[key] = host
         self.gates.note_pace(key, host, self.politeness.gap(host.transfer))
-        self.hosts.put(key, host)
 
     def _shelve(self, key: bytes, host: Host) -> None:
         self._refresh_best(host)

@@ -218,10 +218,10 @@ class RowTable:
     (measured: 24 ms a scan after 200,000), so the table remembers where the rows of a bucket begin.
 
     Args:
-        bucket_of: Length of the prefix of a key by which its rows are asked for.
+        bucket_of: The beginning of a key, by which its row is asked for.
     """
 
-    def __init__(self, store: Store, family: Family, bucket_of: Callable[[bytes], int]) -> None:
+    def __init__(self, store: Store, family: Family, bucket_of: Callable[[bytes], bytes]) -> None:
         self._store = store
         self._family = family
         self._bucket_of = bucket_of
@@ -231,27 +231,25 @@ class RowTable:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Insert a row."""
-        self.put_all(key[: self._bucket_of(key)], {key: value})
+        bucket = self._bucket_of(key)
+        self._changes(bucket)[key] = value
+        self._comes(bucket, key)
 
     def put_all(self, bucket: bytes, rows: dict[bytes, bytes]) -> None:
         """Insert *rows*, all of *bucket*."""
         self._changes(bucket).update(rows)
-        begin = self._begins.get(bucket)
-        if begin is not None and (first := min(rows)) < begin:
-            self._begins[bucket] = first
+        self._comes(bucket, min(rows))
 
     def move(self, bucket: bytes, old: bytes, new: bytes, value: bytes) -> None:
         """Delete the row under *old*, and insert one under *new*, both of *bucket*."""
         rows = self._changes(bucket)
         rows[old] = None
         rows[new] = value
-        begin = self._begins.get(bucket)
-        if begin is not None and new < begin:
-            self._begins[bucket] = new
+        self._comes(bucket, new)
 
     def delete(self, key: bytes) -> None:
         """Delete a row."""
-        self._changes(key[: self._bucket_of(key)])[key] = None
+        self._changes(self._bucket_of(key))[key] = None
 
     def _changes(self, bucket: bytes) -> dict[bytes, bytes | None]:
         """The rows of *bucket* that wait for a commit, to be added to."""
@@ -259,6 +257,12 @@ class RowTable:
         if rows is None:
             rows = self._fresh[bucket] = {}
         return rows
+
+    def _comes(self, bucket: bytes, key: bytes) -> None:
+        """A row under *key* is new: the rows of *bucket* may begin with it."""
+        begin = self._begins.get(bucket)
+        if begin is not None and key < begin:
+            self._begins[bucket] = key
 
     def forget(self, bucket: bytes) -> None:
         """*bucket* will not be read for a while: forget where its rows begin."""

@@ -210,7 +210,7 @@ def rows_of(table: RowTable, bucket: bytes, n: int = 1000) -> list[bytes]:
 def test_rows_of_another_bucket_are_not_given():
     store = MemoryStore()
     store.write({Family.QUEUE: {b"a1": b"", b"b1": b"", b"b2": b"", b"c1": b""}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
     table.put(b"c0", b"")
     table.put(b"b3", b"")
     assert rows_of(table, b"b") == [b"b1", b"b2", b"b3"]
@@ -221,14 +221,14 @@ def test_a_bucket_may_end_with_the_largest_byte(bucket):
     store = MemoryStore()
     keys = [bucket + b"\x00", bucket + b"\xff", bucket + b"\xff\xff"]
     store.write({Family.QUEUE: dict.fromkeys([*keys, b"a", b"b", b"\x01"], b"")}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda _: len(bucket))
+    table = RowTable(store, Family.QUEUE, lambda key: key[: len(bucket)])
     assert rows_of(table, bucket) == keys
 
 
 def test_a_row_that_was_asked_for_is_given_even_when_rows_before_it_were_deleted():
     store = MemoryStore()
     store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(10)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
     for number in range(5):
         table.delete(b"a%d" % number)
     table.take()
@@ -240,7 +240,7 @@ def test_a_row_that_was_asked_for_is_given_even_when_rows_before_it_were_deleted
 def test_a_pending_row_is_not_given_before_the_stored_rows_that_come_first():
     store = MemoryStore()
     store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(9)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
     table.put(b"a9", b"")
     rows = rows_of(table, b"a", 1)
     assert rows == [b"a%d" % number for number in range(len(rows))]
@@ -249,7 +249,7 @@ def test_a_pending_row_is_not_given_before_the_stored_rows_that_come_first():
 
 def test_a_row_before_all_that_were_read_is_given_first_also_when_it_is_stored():
     store = MemoryStore()
-    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
     table.put(b"a5", b"")
     assert rows_of(table, b"a") == [b"a5"]
     table.put(b"a3", b"")
@@ -260,7 +260,7 @@ def test_a_row_before_all_that_were_read_is_given_first_also_when_it_is_stored()
 def test_it_is_said_whether_these_are_all_rows():
     store = MemoryStore()
     store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(4)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda _: 1)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
     assert [table.first(b"a", n)[1] for n in (1, 2, 3, 4, 5)] == [False, False, False, True, True]
     assert table.first(b"b", 1) == ([], True)
 
@@ -274,7 +274,7 @@ class Rows(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = MemoryStore()
-        self.table = RowTable(self.store, Family.QUEUE, lambda _: 1)
+        self.table = RowTable(self.store, Family.QUEUE, lambda key: key[:1])
         self.rows: dict[bytes, bytes] = {}
         self.batch: dict[bytes, bytes | None] | None = None
 
@@ -336,5 +336,5 @@ def test_the_rows_of_a_bucket_are_those_whose_keys_start_with_it(keys, bucket):
     store = MemoryStore()
     store.write({Family.QUEUE: dict.fromkeys(keys, b"")}, sync=True)
     expected = sorted(key for key in keys if key.startswith(bucket))
-    assert rows_of(RowTable(store, Family.QUEUE, lambda _: len(bucket)), bucket) == expected
+    assert rows_of(RowTable(store, Family.QUEUE, lambda key: key[: len(bucket)]), bucket) == expected
     assert sorted(keys)[bisect_left(sorted(keys), bucket) :][: len(expected)] == expected
