@@ -15,11 +15,17 @@ from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 from scrapy_aopic.core.crawl import Lease
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.job import Job
+from scrapy_aopic.job import Job, store_folder
 from scrapy_aopic.requests import url_of
+from scrapy_aopic.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from scrapy_aopic.core.ports import Batch, Family, Store
+
+    Call = tuple[Family, list[bytes]] | Batch | None
+    """A look-up, a batch, or where the measured part begins."""
 
 EACH = 100
 """Known pages of a host."""
@@ -43,12 +49,14 @@ def make(folder: str, size: int, names: str) -> dict[str, Any]:
     return {**found, "disk": disk_bytes(Path(folder))}
 
 
-def core(folder: str, size: int, pages: int) -> dict[str, Any]:
-    """URLs of links in, the best URL out, durable: without Scrapy's objects."""
+def core(folder: str, size: int, pages: int, calls: list[Call] | None = None) -> dict[str, Any]:
+    """URLs of links in, the best URL out, durable: without Scrapy's objects. *calls* gets those to the store."""
     live_by_cpu_time()
     with copied(folder) as job_folder:
         job = Job(Path(job_folder), policy(gap=GAP))
         writes = _timed_writes(job)
+        if calls is not None:
+            _note_calls(job, calls)
         crawl, links = job.crawl, Links(size // EACH, EACH)
         hosts: dict[str, bytes] = {}
 
@@ -71,9 +79,52 @@ def core(folder: str, size: int, pages: int) -> dict[str, Any]:
             crawl.settle(lease, targets, now, n_links=len(targets))
             job.tick()
 
-        found = measured(visit, links, pages, begins=writes.clear)
+        def begins() -> None:
+            writes.clear()
+            if calls is not None:
+                calls.append(None)
+
+        found = measured(visit, links, pages, begins)
         job.close()
         return {**found, "slowest_ms": max(writes) * 1000}
+
+
+def alone(folder: str, size: int, pages: int) -> dict[str, Any]:
+    """What the store takes for the calls that :func:`core` makes of it, with nothing else in between."""
+    calls: list[Call] = []
+    core(folder, size, pages, calls)
+    begin = calls.index(None)
+    with copied(folder) as job_folder:
+        store = open_store(store_folder(Path(job_folder)), "rocksdb")
+        for call in calls[:begin]:
+            _call(store, call)
+        with cpu(pages) as found:
+            for call in calls[begin:]:
+                _call(store, call)
+        store.close()
+    return found
+
+
+def _note_calls(job: Job, calls: list[Call]) -> None:
+    """Note the look-ups and batches of *job*; its few scans are left out."""
+    get_many, write = job._store.get_many, job._store.write
+
+    def noted_get(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        calls.append((family, list(keys)))
+        return get_many(family, keys)
+
+    def noted_write(batch: Batch, *, sync: bool) -> None:
+        calls.append(dict(batch))
+        write(batch, sync=sync)
+
+    job._store.get_many, job._store.write = noted_get, noted_write  # type: ignore[method-assign]
+
+
+def _call(store: Store, call: Call) -> None:
+    if isinstance(call, tuple):
+        store.get_many(*call)
+    elif call is not None:
+        store.write(call, sync=True)
 
 
 def measured(
@@ -191,9 +242,11 @@ def part(run: Runner) -> None:
         if size == first and size <= OBJECTS_UP_TO:
             tasks.append(("work:stock", {"size": size, "pages": 2000}))
             tasks.append(("peers:ledger", {"size": size, "pages": 4000}))
-        core_, *others = run.by_turns(*tasks)
+        tasks.append(("work:alone", tasks[0][1]))
+        core_, *others, alone_ = run.by_turns(*tasks)
         rates[size] = core_["us"]
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
+        run.add("work", f"core and store, to what it asks of the store alone, {name}", "us CPU/page", core_["us"], peer=alone_["us"])  # fmt: skip
         run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
         for objects_ in others[:1]:
             run.add("work", f"through Scrapy's objects, {name}", "pages/s CPU", objects_["rate"], wanted=1500, more=True)  # fmt: skip
