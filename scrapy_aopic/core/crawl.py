@@ -23,7 +23,7 @@ from scrapy_aopic.exceptions import StorageError
 from .caches import ClockCache
 from .content import Claim, Contents, Text
 from .domains import Domains
-from .frontier import Empty, Frontier, NotBefore, Phase, Taken, Unlocated
+from .frontier import Empty, Frontier, Move, NotBefore, Phase, Taken, Unlocated
 from .graph import KnownGraph
 from .ledger import Estimate, Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
@@ -591,6 +591,7 @@ class Crawl:
         """Pay the *links*, which come with their pages as far as these are known, and with the units for each."""
         united: list[tuple[Link, int]] = []
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
+        moves: dict[bytes, list[Move]] = {}  # by key of the host
         for link, target, units in links:
             if target is None:
                 page = self._admit(link, units, score=int(found))
@@ -606,16 +607,26 @@ class Crawl:
                 united.append((link, units))  # later: the page that stands for it may be among the others
             elif target.state != FAILED:
                 target.score += found
-                self._credit(link.key, target, units, now)
+                move = self._credit(link.key, target, units, now)
+                if move is not None:
+                    moves.setdefault(link.key[:HOST_BYTES], []).append(move)
         for host, (name, rows) in new.items():
             self.frontier.insert_all(host, name, rows, now)
+        for host, moved in moves.items():
+            self.frontier.move(host, moved, now)
         for link, units in united:
-            root, target = self._root(link.key)
-            if target is None or target.state == FAILED:
-                self.ledger.forfeit(units)
-            else:
-                target.score += found
-                self._credit(root, target, units, now)
+            self._pay_root(link.key, units, now, found=found)
+
+    def _pay_root(self, key: bytes, units: int, now: float, *, found: bool) -> None:
+        """Pay *units* to the page that stands for the one under *key*."""
+        root, page = self._root(key)
+        if page is None or page.state == FAILED:
+            self.ledger.forfeit(units)
+            return
+        page.score += found
+        move = self._credit(root, page, units, now)
+        if move is not None:
+            self.frontier.move(root[:HOST_BYTES], [move], now)
 
     def _links_kept(self, key: bytes) -> list[Link]:
         """The links that the page under *key* had at its last visit, as far as their pages are known."""
@@ -885,24 +896,31 @@ class Crawl:
         self._pages.put(link.key, page)
         self._queue(replace(link, key=ticket_key(link.key, ticket.order)), ticket, now)
 
-    def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
+    def _credit(self, key: bytes, page: Page, units: int, now: float) -> Move | None:
+        """Pay *units* to *page*; returns how its queue row is to be moved."""
         self.ledger.settle(page)
         page.cash += units
-        recrawl = self._recrawl
+        recrawl, move = self._recrawl, None
         if page.state == QUEUED:
-            self._relevel(key, page, now)
+            move = self._move(key, page, now)
         elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
             self._offer(recrawl, key, page, now)  # it was visited before pages came back
         self._pages.put(key, page)
+        return move
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
-        """Move the queue row of *page* to the front queue of its cash."""
-        if page.state != QUEUED:
-            return
+        """Move the queue row of *page*, if it has one, to the front queue of its cash."""
+        move = self._move(key, page, now) if page.state == QUEUED else None
+        if move is not None:
+            self.frontier.move(key[:HOST_BYTES], [move], now)
+
+    def _move(self, key: bytes, page: Page, now: float) -> Move | None:
+        """Let *page*, which is queued, wait in the front queue of its cash; returns how its queue row is to be moved."""
         level = self._level(page, now)
-        if level != page.level:
-            self.frontier.move_up(key, page.level, level, page.order, now)
-            page.level = level
+        if level == page.level:
+            return None
+        old, page.level = queue_row(page.level, page.order), level
+        return old, queue_row(level, page.order), key[HOST_BYTES:]
 
     # -- orders that look at the whole graph
 

@@ -86,6 +86,10 @@ Entry: TypeAlias = tuple[bytes, int, bytes]
 """Rank, ticket and key of a host that is ready or late; void if the host has another ticket now."""
 
 
+Move: TypeAlias = tuple[bytes, bytes, bytes]
+"""Queue row that a page leaves, the one that it gets, both without the host, and the page."""
+
+
 class _Late(NamedTuple):
     """A domain with late hosts, and the key of the best of them."""
 
@@ -276,23 +280,25 @@ class Frontier:
         self.hosts.put(key, host)
         self._improve(key, host, min(pages), now)
 
-    def move_up(self, page: bytes, old_level: int, level: int, order: int, now: float) -> None:
-        """Move a queued *page* from front queue *old_level* to *level*; it keeps its place in time."""
-        key, rest = page[:HOST_BYTES], page[HOST_BYTES:]
+    def move(self, key: bytes, moves: list[Move], now: float) -> None:
+        """Move queued pages of the host under *key* from one queue row to another; they keep their place in time."""
         host = self.host(key)
         assert host is not None, "a queued page without its host"
-        old, new = queue_row(old_level, order), queue_row(level, order)
-        self.rows.move(key, key + old, key + new, rest)
-        if rest in host.held:
-            host.held[rest] = level
-            self.hosts.put(key, host)
-            return
-        if host.head:
-            position = bisect_left(host.head, old)
-            if position < len(host.head) and host.head[position] == old + rest:
-                del host.head[position]
-        self._add_to_head(host, new + rest)
-        self._improve(key, host, new, now)
+        self.rows.move(key, moves)
+        best = b""
+        for old, new, page in moves:
+            if page in host.held:
+                host.held[page] = row_level(new)
+                self.hosts.put(key, host)
+                continue
+            if host.head:
+                position = bisect_left(host.head, old)
+                if position < len(host.head) and host.head[position] == old + page:
+                    del host.head[position]
+            self._add_to_head(host, new + page)
+            best = min(best, new) if best else new
+        if best:
+            self._improve(key, host, best, now)
 
     def finish(self, page: bytes, level: int, order: int) -> Host:
         """Remove a leased *page* for good, whose row is in front queue *level*; returns its host."""

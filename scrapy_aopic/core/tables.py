@@ -240,12 +240,13 @@ class RowTable:
         self._changes(bucket).update(rows)
         self._comes(bucket, min(rows))
 
-    def move(self, bucket: bytes, old: bytes, new: bytes, value: bytes) -> None:
-        """Delete the row under *old*, and insert one under *new*, both of *bucket*."""
+    def move(self, bucket: bytes, moves: Iterable[tuple[bytes, bytes, bytes]]) -> None:
+        """Move rows of *bucket*: each from a key to another one, both without the bucket, with its value."""
         rows = self._changes(bucket)
-        rows[old] = None
-        rows[new] = value
-        self._comes(bucket, new)
+        for old, new, value in moves:
+            rows[bucket + old] = None
+            rows[bucket + new] = value
+            self._comes(bucket, bucket + new)
 
     def delete(self, key: bytes) -> None:
         """Delete a row."""

@@ -17,7 +17,7 @@ from scrapy_aopic.core.frontier import (
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Host, host_key, page_key, row_level
+from scrapy_aopic.core.records import HOST_BYTES, Host, host_key, page_key, queue_row, row_level
 from scrapy_aopic.storage.memory import MemoryStore
 
 Named = tuple[str, int]
@@ -45,7 +45,8 @@ class Desk:
 
     def move_up(self, host: str, number: int, level: int) -> None:
         page = (host, number)
-        self.frontier.move_up(self.key(page), self.levels[page], level, number, self.now)
+        key, rows = self.key(page), [queue_row(each, number) for each in (self.levels[page], level)]
+        self.frontier.move(key[:HOST_BYTES], [(*rows, key[HOST_BYTES:])], self.now)
         self.levels[page] = level
 
     def try_to_take(self) -> Named | NotBefore | Empty:
