@@ -23,8 +23,10 @@ from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.core.downloader import Slot
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
@@ -106,6 +108,21 @@ class Engine:
         """Popped requests whose callbacks, pipelines and links are not all done."""
         slot = getattr(self._crawler.engine, "_slot", None)
         return cast("AbstractSet[Request]", getattr(slot, "inprogress", frozenset()))
+
+    def is_told_of_requests(self) -> bool:
+        """Whether anybody looks at the requests that are scheduled, or dropped, by Scrapy's signals.
+
+        Scrapy's filter of ``allowed_domains`` does only if there are any.
+        """
+        crawler = self._crawler
+        told = [
+            receiver
+            for signal in (signals.request_scheduled, signals.request_dropped)
+            for receiver in liveReceivers(getAllReceivers(crawler, signal))
+        ]
+        if any(getattr(crawler.spider, "allowed_domains", None) or ()):
+            return bool(told)
+        return any(type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware for receiver in told)
 
     def wake(self) -> None:
         """Make the engine ask for requests as soon as it can."""

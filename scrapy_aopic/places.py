@@ -58,6 +58,10 @@ class Places:
             return self._of_url(url) if len(url) <= SHORT else _place(url)
         return self._asked(request)
 
+    def of_url(self, url: str) -> tuple[str, bytes] | None:
+        """Place of a request for nothing but *url*, in normal form; ``None`` if only the request itself can tell."""
+        return _place(url) if self._knows_how and plain_host(url) else None
+
     def _asked(self, request: Request) -> tuple[str, bytes]:
         """Place of *request* by the fingerprint that its crawl gives it."""
         name = slot_key(request)

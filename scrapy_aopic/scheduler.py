@@ -129,6 +129,7 @@ class Scheduler(BaseScheduler):
         self._filter: BaseDupeFilter | None = None
         self._job: Job | None = None
         self._inbox: Inbox | None = None
+        self._seeds_are_seen = True
         self._admission: Admission | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         Scheduler._of[crawler] = self
@@ -562,37 +563,53 @@ class Scheduler(BaseScheduler):
         inbox, job, now = self._inbox, self._job, self._clock()
         if inbox is None or job is None or job.is_behind:
             return 0
+        self._seeds_are_seen = self._filter is not None or self._engine.is_told_of_requests()
         rows = inbox.turn(now)
+        if rows:
+            self._engine.wake()
         if inbox.is_open:
             self._engine.wake_in(max(inbox.turn_at - now, _BEHIND))
         return rows
 
     def _ask_for(self, seed: Seed) -> None:
-        """Make *seed* a request as the spider would: signals, filters and fingerprints apply."""
+        """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
         self._count("aopic/seeds/rows")
         assert self._crawler.engine is not None
         assert self._admission is not None
+        assert self._job is not None
         url = self._admission.admit_url(seed.url)
-        if url is not None:
+        if url is None:
+            return
+        place = None if self._seeds_are_seen else self._place.of_url(url)
+        if place is None or self._job.crawl.page(place[1]) is not None:
             self._crawler.engine.crawl(Request(url, meta={_SEED: seed}))
+        else:  # nobody would look at the request, whose making takes longer than all the rest
+            name, key = place
+            self._take_seed(seed, key, None, Link(key, name, url.encode()))
 
     def _enqueue_seed(self, request: Request, seed: Seed, crawl: Crawl) -> bool:
-        """Queue a seed with the cash that it is worth; a page that is known gets the cash, too."""
+        """Take *request* for *seed*."""
         name, key = self._place(request)
-        page, now = crawl.page(key), self._clock()
+        page = crawl.page(key)
         again, is_new = self._judge(request, None, key, page)
         if self._filter is None:
             is_new = page is None  # a link of a page in work is only known when that is settled
-        is_taken = False
-        if is_new or again:
-            link = self._link(request, key, name, again=again)
-            is_taken = crawl.seed(link, now, worth=1.0 if seed.worth is None else seed.worth)
-        if is_taken:
+        link = self._link(request, key, name, again=again) if is_new or again else None
+        is_taken = self._take_seed(seed, key, page, link)
+        if not is_taken:
+            self._log_duplicate(request, self._spider)
+        return is_taken
+
+    def _take_seed(self, seed: Seed, key: bytes, page: Page | None, link: Link | None) -> bool:
+        """Queue *link*, if there is one, with the cash that *seed* is worth; a *page* that is known gets it, too."""
+        assert self._job is not None
+        crawl, now = self._job.crawl, self._clock()
+        is_taken = link is not None and crawl.seed(link, now, worth=1.0 if seed.worth is None else seed.worth)
+        if is_taken and link is not None:
             self._count("aopic/seeds/queued")
             self._count_enqueued(link)
         else:
             self._count("aopic/seeds/known")
-            self._log_duplicate(request, self._spider)
         if page is not None and seed.worth is not None:
             crawl.enrich(key, now, seed.worth)
         return is_taken

@@ -73,6 +73,17 @@ def _mark(supporter: bytes) -> tuple[int, int]:
     return bits % _REGISTERS, 65 - 6 - (bits >> 6).bit_length()
 
 
+def _note(domain: Domain, supporter: bytes) -> bool:
+    """Count *supporter* in the sketch of *domain*; whether that shows in it."""
+    register, rank = _mark(supporter)
+    if domain.sketch[register] >= rank:
+        return False
+    domain.parts += _PARTS[rank] - _PARTS[domain.sketch[register]]
+    domain.sketch[register] = rank
+    domain.supporters = _estimate(domain.sketch.count(0), domain.parts)
+    return True
+
+
 def _pack(domain: Domain) -> bytes:
     return pack([domain.visited, bytes(domain.sketch) if any(domain.sketch) else b"", domain.seeds])
 
@@ -129,13 +140,9 @@ class Domains:
             Whether its number of supporters, as it is estimated, rose.
         """
         domain = self._own(key)
-        register, rank = _mark(supporter)
-        if domain.sketch[register] >= rank:
-            return False
         before = domain.supporters
-        domain.parts += _PARTS[rank] - _PARTS[domain.sketch[register]]
-        domain.sketch[register] = rank
-        domain.supporters = _estimate(domain.sketch.count(0), domain.parts)
+        if not _note(domain, supporter):
+            return False
         self.table.put(key, domain)
         return domain.supporters > before
 
@@ -144,8 +151,8 @@ class Domains:
         domain = self._own(key)
         domain.seeds += 1
         self.seeds += 1
+        _note(domain, b"seed" + seed)
         self.table.put(key, domain)
-        self.support(key, b"seed" + seed)
 
     def seeded(self, domain: Domain) -> float:
         """Part of all seeds that *domain* has."""

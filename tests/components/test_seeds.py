@@ -15,12 +15,15 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.job import Job, store_folder
@@ -415,6 +418,43 @@ async def test_what_filters_drop_is_no_seed(serve: Serve, tmp_path: Path) -> Non
     assert web.asked == ["http://a.test/"]
     assert stats_of(crawler) == {"rows": 2, "queued": 1, "files": 1}
     assert {row["url"] for row in ask(tmp_path / "job", top_pages, 10)} == {"http://a.test/"}
+
+
+@deferred_f_from_coro_f
+async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queued_alike(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make(url: str, **how: Any) -> Request:
+        made.append(url)
+        return Request(url, **how)
+
+    class Watching(NoStart):
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Watching:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.scheduled, signal=signals.request_scheduled)
+            return spider
+
+        def scheduled(self, request: Request) -> None:
+            self.logger.info("%s is scheduled", request)
+
+    monkeypatch.setattr("scrapy_aopic.scheduler.Request", make)
+    path = tmp_path / "seeds.txt"
+    path.write_text("http://a.test/1#top\nhttp://a.test/%e4\nhttp://a.test/1\n", encoding="utf-8")
+    pages = ["http://a.test/1", "http://a.test/%E4"]
+    found = []
+    for spider, requests in ((NoStart, ["http://a.test/%E4", pages[0]]), (Watching, [*pages, pages[0]])):
+        web = serve({url: [] for url in pages})
+        made.clear()
+        folder = tmp_path / spider.__name__
+        crawler = await crawl(spider, alone(folder, AOPIC_SEEDS=str(path)))
+        assert sorted(web.asked) == sorted(pages)
+        assert stats_of(crawler) == {"rows": 3, "queued": 2, "known": 1, "files": 1}
+        assert made == requests  # one that is known is told to the log of duplicates
+        found.append(ask(folder, lambda store: dict(store.scan(Family.REQUESTS))))
+    assert found[0] == found[1]
 
 
 @deferred_f_from_coro_f
