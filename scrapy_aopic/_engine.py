@@ -120,7 +120,7 @@ class Engine:
             for signal in (signals.request_scheduled, signals.request_dropped)
             for receiver in liveReceivers(getAllReceivers(crawler, signal))
         ]
-        if any(getattr(crawler.spider, "allowed_domains", None) or ()):
+        if getattr(crawler.spider, "allowed_domains", None):
             return bool(told)
         return any(type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware for receiver in told)
 

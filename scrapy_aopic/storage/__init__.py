@@ -130,7 +130,7 @@ def open_damaged(folder: Path, copy: Path) -> Store:
         StorageError: If somebody has it open, there is no store, or nothing of it can be opened.
     """
     check_unused(folder)
-    kind = _kind_of(folder) or ("rocksdb" if any(folder.glob("*.sst")) else None)
+    kind = _kind_of(folder)
     if kind is None:
         raise StorageError(f"There is no store in the folder {folder}.")
     shutil.copytree(folder, copy)
@@ -173,7 +173,10 @@ def is_finished(folder: Path) -> bool:
 
 
 def _kind_of(folder: Path) -> str | None:
-    return next((kind for kind, name in _FILES.items() if (folder / name).is_file()), None)
+    kind = next((kind for kind, name in _FILES.items() if (folder / name).is_file()), None)
+    if kind is None and any(folder.glob("*.sst")):
+        return "rocksdb"  # which says itself that its file is gone
+    return kind
 
 
 def _best_kind(folder: Path) -> str:
