@@ -207,7 +207,8 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: st
         if lost in path.name:
             path.unlink()
     if lost == "CURRENT":
-        for opens in (open_store, open_store, open_snapshot):  # a new store in its place would be the end of it
+        # A new store in its place, the second time, would be the end of it.
+        for opens in (open_store, open_store, open_snapshot):
             with pytest.raises(StorageError, match="CURRENT is gone"):
                 opens(store_folder(job))
     mended, _ = repair(job)
