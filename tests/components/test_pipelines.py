@@ -126,15 +126,6 @@ async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> 
     class Yielding(Starting):
         name = "yielding"
 
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Yielding:
-            spider = super().from_crawler(crawler, *args, **kwargs)
-            crawler.signals.connect(spider.scraped, signal=signals.item_scraped)
-            return spider
-
-        def scraped(self, item: Any) -> None:
-            items.append(item)
-
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/next", callback=self.ignore)
             yield from make(response.url)
@@ -142,7 +133,11 @@ async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> 
         def ignore(self, response: Response) -> None:
             pass
 
-    crawler = await crawl(Yielding, {"CONCURRENT_ITEMS": 1, **IMPORTANCE, **settings})
+    def scraped(item: Any) -> None:
+        items.append(item)
+
+    settings = {"CONCURRENT_ITEMS": 1, **IMPORTANCE, **settings}
+    crawler = await crawl(Yielding, settings, told={signals.item_scraped: scraped})
     return items, crawler
 
 
@@ -244,15 +239,6 @@ async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> Non
     class Twice(Starting):
         name = "twice"
 
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Twice:
-            spider = super().from_crawler(crawler, *args, **kwargs)
-            crawler.signals.connect(spider.scraped, signal=signals.item_scraped)
-            return spider
-
-        def scraped(self, item: Any) -> None:
-            seen.append(item)
-
         def parse(self, response: Response) -> Iterator[Any]:
             yield {"url": response.url}
             yield Request("http://a.test/b", self.back)
@@ -264,8 +250,11 @@ async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> Non
         def end(self, response: Response) -> Iterator[Any]:
             yield {"url": response.url}
 
+    def scraped(item: Any) -> None:
+        seen.append(item)
+
     settings = {**OURS, **IMPORTANCE, **ALL_FIELDS, "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
-    await crawl(Twice, settings)
+    await crawl(Twice, settings, told={signals.item_scraped: scraped})
     first, other, again = seen
     assert (first["visits"], first["history"], first["cash"]) == (0, 0, SEED)
     assert (other["visits"], other["history"], other["cash"]) == (0, 0, SEED)
@@ -647,21 +636,16 @@ async def test_an_answer_that_was_cut_says_so(serve: Serve, tmp_path: Path) -> N
         name = "cut"
         urls = ("http://a.test/cut", "http://a.test/stopped")
 
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Cut:
-            spider = super().from_crawler(crawler, *args, **kwargs)
-            crawler.signals.connect(spider.stop, signal=signals.headers_received)
-            return spider
-
-        def stop(self, request: Request) -> None:
-            if request.url.endswith("/stopped"):
-                raise StopDownload(fail=False)
-
         def parse(self, response: Response) -> None:
             pass
 
+    def stop(request: Request) -> None:
+        if request.url.endswith("/stopped"):
+            raise StopDownload(fail=False)
+
     path = tmp_path / "pages.warc.gz"
-    await crawl(Cut, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_FAIL_ON_DATALOSS": False})
+    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_FAIL_ON_DATALOSS": False}
+    await crawl(Cut, settings, told={signals.headers_received: stop})
     found = responses(path)
     assert found["http://a.test/cut"].fields["WARC-Truncated"] == "disconnect"
     assert found["http://a.test/cut"].values("Content-Length") == ["6"]

@@ -792,17 +792,11 @@ async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
         pytest.skip("this Scrapy has no signal for it")
     told: list[tuple[str, bool]] = []
 
-    class Told(Follow):
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Told:
-            def parsed(robotparser: Any, request: Request) -> None:
-                told.append((request.url, robotparser.allowed("http://a.test/1", "me")))
-
-            crawler.signals.connect(parsed, signal=signals.robots_parsed, weak=False)
-            return super().from_crawler(crawler, *args, **kwargs)
+    def parsed(robotparser: Any, request: Request) -> None:
+        told.append((request.url, robotparser.allowed("http://a.test/1", "me")))
 
     serve({"http://a.test/robots.txt": rules("/1"), "http://a.test/": ["/2"], "http://a.test/2": []})
-    await crawl(Told, SCHEDULER)
+    await crawl(Follow, SCHEDULER, told={signals.robots_parsed: parsed})
     assert told == [("http://a.test/", False)]
 
 

@@ -304,18 +304,9 @@ async def test_priority_moves_a_request_up(serve: Serve) -> None:
 async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> None:
     dropped: list[str] = []
 
-    class Listens(Follow):
-        @classmethod
-        def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Listens:
-            spider = super().from_crawler(crawler, *args, **kwargs)
-            crawler.signals.connect(spider.dropped, signal=signals.request_dropped)
-            return spider
-
-        def dropped(self, request: Request) -> None:
-            dropped.append(request.url)
-
     serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})
-    crawler = await crawl(Listens, {**ALONE, "CONCURRENT_REQUESTS": 1})
+    told = {signals.request_dropped: lambda request: dropped.append(request.url)}
+    crawler = await crawl(Follow, {**ALONE, "CONCURRENT_REQUESTS": 1}, told=told)
     assert sorted(dropped) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
     assert crawler.stats is not None
     assert crawler.stats.get_value("dupefilter/filtered") == 3

@@ -16,7 +16,6 @@ from urllib.parse import urljoin
 
 import pytest
 from scrapy import Request, signals
-from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl
@@ -430,30 +429,24 @@ async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queu
         made.append(url)
         return Request(url, **how)
 
-    class Watching(NoStart):
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Watching:
-            spider = super().from_crawler(crawler, *args, **kwargs)
-            crawler.signals.connect(spider.scheduled, signal=signals.request_scheduled)
-            return spider
-
-        def scheduled(self, request: Request) -> None:
-            self.logger.info("%s is scheduled", request)
-
     monkeypatch.setattr("scrapy_aopic.scheduler.Request", make)
     path = tmp_path / "seeds.txt"
     path.write_text("http://a.test/1#top\nhttp://a.test/%e4\nhttp://a.test/1\n", encoding="utf-8")
     pages = ["http://a.test/1", "http://a.test/%E4"]
+    seen: list[str] = []
+    told = {signals.request_scheduled: lambda request: seen.append(request.url)}
     found = []
-    for spider, requests in ((NoStart, ["http://a.test/%E4", pages[0]]), (Watching, [*pages, pages[0]])):
+    for watched in ({}, told):
         web = serve({url: [] for url in pages})
         made.clear()
-        folder = tmp_path / spider.__name__
-        crawler = await crawl(spider, alone(folder, AOPIC_SEEDS=str(path)))
+        folder = tmp_path / ("watched" if watched else "alone")
+        crawler = await crawl(NoStart, alone(folder, AOPIC_SEEDS=str(path)), told=watched)
         assert sorted(web.asked) == sorted(pages)
         assert stats_of(crawler) == {"rows": 3, "queued": 2, "known": 1, "files": 1}
-        assert made == requests  # one that is known is told to the log of duplicates
+        # One that is known is told to the log of duplicates.
+        assert made == ([*pages, pages[0]] if watched else ["http://a.test/%E4", pages[0]])
         found.append(ask(folder, lambda store: dict(store.scan(Family.REQUESTS))))
+    assert seen == [*pages, pages[0]]
     assert found[0] == found[1]
 
 

@@ -56,10 +56,22 @@ def html(links: list[str], text: str = "") -> bytes:
     return f"<html><title>{text}</title>{anchors}</html>".encode()
 
 
-async def crawl(spider: type[Spider], settings: dict[str, Any], **arguments: Any) -> Crawler:
-    """Run *spider* to its end; politeness off unless *settings* turn it on."""
+async def crawl(
+    spider: type[Spider],
+    settings: dict[str, Any],
+    *,
+    told: dict[object, Callable[..., Any]] | None = None,
+    **arguments: Any,
+) -> Crawler:
+    """Run *spider* to its end; politeness off unless *settings* turn it on.
+
+    Args:
+        told: By signal, who is told of it.
+    """
     impolite = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0}
     crawler = get_crawler(spider, {**impolite, "AOPIC_STORE": "memory", **settings})
+    for signal, handler in (told or {}).items():
+        crawler.signals.connect(handler, signal=signal, weak=False)
     await crawler.crawl_async(**arguments)
     return crawler
 
