@@ -120,9 +120,11 @@ class Engine:
             for signal in (signals.request_scheduled, signals.request_dropped)
             for receiver in liveReceivers(getAllReceivers(crawler, signal))
         ]
-        if getattr(crawler.spider, "allowed_domains", None):
-            return bool(told)
-        return any(type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware for receiver in told)
+        is_bounded = bool(getattr(crawler.spider, "allowed_domains", None))
+        return any(
+            is_bounded or type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware
+            for receiver in told
+        )
 
     def wake(self) -> None:
         """Make the engine ask for requests as soon as it can."""

@@ -60,7 +60,8 @@ class Places:
 
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Place of a request for nothing but *url*, in normal form; ``None`` if only the request itself can tell."""
-        return _place(url) if self._knows_how and plain_host(url) else None
+        name = plain_host(url)
+        return _plain_place(url, name) if self._knows_how and name else None
 
     def _asked(self, request: Request) -> tuple[str, bytes]:
         """Place of *request* by the fingerprint that its crawl gives it."""
@@ -71,8 +72,12 @@ class Places:
 def _place(url: str) -> tuple[str, bytes]:
     """Place of a plain request for *url*."""
     name = plain_host(url)
-    if not name:  # a plain URL is canonical, and needs no escapes in JSON
-        name = urlsplit(url).hostname or ""
-        url = json.dumps(canonicalize_url(url))[1:-1]
+    if name:
+        return _plain_place(url, name)
+    return _plain_place(json.dumps(canonicalize_url(url))[1:-1], urlsplit(url).hostname or "")
+
+
+def _plain_place(url: str, name: str) -> tuple[str, bytes]:
+    """Place of a plain request for *url*, which is canonical and needs no escapes in JSON, of the host called *name*."""
     data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'  # what Scrapy hashes
     return name, page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())

@@ -129,7 +129,7 @@ class Scheduler(BaseScheduler):
         self._filter: BaseDupeFilter | None = None
         self._job: Job | None = None
         self._inbox: Inbox | None = None
-        self._seeds_are_seen = True
+        self._are_seeds_seen: bool | None = None
         self._admission: Admission | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         Scheduler._of[crawler] = self
@@ -563,7 +563,7 @@ class Scheduler(BaseScheduler):
         inbox, job, now = self._inbox, self._job, self._clock()
         if inbox is None or job is None or job.is_behind:
             return 0
-        self._seeds_are_seen = self._filter is not None or self._engine.is_told_of_requests()
+        self._are_seeds_seen = None  # to be found out if there are any
         rows = inbox.turn(now)
         if rows:
             self._engine.wake()
@@ -580,7 +580,9 @@ class Scheduler(BaseScheduler):
         url = self._admission.admit_url(seed.url)
         if url is None:
             return
-        place = None if self._seeds_are_seen else self._place.of_url(url)
+        if self._are_seeds_seen is None:
+            self._are_seeds_seen = self._filter is not None or self._engine.is_told_of_requests()
+        place = None if self._are_seeds_seen else self._place.of_url(url)
         if place is None or self._job.crawl.page(place[1]) is not None:
             self._crawler.engine.crawl(Request(url, meta={_SEED: seed}))
         else:  # nobody would look at the request, whose making takes longer than all the rest

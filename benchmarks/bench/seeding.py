@@ -15,10 +15,9 @@ from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job import Job
-from scrapy_aopic.seeds import give, seeds_folder
+from scrapy_aopic.seeds import _ROWS, give, seeds_folder
 
 _HOSTS = 1000
-_ROWS = 200  # that a crawl takes up at a time
 
 
 def given(n: int) -> dict[str, Any]:

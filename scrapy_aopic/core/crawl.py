@@ -23,7 +23,7 @@ from scrapy_aopic.exceptions import StorageError
 from .caches import ClockCache
 from .content import Claim, Contents, Text
 from .domains import Domains
-from .frontier import Empty, Frontier, Move, NotBefore, Phase, Taken, Unlocated
+from .frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
 from .graph import KnownGraph
 from .ledger import Estimate, Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
@@ -154,7 +154,7 @@ def read_totals(store: Store) -> dict[str, Any]:
 
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
     """The first of the *links* to each page but the one under *key*, and further ones that ask for a fetch."""
-    targets = {link.key: link for link in links}
+    targets = {link.key: link for link in links}  # as it is for most pages
     if len(targets) == len(links) and key not in targets:
         return targets, []
     targets.clear()
@@ -607,7 +607,8 @@ class Crawl:
                 united.append((link, units))  # later: the page that stands for it may be among the others
             elif target.state != FAILED:
                 target.score += found
-                move = self._credit(link.key, target, units, now)
+                self._credit(link.key, target, units, now)
+                move = self._move(link.key, target, now)
                 if move is not None:
                     moves.setdefault(link.key[:HOST_BYTES], []).append(move)
         for host, (name, rows) in new.items():
@@ -624,9 +625,8 @@ class Crawl:
             self.ledger.forfeit(units)
             return
         page.score += found
-        move = self._credit(root, page, units, now)
-        if move is not None:
-            self.frontier.move(root[:HOST_BYTES], [move], now)
+        self._credit(root, page, units, now)
+        self._relevel(root, page, now)
 
     def _links_kept(self, key: bytes) -> list[Link]:
         """The links that the page under *key* had at its last visit, as far as their pages are known."""
@@ -814,7 +814,7 @@ class Crawl:
     def _is_free(self, host: bytes) -> bool:
         """Whether no page of the host under key *host* waits in the frontier, and none is asked for."""
         known = self.frontier.host(host)
-        return known is None or (known.queued == len(known.held) and known.phase != Phase.LEASED)
+        return known is None or (known.queued == len(known.held) and known.phase != LEASED)
 
     def _level(self, page: Page, now: float) -> int:
         """Front queue of *page*, whose cash is up to date, as of now."""
@@ -896,26 +896,30 @@ class Crawl:
         self._pages.put(link.key, page)
         self._queue(replace(link, key=ticket_key(link.key, ticket.order)), ticket, now)
 
-    def _credit(self, key: bytes, page: Page, units: int, now: float) -> Move | None:
-        """Pay *units* to *page*; returns how its queue row is to be moved."""
+    def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
+        """Pay *units* to *page*; the caller moves its queue row."""
         self.ledger.settle(page)
         page.cash += units
-        recrawl, move = self._recrawl, None
-        if page.state == QUEUED:
-            move = self._move(key, page, now)
-        elif recrawl is not None and page.changes is None and not recrawl.is_early(page, now):
+        recrawl = self._recrawl
+        if (
+            recrawl is not None
+            and page.state != QUEUED
+            and page.changes is None
+            and not recrawl.is_early(page, now)
+        ):
             self._offer(recrawl, key, page, now)  # it was visited before pages came back
         self._pages.put(key, page)
-        return move
 
     def _relevel(self, key: bytes, page: Page, now: float) -> None:
         """Move the queue row of *page*, if it has one, to the front queue of its cash."""
-        move = self._move(key, page, now) if page.state == QUEUED else None
+        move = self._move(key, page, now)
         if move is not None:
             self.frontier.move(key[:HOST_BYTES], [move], now)
 
     def _move(self, key: bytes, page: Page, now: float) -> Move | None:
-        """Let *page*, which is queued, wait in the front queue of its cash; returns how its queue row is to be moved."""
+        """Let *page*, if it is queued, wait in the front queue of its cash; returns how its queue row is to be moved."""
+        if page.state != QUEUED:
+            return None
         level = self._level(page, now)
         if level == page.level:
             return None

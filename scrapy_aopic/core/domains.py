@@ -51,17 +51,17 @@ class Domain:
 _UNKNOWN = Domain()
 
 
-def estimate(sketch: bytes | bytearray) -> float:
-    """About how many distinct things *sketch* has seen."""
-    return _estimate(sketch.count(0), _parts(sketch))
-
-
 def _parts(sketch: bytes | bytearray) -> int:
     return sum(map(_PARTS.__getitem__, sketch))
 
 
-def _estimate(zeros: int, parts: int) -> float:
-    """What a sketch with so many registers that are 0, and this sum of their *parts*, has seen."""
+def estimate(sketch: bytes | bytearray, parts: int = 0) -> float:
+    """About how many distinct things *sketch* has seen.
+
+    Args:
+        parts: Sum of what its registers add to the harmonic mean; 0 to add it up.
+    """
+    parts, zeros = parts or _parts(sketch), sketch.count(0)
     raw = _ALPHA * _REGISTERS**2 * 2.0**_DIGITS / parts
     return _REGISTERS * math.log(_REGISTERS / zeros) if zeros and raw <= 2.5 * _REGISTERS else raw
 
@@ -80,7 +80,7 @@ def _note(domain: Domain, supporter: bytes) -> bool:
         return False
     domain.parts += _PARTS[rank] - _PARTS[domain.sketch[register]]
     domain.sketch[register] = rank
-    domain.supporters = _estimate(domain.sketch.count(0), domain.parts)
+    domain.supporters = estimate(domain.sketch, domain.parts)
     return True
 
 
@@ -93,7 +93,8 @@ def _unpack(data: bytes) -> Domain:
     domain = Domain(visited, seeds=seeds)
     if sketch:
         domain.sketch = bytearray(sketch)
-        domain.supporters, domain.parts = estimate(domain.sketch), _parts(domain.sketch)
+        domain.parts = _parts(domain.sketch)
+        domain.supporters = estimate(domain.sketch, domain.parts)
     return domain
 
 

@@ -54,9 +54,8 @@ class RecordTable(Generic[T]):
         self._pack = pack
         self._unpack = unpack
         self._capacity = capacity
-        self._records: dict[
-            bytes, T
-        ] = {}  # those in the cache: they are in the store, maybe with older values
+        # Those in the cache: they are in the store, maybe with older values.
+        self._records: dict[bytes, T] = {}
         self._cache: Cache = cache if cache is not None else ClockCache()
         self._absent: set[bytes] = set()
         self._in_flight: dict[bytes, T] = {}
