@@ -563,7 +563,8 @@ class Crawl:
             self._again(link, again, now)
         is_kept = not outcome or (isinstance(self.order, BatchOrder) and not is_failure)  # a redirect
         self._note_links(lease.key, host, targets, hosts, is_kept=is_kept)
-        if not is_failure and (twin or same_as):
+        # A page that asks for itself once more is queued again: it may say so then.
+        if page.state == VISITED and (twin or same_as):
             self._say_same(lease.key, twin or same_as, outcome or ("duplicate" if twin else "canonical"), now)
         if page.is_claimed:
             self._unite_claims(lease.key, page, now)

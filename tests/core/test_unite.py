@@ -361,6 +361,25 @@ def test_a_page_may_link_to_its_own_duplicate() -> None:
     job.commit()
 
 
+@pytest.mark.parametrize("is_duplicate", [False, True])
+def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(
+    is_duplicate: bool,
+) -> None:
+    job = Job()
+    job.seed(A, B)
+    lease = begin(job, A)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease)
+    lease = begin(job, B)
+    assert not is_duplicate or job.crawl.judge(lease, TEXT)
+    job.settle(lease, replace(B, again=True), same_as=b"" if is_duplicate else A.key)
+    assert job.state(B) == State.QUEUED
+    job.commit()
+    visit(job, B, same_as=A.key)
+    assert job.page(B).canonical == A.key
+    job.commit()
+
+
 def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
     job = Job(order=Aopic())
     job.seed(A, B, C, D)
