@@ -8,6 +8,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     N_FRONT_QUEUES,
+    Changes,
     Host,
     Page,
     State,
@@ -66,6 +67,39 @@ def test_a_page_is_read_as_it_was_written(page: Page):
 @given(HOSTS)
 def test_a_host_is_read_as_it_was_written(host: Host):
     assert unpack_host(pack_host(host)) == host
+
+
+# A value for each field that differs from its default; a field without one fails the tests below.
+PAGE_FIELDS = {
+    "state": State.VISITED.value, "order": 7, "cash": 8, "level": 9, "settled": 10, "shift": -3, "score": 11,
+    "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
+    "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_ticket": True, "canonical": b"c",
+    "is_claimed": True, "height": 14,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", Page.__struct_fields__)
+def test_no_field_of_a_page_is_lost_when_it_is_the_only_one_that_is_not_usual(name):
+    page = Page(State.QUEUED, 1)
+    assert getattr(page, name) != PAGE_FIELDS[name]
+    setattr(page, name, PAGE_FIELDS[name])
+    assert unpack_page(pack_page(page)) == page
+
+
+@given(st.sets(st.sampled_from(Page.__struct_fields__)))
+def test_no_field_of_a_page_is_lost_beside_others(names):
+    page = Page(State.QUEUED, 1)
+    for name in names:
+        setattr(page, name, PAGE_FIELDS[name])
+    assert unpack_page(pack_page(page)) == page
+
+
+@pytest.mark.parametrize("name", Changes._fields)
+def test_nothing_that_is_known_of_how_a_page_changes_is_lost(name):
+    changes = Changes()._replace(**{name: getattr(PAGE_FIELDS["changes"], name)})
+    assert changes != Changes()
+    page = Page(State.VISITED, 1, changes=changes)
+    assert unpack_page(pack_page(page)) == page
 
 
 @pytest.mark.parametrize("name", ["settled", "history"])

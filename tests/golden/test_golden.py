@@ -1,0 +1,105 @@
+"""Jobs that were stored when their format was new are read, crawled on and written as they were."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from journey import Journey, policies, read
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import read_totals
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import (
+    FORMAT,
+    Host,
+    Page,
+    State,
+    pack_host,
+    pack_page,
+    unpack_host,
+    unpack_page,
+)
+from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.storage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_aopic.core.ports import Store
+
+FILES = sorted(Path(__file__).parent.glob("*.gz"))
+STORED_OF_A_HOST = 12
+
+
+def golden(file: Path, store: Store) -> Store:
+    """*store* with the job in *file*."""
+    store.write(read(file), sync=True)
+    return store
+
+
+def make_rocksdb(folder: Path) -> Store:
+    return pytest.importorskip("scrapy_aopic.storage.rocksdb").RocksStore(folder, memory_mb=8)
+
+
+@pytest.fixture(params=FILES, ids=lambda file: file.stem)
+def file(request: pytest.FixtureRequest) -> Path:
+    assert isinstance(request.param, Path)
+    return request.param
+
+
+def test_there_are_jobs_of_the_format_of_today() -> None:
+    names = {file.stem for file in FILES}
+    assert names >= {f"{FORMAT}-{name}-{ending}" for name in policies() for ending in ("clean", "killed")}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda _: MemoryStore(), id="memory"),
+        pytest.param(lambda folder: SqliteStore(folder, memory_mb=8), id="sqlite"),
+        pytest.param(make_rocksdb, id="rocksdb"),
+    ],
+)
+def test_an_old_job_holds_every_invariant_and_is_crawled_on(
+    file: Path, make: Callable[[Path], Store], tmp_path: Path
+) -> None:
+    store = golden(file, make(tmp_path / "store"))
+    assert audit(store).violations == []
+    saved = read_totals(store)
+    policy = policies()[file.stem.split("-")[1]]
+    journey = Journey(store, policy, random.Random(1), saved["saved_at"] + 1)
+    assert journey.crawl.was_clean == file.stem.endswith("clean")
+    before = journey.crawl.counts
+    assert before[:] == tuple(saved[name] for name in ("queued", "visited", "failed", "hosts"))
+    journey.run(300)
+    journey.finish()
+    after = journey.crawl.counts
+    assert after.visited + after.failed > before.visited + before.failed
+    store.close()
+
+
+def test_the_records_of_an_old_job_are_written_as_they_were(file: Path) -> None:
+    rows = read(file)
+    for value in rows[Family.PAGES].values():
+        assert pack_page(unpack_page(value)) == value
+    for value in rows[Family.HOSTS].values():
+        assert pack_host(unpack_host(value)) == value
+
+
+def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
+    pages, hosts = [], []
+    for file in FILES:
+        rows = read(file)
+        pages += [unpack_page(value) for value in rows[Family.PAGES].values()]
+        hosts += [unpack_host(value) for value in rows[Family.HOSTS].values()]
+    plain = Page(State.QUEUED, 0)
+    assert [
+        name
+        for name in Page.__struct_fields__
+        if all(getattr(p, name) == getattr(plain, name) for p in pages)
+    ] == []
+    named = list(Host.__slots__)[:STORED_OF_A_HOST]
+    assert [name for name in named if all(getattr(h, name) == getattr(Host(""), name) for h in hosts)] == []
