@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -153,12 +152,3 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
-
-
-def test_every_deliberate_bug_still_has_its_place():
-    """benchmarks/mutants.py puts them in, one at a time; a change of the code must not leave one behind."""
-    mutants = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "mutants.py"))
-    places = {
-        bug.what: (PACKAGE / bug.file).read_text(encoding="utf-8").count(bug.old) for bug in mutants["BUGS"]
-    }
-    assert {what: n for what, n in places.items() if n != 1} == {}

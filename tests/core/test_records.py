@@ -173,6 +173,7 @@ def test_keys_stay_as_they_are_because_stores_are_full_of_them():
     assert host_key("example.org").hex() == "24dab28d73e82db5"
     assert page_key(b"h" * 8, b"fingerprint").hex() == "6868686868686868" + "899c2000b4172447"
     assert queue_row(40, 258).hex() == "17" + "0000000000000102"
+    assert ticket_key(b"h" * 8 + b"p" * 8, 258).hex() == "6868686868686868" + "b8b361c1f0399ccd"
 
 
 @given(st.lists(st.tuples(LEVELS, ORDERS), max_size=30))
