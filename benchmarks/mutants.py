@@ -111,10 +111,10 @@ class Finder(ast.NodeVisitor):
         end = self._offset(node.end_lineno, node.end_col_offset) if end < 0 else end
         old = self._source[begin:end].decode()
         statement = self._statement
-        last = (
-            statement.body[0].lineno if isinstance(statement, (ast.If, ast.While, ast.For, ast.With)) else 0
-        )
-        lines = range(statement.lineno, max(last, (statement.end_lineno or 0) + 1 if not last else last))
+        # Of a compound statement only its head: its body has statements of its own.
+        body = getattr(statement, "body", None)
+        stop = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
+        lines = range(statement.lineno, max(stop, statement.lineno + 1))
         self.bugs.append(Bug(self._file, node.lineno, begin, end, old, new, lines, ".".join(self._path)))
 
     def _between(self, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
