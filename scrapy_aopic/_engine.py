@@ -18,6 +18,7 @@ import logging
 import socket
 import sys
 from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from time import monotonic
@@ -32,6 +33,7 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
+from .core.politeness import Gap
 from .exceptions import SettingError
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.utils.asyncio import CallLaterResult
 
-    from .core.politeness import Gap
     from .exceptions import StorageError
 
 logger = logging.getLogger(__name__)
@@ -267,15 +268,18 @@ class PoliteSlot(Slot):
         clocks: What it shares with other slots.
     """
 
-    __slots__ = ("_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
+    __slots__ = ("_default", "_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
 
     def __init__(
         self,
         delay: float,
         not_before: float,
+        *,
         ended: Callable[[PoliteSlot, Request], Gap],
         kick: Callable[[PoliteSlot], None],
+        default: Gap,
     ) -> None:
+        self._default = default
         self._lastseen = 0.0
         self._is_busy = False
         self.clocks: tuple[Clock, ...] = ()
@@ -321,8 +325,15 @@ class PoliteSlot(Slot):
         return 0 if held else 1
 
     def _end(self, request: Request) -> None:
+        gap = self._default
+        try:
+            gap = self._ended(self, request)
+        finally:
+            self._release(gap)
+
+    def _release(self, gap: Gap) -> None:
+        """Let the host and what it shares with others be asked again after *gap*."""
         self._is_busy = False
-        gap = self._ended(self, request)
         now = monotonic()
         self.not_before = max(self.not_before, now + gap.own, self.lastseen + self.delay)
         for clock in self.clocks:
@@ -341,6 +352,7 @@ class Slots:
         ended: Called when a transfer ends; returns for how long its host is left alone.
         waits: Seconds for which a host must still be left alone, by the key of its slot.
         shares: Names of what a slot shares with others.
+        default: For how long a host is left alone if *ended* fails.
     """
 
     def __init__(
@@ -349,15 +361,18 @@ class Slots:
         ended: Callable[[Transfer], Gap],
         waits: Callable[[str], float],
         shares: Callable[[str], Iterable[str]],
+        default: float,
     ) -> None:
         self._crawler = crawler
         self._ended = ended
+        self._default = Gap(default, default)
         self._waits = waits
         self._shares = shares
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._clocks: OrderedDict[str, Clock] = OrderedDict()
         self._responses: dict[Request, Response] = {}
+        self._complained: set[type[Exception]] = set()
         self._is_prepared = False
 
     @property
@@ -387,15 +402,45 @@ class Slots:
     def _make(self, key: str) -> PoliteSlot:
         delay = float(self._own_delays.get(key, {}).get("delay", self._delay))
 
-        def ended(slot: PoliteSlot, request: Request) -> Gap:
+        return PoliteSlot(
+            delay,
+            monotonic() + self._waits(key),
+            ended=partial(self._end, key),
+            kick=self._kick,
+            default=self._default,
+        )
+
+    def _end(self, key: str, slot: PoliteSlot, request: Request) -> Gap:
+        """Take note of a transfer that ended. Nothing may be raised: others wait for what the slot holds."""
+        try:
             now = monotonic()
             # The downloader is between the end of the transfer and whoever waits for it, who gets the exception.
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
-            return self._ended(
-                Transfer(key, request, now - slot.lastseen, slot.lastseen + slot.delay - now, response, error)
-            )
+            at_least = slot.lastseen + slot.delay - now
+            return self._ended(Transfer(key, request, now - slot.lastseen, at_least, response, error))
+        except Exception as error:  # noqa: BLE001 - logged below
+            self._complain(error, f"The end of a transfer from {key} was not understood")
+            return self._default
 
-        return PoliteSlot(delay, monotonic() + self._waits(key), ended, self._downloader._process_queue)
+    def _kick(self, slot: PoliteSlot) -> None:
+        try:
+            self._downloader._process_queue(slot)
+        except Exception as error:  # noqa: BLE001 - logged below
+            self._complain(error, "A download slot that waited for another one did not start")
+
+    def _complain(self, error: Exception, what: str) -> None:
+        """Log the first error of each kind, and count all."""
+        if self._crawler.stats is not None:
+            with suppress(Exception):  # maybe it is the stats that fail
+                self._crawler.stats.inc_value("aopic/errors")
+        if type(error) not in self._complained:
+            self._complained.add(type(error))
+            logger.error(
+                "%(what)s; further errors of this kind are only counted (aopic/errors)",
+                {"what": what},
+                exc_info=error,
+                extra={"spider": self._crawler.spider},
+            )
 
     def _clock(self, name: str) -> Clock:
         clock = self._clocks.get(name)

@@ -66,6 +66,9 @@ _REMEMBERED = 10_000
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
 
+_LONGEST_WISH = 1000
+"""Bytes of a ``Retry-After`` that may mean anything."""
+
 _NOTICED = 0.1
 """Seconds after which a host has noticed that a transfer was ended from here."""
 
@@ -99,7 +102,9 @@ class PolitenessMiddleware:
         )
         self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
-        self._slots = Slots(crawler, self._ended, self._waits, self._shares)
+        self._slots = Slots(
+            crawler, self._ended, self._waits, self._shares, max(politeness.max_gap, politeness.min_gap)
+        )
         self.addresses = Addresses()
         self.pacer: Pacer | None = None
 
@@ -121,7 +126,7 @@ class PolitenessMiddleware:
         self._slots.govern(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        if self.pacer is not None and "cached" not in response.flags and _judge(response)[0] == Outcome.DOWN:
+        if self.pacer is not None and "cached" not in response.flags and judge(response)[0] == Outcome.DOWN:
             return self.pacer.ask_later(request, is_refused=False) or response
         return response
 
@@ -164,7 +169,7 @@ class PolitenessMiddleware:
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = Outcome.DOWN if is_down else Outcome.OTHER
         else:
-            outcome, retry_after = _judge(transfer.response)
+            outcome, retry_after = judge(transfer.response)
             if (
                 "address" in self._keys
                 and "proxy" not in transfer.request.meta
@@ -226,7 +231,7 @@ class Memory:
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         pace = self._pace(key)
-        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, max(seconds, 0.0)
+        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, seconds if seconds > 0 else 0.0
         if is_longer:
             self._hold(key, self._politeness.crawl_delay(pace))
 
@@ -243,7 +248,7 @@ class Memory:
         """It is nobody's business here."""
 
 
-def _judge(response: Response) -> tuple[Outcome, float]:
+def judge(response: Response) -> tuple[Outcome, float]:
     """What *response* shows of its host, and for how many seconds it asks to be left alone."""
     if response.status not in (429, 503):
         return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0
@@ -258,16 +263,18 @@ def read_retry_after(values: Iterable[bytes], now: float) -> float | None:
     Args:
         now: Seconds since the epoch.
     """
-    wishes = []
-    for value in values:
-        text = value.strip()
-        try:
-            if text.isdigit():
-                wishes.append(float(text))
-                continue
-            date = parsedate_to_datetime(text.decode("latin-1"))
-        except (TypeError, ValueError, IndexError):
-            continue
+    wishes = (_read_wish(value.strip(), now) for value in values)
+    return max((wish for wish in wishes if wish is not None), default=None)
+
+
+def _read_wish(text: bytes, now: float) -> float | None:
+    if len(text) > _LONGEST_WISH:
+        return None
+    if text.isdigit():
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text.decode("latin-1"))
         date = date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)
-        wishes.append(max(date.timestamp() - now, 0.0))
-    return max(wishes, default=None)
+        return max(date.timestamp() - now, 0.0)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None

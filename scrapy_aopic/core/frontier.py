@@ -432,7 +432,7 @@ class Frontier:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
         host = self.host(key) or self._stranger(key, name)
         is_longer = seconds > host.crawl_delay
-        host.crawl_delay = max(seconds, 0.0)
+        host.crawl_delay = seconds if seconds > 0 else 0.0  # so is no number, too
         self._hold(key, host, now + self.politeness.crawl_delay(host) if is_longer else 0.0)
 
     def defer(self, key: bytes, not_before: float, transfer: float) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
@@ -26,7 +28,8 @@ from web import Follow, Web, ask, check, crawl, html
 from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware, Scheduler
-from scrapy_aopic.downloadermiddlewares import read_retry_after
+from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
+from scrapy_aopic.downloadermiddlewares import Memory, judge, read_retry_after
 from scrapy_aopic.queries import status
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
@@ -234,6 +237,9 @@ def start(entry: Entry) -> float:
         (["٣".encode()], None),
         ([b"Fri, 99 Dec 1999 99:99:99 GMT"], None),
         ([b"Fri, 31 Dec 99999999 23:59:59 GMT"], None),
+        ([b"Mon, 1 Jan 99999999999999999999 00:00:00 GMT"], None),
+        ([b"Mon, 1 Jan 2001 00:00:00 +99999999999999999999"], None),
+        ([b"1" * 5000, b"20"], 20.0),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_and_else_nothing(
@@ -241,6 +247,103 @@ def test_retry_after_is_seconds_or_a_date_and_else_nothing(
 ) -> None:
     now = datetime(1999, 12, 31, 23, 59, 0, tzinfo=timezone.utc).timestamp()
     assert read_retry_after(values, now) == seconds
+
+
+# What a date is made of, the wrong order and numbers too large included.
+PIECES = st.sampled_from(
+    [
+        b"Mon",
+        b",",
+        b" ",
+        b"Jan",
+        b"9" * 25,
+        b"31",
+        b"-",
+        b"+",
+        b":",
+        b"GMT",
+        b"+9999",
+        b"\xff",
+        b"\x00",
+        b"(",
+        b"2001",
+    ]
+)
+VALUES = st.lists(st.binary(max_size=40) | st.lists(PIECES, max_size=12).map(b"".join), max_size=3)
+
+
+@given(VALUES, st.integers(100, 999))
+def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is_not_one(
+    values: list[bytes], status: int
+) -> None:
+    response = Response("http://a.test/", status, headers={"Retry-After": values})
+    outcome, wish = judge(response)
+    assert outcome in Outcome
+    assert 0 <= wish <= math.inf
+    gap = Politeness().after(Pace("a.test"), 0.1, outcome, wish)
+    assert 1.0 <= gap.own <= 86_400
+    assert 1.0 <= gap.shared <= 60
+
+
+@given(st.floats(), st.floats(0, 1e9))
+def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: float) -> None:
+    memory = Memory(Politeness())
+    memory.set_crawl_delay("a.test", seconds)
+    gap = memory.transferred("a.test", transfer, Outcome.ANSWER, retry_after=0.0, at_least=0.0)
+    assert 0 <= gap.shared <= gap.own <= 86_400
+    assert memory.waits("a.test") <= 86_400
+
+
+BREAK = {
+    "count": "scrapy_aopic.downloadermiddlewares.PolitenessMiddleware._count",
+    "judge": "scrapy_aopic.downloadermiddlewares.judge",
+    "header": "scrapy_aopic.downloadermiddlewares.read_retry_after",
+    "pacer": "scrapy_aopic.Scheduler.transferred",
+    "memory": "scrapy_aopic.downloadermiddlewares.Memory.transferred",
+    "frontier": "scrapy_aopic.core.frontier.Frontier.transferred",
+    "gates": "scrapy_aopic.core.gates.Gates.defer",
+    "rule": "scrapy_aopic.core.politeness.Politeness.after",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "step"),
+    [(SCHEDULER, step) for step in BREAK if step != "memory"]
+    + [(MIDDLEWARE, step) for step in ("count", "judge", "header", "memory", "rule")],
+)
+@deferred_f_from_coro_f
+async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_then_asked(
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, Any],
+    step: str,
+) -> None:
+    hosts = [f"h{n}.example.com" for n in range(3)]
+    links = [f"http://{host}/{n}" for host in hosts for n in range(2)]
+    web = serve({"http://h0.example.com/": links, **{link: later(0) for link in links}})
+
+    class Three(Follow):
+        start_urls = ["http://h0.example.com/"]
+
+    def fail(*args: Any, **_: Any) -> Any:
+        if step == "judge" and args[0].status == 200:
+            return Outcome.ANSWER, 0.0
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(BREAK[step], fail)
+    wanted = {"AOPIC_POLITENESS_KEY": "domain", "AOPIC_MAX_GAP": 0.2, "RETRY_ENABLED": False}
+    crawler = await asyncio.wait_for(crawl(Three, {**settings, **wanted}), 50)
+    assert set(web.asked) == {"http://h0.example.com/", *links}
+    failed = {entry.start for entry in web.log if step not in ("judge", "header") or entry.status == 429}
+    result = audit(web.log, 0, key=lambda _: "example.com", rest=lambda entry: 0.2 * (entry.start in failed))
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert crawler.stats.get_value("aopic/errors") == len(failed)
+    (record,) = [record for record in caplog.records if "was not understood" in record.getMessage()]
+    assert record.levelname == "ERROR"
+    assert record.getMessage().startswith("The end of a transfer from h")
 
 
 @deferred_f_from_coro_f

@@ -332,3 +332,18 @@ def test_only_so_many_hosts_without_pages_are_remembered():
     assert sum(key[:1] == b"C" for key, _ in job.store.scan(Family.META)) == 10_000
     assert job.crawl.not_before(host_key("h49")) == 0.0
     assert job.crawl.not_before(host_key("h50")) == NOW + 1.0
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, -float("inf"), 1e308])
+def test_no_crawl_delay_stops_the_clock_of_a_host(seconds: float):
+    job = Job(politeness=Politeness(max_wish=100.0))
+    job.seed(link("a"), link("a", 1))
+    job.crawl.set_crawl_delay("a", seconds, job.now)
+    job.now += 100.0
+    ended(job, job.lease())
+    job.now += 100.0
+    job.commit()
+    job.reopen()
+    job.now += 100.0
+    ended(job, job.lease())
+    assert job.crawl.counts.visited == 2
