@@ -2,8 +2,11 @@
 
 Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, and of the depth and
 the ``Referer`` that Scrapy's middlewares give each link. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
-``cb_kwargs`` come back as what they were; nothing is ever unpickled. A request that cannot be written this way
-(a lambda as callback, an object in ``meta``) raises :class:`UnserialisableError`.
+``cb_kwargs`` come back as what they were. A request that cannot be written this way (a lambda as callback, an object
+in ``meta``) raises :class:`UnserialisableError`.
+
+Bytes that somebody else wrote run no code of theirs: nothing is unpickled or imported, a class must be a subclass of
+``Request`` that the process has loaded, a callback a method that the spider's own classes define.
 """
 
 from __future__ import annotations
@@ -11,18 +14,19 @@ from __future__ import annotations
 import datetime
 import decimal
 import inspect
+from functools import lru_cache
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 from scrapy import Request, Spider
-from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
 from ._engine import OWN_SLOT, SLOT
 from .exceptions import AopicError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 TAG = "_aopic"
 """Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
@@ -44,7 +48,18 @@ _IN_MEMORY_BYTES = 9  # before the URL
 _LINES = ("url", "callback", "errback", "depth", "referer")
 _FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
 
+_MAX_NESTING = 64
+"""Tuples, sets and the like inside one another: each takes 10 kB of the C stack, which ends the process when it is full."""
+
+_NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
+"""What Scrapy calls itself, or spiders call."""
+
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
+_SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
+_SENT_HEADERS = (
+    "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",
+)  # fmt: skip
+
 _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     (tuple, list, tuple),
     (set, list, set),
@@ -144,14 +159,37 @@ def decode(data: bytes, spider: Spider) -> Request:
     """
     try:
         values = _values(data)
-        cls = load_object(values.pop("_class")) if "_class" in values else Request
+        cls = _loaded(values.pop("_class")) if "_class" in values else Request
+        if others := values.keys() - set(cls.attributes):
+            raise ValueError(f"{cls.__name__} has no {min(others, key=str)!r}")
         for name in ("callback", "errback"):
             if name in values:
-                values[name] = getattr(spider, values[name])
-        request: Request = cls(**values)
+                values[name] = _method(spider, values[name])
+        request = cls(**values)
     except Exception as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
     return request
+
+
+def forget_transfer(copy: Request, sent: Request, asked: Request) -> None:
+    """Take from *copy* what Scrapy's downloader middlewares had added to *sent*, which the spider yielded as *asked*.
+
+    They add it anew to each request that goes out, by the settings and the environment of that run; kept, it would
+    bring back a proxy that is no more, and write passwords to the disk. What another middleware has changed in the
+    copy stays.
+    """
+    for name in _SENT_META:
+        if name in copy.meta and name in sent.meta and copy.meta[name] == sent.meta[name]:
+            if name in asked.meta:
+                copy.meta[name] = asked.meta[name]
+            else:
+                del copy.meta[name]
+    for name in _SENT_HEADERS:
+        values = copy.headers.getlist(name)
+        if values and values == sent.headers.getlist(name):
+            copy.headers.setlist(name, asked.headers.getlist(name))
+            if name not in asked.headers:
+                del copy.headers[name]
 
 
 def url_of(data: bytes) -> str:
@@ -178,16 +216,55 @@ def _values(data: bytes) -> dict[str, Any]:
     return values
 
 
+def _loaded(name: str) -> type[Request]:
+    """The subclass of ``Request`` called *name*; none is imported for it, because a module runs code."""
+    for cls in _subclasses(Request):
+        if global_object_name(cls) == name:
+            return cls
+    raise ValueError(f"{name!r} is no subclass of Request that the spider's modules have imported")
+
+
+def _subclasses(cls: type[Request]) -> Iterator[type[Request]]:
+    for each in reversed(cls.__subclasses__()):  # of two with one name the later one
+        yield each
+        yield from _subclasses(each)
+
+
+def _method(spider: Spider, name: str) -> Callable[..., Any]:
+    """The method called *name*, which *spider* has beside those of every spider; nothing is evaluated to find out."""
+    if _is_callback(spider, name):
+        method: Callable[..., Any] = getattr(spider, name)
+        if getattr(method, "__self__", None) is spider:
+            return method
+    raise ValueError(f"the spider {spider.name!r} has no callback {name!r}")
+
+
+def _is_callback(spider: Spider, name: str) -> bool:
+    is_method = _has_method(type(spider), name)  # type: ignore[arg-type]  # mypy takes the class for an instance
+    return is_method or isinstance(vars(spider).get(name), MethodType)
+
+
+@lru_cache(1000)
+def _has_method(cls: type, name: str) -> bool:
+    """Whether *name* is that of a method in *cls*, and no property, and nothing that Scrapy calls itself."""
+    if name in _NO_CALLBACKS or (name.startswith("__") and name.endswith("__")):
+        return False
+    found = inspect.getattr_static(cls, name, None)
+    return callable(found) and not isinstance(found, (staticmethod, type))
+
+
 def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
     """Name of *method* on *spider*."""
     if getattr(method, "__self__", None) is spider:
-        name = str(getattr(method, "__name__", ""))
-        if getattr(spider, name, None) == method:
-            return name
-        for name, member in inspect.getmembers(spider, inspect.ismethod):  # a private name is mangled
-            if member == method:
-                return name
-    raise ValueError(f"{method!r} is no method of the spider {spider.name!r}")
+        name = getattr(method, "__name__", "")
+        if _is_callback(spider, name) and getattr(spider, name) == method:
+            return str(name)
+        function = getattr(method, "__func__", None)
+        for cls in type(spider).__mro__:  # a private name is mangled
+            for name, member in vars(cls).items():
+                if member is function and _is_callback(spider, name) and getattr(spider, name) == method:
+                    return name
+    raise ValueError(f"{method!r} is no callback of the spider {spider.name!r}")
 
 
 def _pack_other(value: Any) -> Any:
@@ -197,9 +274,26 @@ def _pack_other(value: Any) -> Any:
         return str(value)
     for code, (kind, pack, _) in enumerate(_EXTENSIONS):
         if type(value) is kind:
-            return msgpack.ExtType(code, msgpack.packb(pack(value), default=_pack_other, strict_types=True))
+            with _Nested():
+                data = msgpack.packb(pack(value), default=_pack_other, strict_types=True)
+            return msgpack.ExtType(code, data)
     raise TypeError(f"{type(value).__qualname__} {value!r}")
 
 
 def _unpack_other(code: int, data: bytes) -> Any:
-    return _EXTENSIONS[code][2](msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False))
+    with _Nested():
+        return _EXTENSIONS[code][2](msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False))
+
+
+class _Nested:
+    """Bounds how deep extensions are inside one another."""
+
+    _depth = 0
+
+    def __enter__(self) -> None:
+        if _Nested._depth >= _MAX_NESTING:
+            raise ValueError(f"more than {_MAX_NESTING} tuples, sets or the like are inside one another")
+        _Nested._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        _Nested._depth -= 1

@@ -41,6 +41,7 @@ from .core.records import host_key, pack, page_key, unpack
 from .downloadermiddlewares import LeftAloneError, PolitenessMiddleware
 from .exceptions import AopicError
 from .job import Clock
+from .refusals import ForbiddenError, NothingAllowedError
 from .requests import SITEMAP
 from .scheduler import Scheduler
 from .settings import read
@@ -278,7 +279,7 @@ class RobotsMiddleware:
             self._judge(robots, request)
         elif scheduler is None or (robots.failures >= self._tries and not scheduler.is_dead(request)):
             self._count("aopic/robots/refused")
-            raise IgnoreRequest(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
+            raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
         else:
             scheduler.hold(request, robots.retry_at - self.clock())
             goes_back = True
@@ -304,7 +305,7 @@ class RobotsMiddleware:
             extra={"spider": self._crawler.spider},
         )
         self._count("robotstxt/forbidden")
-        raise IgnoreRequest("Forbidden by robots.txt")
+        raise ForbiddenError("Forbidden by robots.txt")
 
     def _tell(self, robots: _Robots, request: Request, delay: float) -> None:
         """Tell whoever paces the host of *request* of its crawl delay, or that it has none any more."""

@@ -41,6 +41,7 @@ from .exceptions import ExchangeError, SettingError, StorageError
 from .job import Job, store_folder
 from .places import Places
 from .queries import print_report
+from .refusals import reason_of
 from .requests import (
     IN_MEMORY,
     SITEMAP,
@@ -50,6 +51,7 @@ from .requests import (
     UnserialisableError,
     decode,
     encode,
+    forget_transfer,
     stand_in,
     url_of,
 )
@@ -425,6 +427,8 @@ class Scheduler(BaseScheduler):
 
     def _enqueue_copy(self, request: Request, visit: Visit, crawl: Crawl) -> bool:
         """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
+        if visit.lease.request[:1] != IN_MEMORY:
+            forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
         name, key = self._place(request)
         if self._is_of(key, visit, crawl):
             visit.retry = self._link(request, key, name)
@@ -483,7 +487,9 @@ class Scheduler(BaseScheduler):
                 return False, False
         if again and page is not None and visit is None and request.meta.get("is_start_request"):
             assert self._job is not None
-            again = not self._job.crawl.is_from_before(page)  # a resumed crawl does not begin anew
+            # A resumed crawl does not begin anew, but logs in again: start_urls have neither callback nor form.
+            is_plain = request.callback is None and request.method == "GET"
+            again = not (is_plain and self._job.crawl.is_from_before(page))
         return again, is_new
 
     def _add_link(self, visit: Visit, link: Link) -> None:
@@ -499,13 +505,12 @@ class Scheduler(BaseScheduler):
             data = stand_in(request, self._numbers)
             self._unwritten[data] = request
             self._count("scheduler/unserializable")
-            if self._crawler.settings.getbool("SCHEDULER_DEBUG") and "unserializable" not in self._complained:
-                self._complained.add("unserializable")
-                logger.warning(
+            if self._persists or self._crawler.settings.getbool("SCHEDULER_DEBUG"):
+                self._warn_once(
+                    "unserializable",
                     "Unable to serialize request: %(error)s; it is kept in memory and lost if the process ends. No "
                     "more such requests will be logged (scheduler/unserializable counts them)",
                     {"error": error},
-                    extra={"spider": self._spider},
                 )
         return Link(key, name, data, request.priority, again)
 
@@ -626,7 +631,7 @@ class Scheduler(BaseScheduler):
         else:
             request = decode(lease.request, self._spider)
         self._numbers += 1
-        visit = Visit(lease, self._numbers, self._place, self._max_links)
+        visit = Visit(request, lease, self._numbers, self._place, self._max_links)
         request.meta[TAG] = ("page", visit.number)
         self._visits[request] = self._by_number[visit.number] = visit
         return request
@@ -660,14 +665,12 @@ class Scheduler(BaseScheduler):
         self._count("aopic/pages/failed")
         self._count("aopic/pages/unreadable")
         self._count(f"aopic/outcomes/{UNREADABLE}")
-        if "unreadable" not in self._complained:
-            self._complained.add("unreadable")
-            logger.warning(
-                "The queued request for %(url)s cannot be made and is set aside: %(error)s. Further ones are only "
-                "counted (aopic/pages/unreadable); 'scrapy aopic status' says why",
-                {"url": url_of(lease.request) or lease.host, "error": error},
-                extra={"spider": self._spider},
-            )
+        self._warn_once(
+            "unreadable",
+            "The queued request for %(url)s cannot be made and is set aside: %(error)s. Further ones are only "
+            "counted (aopic/pages/unreadable); 'scrapy aopic status' says why",
+            {"url": url_of(lease.request) or lease.host, "error": error},
+        )
 
     # -- what becomes of them
 
@@ -911,13 +914,19 @@ class Scheduler(BaseScheduler):
         """Note that *exception* ended *request*."""
         visit = self._visits.get(request)
         if visit is not None:
-            visit.reason = _reason(exception)
+            visit.reason = reason_of(exception)
 
     def _located(self, host: Unlocated, address: str) -> None:
         """The address of *host* was looked up."""
         if self._job is not None:
             self._guard(self._job.crawl.locate, host, address, self._clock())
             self._engine.wake()
+
+    def _warn_once(self, kind: str, text: str, args: dict[str, Any]) -> None:
+        """Log the first warning of its *kind*."""
+        if kind not in self._complained:
+            self._complained.add(kind)
+            logger.warning(text, args, extra={"spider": self._spider})
 
     def _watch(self, job: Job) -> None:
         """Close the spider if the store takes no more."""
@@ -962,11 +971,3 @@ class Scheduler(BaseScheduler):
 
 def _nothing_new(response: Response, **_: Any) -> None:
     """Callback of an answer that the spider is not told of."""
-
-
-def _reason(exception: Exception) -> str:
-    """A short name of what ended a request."""
-    text = str(exception)
-    if "robots.txt" in text:
-        return "robots.txt unreachable" if "unreachable" in text else "robots.txt"
-    return type(exception).__name__

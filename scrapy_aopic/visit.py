@@ -21,6 +21,7 @@ class Visit:
     """A request that the engine has, and what became of it so far.
 
     Attributes:
+        request: What the engine was given.
         lease: The page.
         links: Requests that came back as links of the page.
         retry: The request to make instead, if the downloader wants another try.
@@ -34,11 +35,17 @@ class Visit:
     """
 
     __slots__ = ("_max_links", "_place", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
-                 "is_redirect", "lease", "links", "number", "reason", "retry", "same_as", "status", "weight")  # fmt: skip
+                 "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as", "status", "weight")  # fmt: skip
 
     def __init__(
-        self, lease: Lease, number: int, place: Callable[[Request], tuple[str, bytes]], max_links: int
+        self,
+        request: Request,
+        lease: Lease,
+        number: int,
+        place: Callable[[Request], tuple[str, bytes]],
+        max_links: int,
     ) -> None:
+        self.request = request
         self.lease = lease
         self.number = number
         self.links: list[Link] = []

@@ -217,6 +217,7 @@ class SqliteStore:
         )
         self._connections.append(connection)
         connection.execute(f"PRAGMA cache_size = -{cache_kb}")
+        connection.execute("PRAGMA trusted_schema = OFF")  # views and triggers may be somebody else's
         return connection
 
     def _lock_folder(self) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
 from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.queries import status
+from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]
 WEB = {
@@ -103,3 +105,60 @@ async def test_settings_that_are_changed_between_runs_keep_the_job_whole(
     assert sorted(web.asked) == sorted(WEB)
     result = check(tmp_path)
     assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
+
+
+@deferred_f_from_coro_f
+async def test_a_retry_that_waits_goes_out_by_the_proxy_and_the_user_agent_of_the_next_run(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Once(Spider):
+        name = "once"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> None: ...
+
+    def stop(request: Request, spider: Spider) -> None:
+        if request.meta.get("retry_times"):
+            deferred_from_coro(spider.crawler.stop_async())
+
+    old = serve({"http://a.test/": Answer(500)})
+    monkeypatch.setenv("http_proxy", os.environ["http_proxy"].replace("//", "//me:secret@"))
+    await crawl(Once, {**on_disk(tmp_path), "USER_AGENT": "old"}, told={signals.request_scheduled: stop})
+    assert len(old.asked) == 1
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"retry_times" in stored
+    assert b"Basic" not in stored
+    agents = []
+
+    def page(exchange: Exchange) -> Answer:
+        agents.append(exchange.headers["user-agent"])
+        return Answer()
+
+    new = serve({"http://a.test/": page})
+    await crawl(Once, {**on_disk(tmp_path), "USER_AGENT": "new"})
+    assert (len(old.asked), len(new.asked)) == (1, 1)
+    assert agents == ["new"]
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Login(Spider):
+        name = "login"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/plain", dont_filter=True)
+            yield Request("http://a.test/login", self.log_in, dont_filter=True)
+            yield FormRequest("http://a.test/form", formdata={"user": "me"}, dont_filter=True)
+
+        def log_in(self, response: Response) -> None: ...
+
+        def parse(self, response: Response) -> None: ...
+
+    web = serve({f"http://a.test/{name}": [] for name in ("plain", "login", "form")})
+    for _ in range(2):
+        await crawl(Login, on_disk(tmp_path))
+    asked = [url.rpartition("/")[2] for url in web.asked]
+    assert sorted(asked) == ["form", "form", "login", "login", "plain"]
+    assert check(tmp_path).violations == []

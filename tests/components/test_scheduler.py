@@ -431,10 +431,10 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert len(web.asked) == 1
     await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2"]
-    assert "'After' object has no attribute 'gone'" in caplog.text
+    assert "the spider 'one' has no callback 'gone'" in caplog.text
     state = ask(tmp_path, status)
     assert state["outcomes"] == {"unreadable": 1}
-    reason = "AttributeError: 'After' object has no attribute 'gone'"
+    reason = "ValueError: the spider 'one' has no callback 'gone'"
     assert state["set_aside"] == [{"reason": reason, "pages": 1, "example": "http://a.test/1"}]
     assert {row["url"]: row["cash"] for row in ask(tmp_path, top_pages, 9, everything=True)}[
         "http://a.test/1"

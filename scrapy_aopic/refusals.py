@@ -1,0 +1,32 @@
+"""Requests that go no further, as exceptions for errbacks, and as short reasons for outcomes and stats."""
+
+from __future__ import annotations
+
+from scrapy.exceptions import IgnoreRequest
+
+
+class RefusedError(IgnoreRequest):
+    """A request, or the answer to it, that the crawl does not want.
+
+    Attributes:
+        reason: Why, in a few words: the outcome of the page.
+    """
+
+    reason = ""
+
+
+class ForbiddenError(RefusedError):
+    """robots.txt forbids it."""
+
+    reason = "robots.txt"
+
+
+class NothingAllowedError(RefusedError):
+    """robots.txt cannot be had, and so nothing is allowed."""
+
+    reason = "robots.txt unreachable"
+
+
+def reason_of(exception: Exception) -> str:
+    """A short name of what ended a request."""
+    return exception.reason if isinstance(exception, RefusedError) else type(exception).__name__
