@@ -8,7 +8,8 @@ What Scrapy 2.16 to 2.19 does not offer in public:
 * adding a middleware that the user did not list (``MiddlewareManager._add_middleware``);
 * a download slot that knows when a transfer started and how it ended, and that is asked before each start;
 * that Twisted and aiohttp send a request again by themselves, at once, when a kept connection breaks;
-* that Twisted reads headers without end, as long as each line is short.
+* that Twisted reads headers without end, as long as each line is short;
+* an exit code for a crawl that failed after its spider was opened.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import logging
 import socket
 import sys
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from weakref import WeakSet
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.core.downloader import Slot
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+from scrapy.exceptions import CloseSpider, NotConfigured
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
@@ -35,9 +38,10 @@ from twisted.internet.defer import Deferred
 
 from .core.politeness import Gap
 from .exceptions import SettingError
+from .settings import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from scrapy import Request
@@ -58,8 +62,30 @@ OWN_SLOT = "_aopic_slot"
 """Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""
 
 
+_SOON = 0.01
+"""Seconds between looks at an engine that starts."""
+
 _CLOCKS = 10_000
 """Clocks, and addresses, that are remembered."""
+
+
+_refused: WeakSet[Crawler] = WeakSet()
+"""Crawlers that have been told why their crawl cannot start."""
+
+
+@contextmanager
+def configured(crawler: Crawler) -> Iterator[None]:
+    """Inside it, a component reads its settings; one that cannot be used stops the start of the crawl.
+
+    Without it Scrapy would leave out the component, or end with a traceback: a crawl that is not as polite as was
+    wanted, or that says too much.
+    """
+    try:
+        check_names(crawler.settings)
+        yield
+    except SettingError as error:
+        Engine(crawler).refuse(error)
+        raise NotConfigured from error
 
 
 def slot_key(request: Request) -> str:
@@ -149,23 +175,53 @@ class Engine:
             self._timer.cancel()
         self._timer, self._due = None, float("inf")
 
-    def close(self, reason: str) -> None:
-        """Make the engine close the spider."""
+    def abort(self, reason: str) -> None:
+        """Make the engine close the spider, and the process end with exit code 1."""
         engine = self._crawler.engine
         if engine is not None and engine.spider is not None:
+            self.fail()
             call_later(0, _start, partial(engine.close_spider_async, reason=reason))
 
+    def fail(self) -> None:
+        """Make the process end with exit code 1 when the crawl is over.
+
+        Scrapy's commands, and ``bootstrap_failed`` of its runners, know two signs of a crawl that failed: an
+        exception out of it, which would be logged with a traceback, and that it has no spider in the end.
+        """
+        # Connected late, so that other receivers still find the spider. Not weakly, as in refuse().
+        self._crawler.signals.connect(self._unset_spider, signal=signals.engine_stopped, weak=False)
+
+    def _unset_spider(self) -> None:
+        self._crawler.spider = None
+
     def refuse(self, error: SettingError | StorageError) -> None:
-        """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been."""
+        """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been.
+
+        The first reason is enough: what else reads the setting has nothing to add.
+        """
+        if self._crawler in _refused:
+            return
+        _refused.add(self._crawler)
         logger.error(
             "%(error)s The crawl does not start.", {"error": error}, extra={"spider": self._crawler.spider}
         )
         self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
         # Not weakly: whoever refuses may have no other use for this object.
         self._crawler.signals.connect(self._refuse, signal=signals.spider_opened, weak=False)
+        self._crawler.signals.connect(self._refuse_idle, signal=signals.spider_idle, weak=False)
 
     def _refuse(self) -> None:
-        self.close(self._refusal)
+        """Close the spider as soon as the engine runs: one that does not would not say that it has stopped."""
+        engine = self._crawler.engine
+        if engine.running:
+            self.abort(self._refusal)
+        elif engine.spider is not None:
+            call_later(_SOON, self._refuse)
+
+    def _refuse_idle(self) -> None:
+        """The engine has found nothing to do before it was looked at."""
+        self.fail()
+        raise CloseSpider(self._refusal)
 
     # -- components that the user did not list
 

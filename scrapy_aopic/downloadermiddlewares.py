@@ -9,12 +9,11 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.misc import load_object
 
-from ._engine import Addresses, Slots, slot_key
+from ._engine import Addresses, Slots, configured, slot_key
 from .core.politeness import Gap, Outcome, Pace
-from .exceptions import SettingError
 from .settings import read, read_politeness
 from .suffixes import registered_domain
 
@@ -110,10 +109,8 @@ class PolitenessMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        try:
+        with configured(crawler):
             return cls(crawler, read_politeness(crawler.settings, crawler.spider))
-        except SettingError as error:
-            raise NotConfigured(str(error)) from error
 
     async def process_request(self, request: Request) -> None:
         key = slot_key(request)

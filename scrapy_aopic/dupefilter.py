@@ -19,7 +19,7 @@ from scrapy.utils.request import referer_str
 from ._engine import Engine
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
-from .settings import page_cache, read, store_memory
+from .settings import check_names, page_cache, read, store_memory
 from .storage import open_store
 
 if TYPE_CHECKING:
@@ -112,7 +112,13 @@ class BloomSeen:
             with self._path.open("rb") as file:
                 self._filter: Any = ScalableBloomFilter.fromfile(file)
         else:
-            self._filter = ScalableBloomFilter(initial_capacity=capacity, error_rate=error_rate)
+            try:
+                self._filter = ScalableBloomFilter(initial_capacity=capacity, error_rate=error_rate)
+                self._filter.add(b"")  # takes the memory
+            except MemoryError:
+                raise SettingError(
+                    f"AOPIC_BLOOM_CAPACITY ({capacity}) must be a number of URLs whose filter fits into the memory."
+                ) from None
 
     def add(self, fingerprint: bytes) -> bool:
         """Add *fingerprint*; whether it, or one that cannot be told from it, was there."""
@@ -161,6 +167,7 @@ class DupeFilter(BaseDupeFilter):
 
     def _open_seen(self) -> Seen:
         settings = self._crawler.settings
+        check_names(settings)
         folder = Path(path) if (path := job_dir(settings)) else None
         if read(settings, "AOPIC_DUPEFILTER") == "bloom":
             return BloomSeen(

@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from tqdm import tqdm
 
-from .exceptions import SettingError
+from ._engine import configured
 from .scheduler import Scheduler
 from .settings import read
 
@@ -28,23 +28,21 @@ class Progress:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._is_wanted: bool = read(crawler.settings, "AOPIC_PROGRESS")
         self._line: tqdm[None] | None = None
         self._loop: AsyncioLoopingCall | LoopingCall | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        progress = cls(crawler)
+        with configured(crawler):
+            progress = cls(crawler)
         crawler.signals.connect(progress.start, signal=signals.spider_opened)
         crawler.signals.connect(progress.stop, signal=signals.spider_closed)
         return progress
 
     def start(self) -> None:
         """Show the line, if anyone is there to see it."""
-        try:
-            is_wanted = bool(read(self._crawler.settings, "AOPIC_PROGRESS")) and sys.stderr.isatty()
-        except SettingError:  # the scheduler says so
-            is_wanted = False
-        if not is_wanted or self._loop is not None:
+        if not self._is_wanted or not sys.stderr.isatty() or self._loop is not None:
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
         self._last = (monotonic(), 0)

@@ -30,7 +30,7 @@ from scrapy import __version__ as scrapy_version
 from scrapy.exceptions import NotConfigured
 
 from . import __version__
-from .exceptions import SettingError
+from ._engine import configured
 from .scheduler import Scheduler
 from .settings import read
 
@@ -124,10 +124,8 @@ class ImportancePipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         settings = crawler.settings
-        try:
+        with configured(crawler):
             return cls(crawler, read(settings, "AOPIC_ITEM_FIELDS"), read(settings, "AOPIC_ITEM_URL_FIELD"))
-        except SettingError as error:
-            raise NotConfigured(str(error)) from error
 
     def open_spider(self) -> None:
         """Find the scheduler; say so if it is one that knows no importance."""
@@ -197,7 +195,6 @@ class PagesPipeline:
             import warcio  # noqa: F401, PLC0415  # an extra
         except ImportError:
             raise NotConfigured("PagesPipeline needs warcio; install scrapy-aopic[warc].") from None
-        _fill(template, "spider", datetime.now(timezone.utc))
         self._crawler = crawler
         self._template = template
         self._path: Path | None = None
@@ -207,10 +204,8 @@ class PagesPipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        try:
+        with configured(crawler):
             pipeline = cls(crawler, read(crawler.settings, "AOPIC_WARC_FILE"))
-        except SettingError as error:
-            raise NotConfigured(str(error)) from error
         crawler.signals.connect(pipeline.response_downloaded, signal=signals.response_downloaded)
         return pipeline
 
@@ -277,18 +272,8 @@ class PagesPipeline:
 
 
 def _fill(template: str, name: str, now: datetime) -> Path:
-    """The path that *template* means for a crawl by the spider *name* that starts at *now*.
-
-    Raises:
-        SettingError: If something else than the name and the time is to be filled in.
-    """
-    try:
-        return Path(template % {"name": name, "time": now.strftime("%Y%m%dT%H%M%SZ")})
-    except (KeyError, TypeError, ValueError) as error:
-        raise SettingError(
-            f"AOPIC_WARC_FILE ({template!r}) must be a path with nothing to fill in but %(name)s and "
-            "%(time)s; a percent sign is written %%."
-        ) from error
+    """The path that *template* means for a crawl by the spider *name* that starts at *now*."""
+    return Path(template % {"name": name, "time": now.strftime("%Y%m%dT%H%M%SZ")})
 
 
 class _WarcFile:

@@ -36,7 +36,7 @@ from scrapy.utils.sitemap import Sitemap, sitemap_urls_from_robots
 from twisted.internet.defer import Deferred
 from w3lib.url import safe_url_string
 
-from ._engine import OWN_SLOT, SLOT, slot_key
+from ._engine import OWN_SLOT, SLOT, configured, slot_key
 from .core.records import host_key, pack, page_key, unpack
 from .downloadermiddlewares import LeftAloneError, PolitenessMiddleware
 from .exceptions import AopicError
@@ -246,7 +246,8 @@ class RobotsMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
+        with configured(crawler):
+            return cls(crawler)
 
     def __len__(self) -> int:
         """Origins whose robots.txt is in memory."""

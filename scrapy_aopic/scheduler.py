@@ -324,6 +324,7 @@ class Scheduler(BaseScheduler):
             self._record(job)
             job.close(print_report if self._reports else None)
         except StorageError as error:
+            self._engine.fail()
             if "storage" not in self._complained:
                 logger.error(
                     "%(error)s The job folder holds the last commit; what was done since will be done again.",
@@ -937,7 +938,7 @@ class Scheduler(BaseScheduler):
                 {"error": job.failure},
                 extra={"spider": self._spider},
             )
-            self._engine.close("aopic_storage")
+            self._engine.abort("aopic_storage")
 
     def _count(self, name: str) -> None:
         """Increase a stat, at the next beat: a page makes some forty of these calls for a few names."""

@@ -11,13 +11,19 @@ import logging
 import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import translate
 from functools import partial
 from importlib.util import find_spec
+from inspect import signature
+from os import fsdecode, fsencode, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ada_url import URL
+from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 
 from .core.caches import CACHES
@@ -31,7 +37,7 @@ from .suffixes import registered_domain
 from .urls import CHANGES, DEFAULT_RULES, REFUSALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scrapy.settings import BaseSettings
 
@@ -44,13 +50,19 @@ _PAGES_A_MB, _HOSTS_A_MB = 400, 40
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
+_FOR_EVER = 1e10
+"""Seconds, or turns, beyond which nobody means a number: 300 years."""
+
+_SHOWN = 200
+"""Characters of a wrong value that a message shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A setting.
 
     Attributes:
-        check: Makes the value of what the user gave; raises ``ValueError`` or ``TypeError`` if it cannot.
+        check: Makes the value of what the user gave; raises an exception, of any kind, if it cannot.
         must: What the value must be, as the end of the sentence "... must be".
         meaning: One sentence for the documentation.
     """
@@ -73,24 +85,53 @@ class Setting:
             given = self.default
         try:
             return self.check(given)
-        except (TypeError, ValueError) as error:
-            raise SettingError(f"{self.name} ({given!r}) must be {self.must}.") from error
+        except Exception as error:  # a check imports what is named, or calls methods of what it is given
+            why = _why(error)
+            raise SettingError(f"{self.name} ({_shown(given)}) must be {self.must}{why}.") from error
 
 
-def _number(low: float, high: float = math.inf) -> Callable[[Any], float]:
+class _Reason(ValueError):
+    """Why a value cannot be used, or what may have been meant, as an end of the sentence."""
+
+
+def _why(error: Exception) -> str:
+    while error.__cause__ is not None and not isinstance(error, _Reason):
+        error = cast("Exception", error.__cause__)
+    text = " ".join(str(error).split())
+    return f" ({text[:_SHOWN]})" if isinstance(error, _Reason) and text else ""
+
+
+def _shown(value: object) -> str:
+    """*value* in one line of a message, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  # what is wrong with the value is told in any case
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    """The question for what may have been meant by *name*, ``""`` if nothing is like it."""
+    found = get_close_matches(name, known, n=1, cutoff=0.75)
+    return f'did you mean "{found[0]}"?' if found else ""
+
+
+def _number(low: float, high: float) -> Callable[[Any], float]:
     def check(value: Any) -> float:
+        if isinstance(value, (bool, bytes, bytearray)):
+            raise TypeError
         number = float(value)
-        if isinstance(value, bool) or not low <= number <= high or math.isinf(number):
+        if not low <= number <= high:
             raise ValueError
         return number
 
     return check
 
 
-def _integer(low: int) -> Callable[[Any], int]:
+def _integer(low: int, high: int = 10**9) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         number = int(value)
-        if isinstance(value, bool) or number != float(value) or number < low:
+        if _number(low, high)(value) != number:
             raise ValueError
         return number
 
@@ -99,138 +140,211 @@ def _integer(low: int) -> Callable[[Any], int]:
 
 def _auto(check: Callable[[Any], int]) -> Callable[[Any], int | None]:
     """``None`` for "auto", or what *check* says."""
-    return lambda value: None if value == "auto" else check(value)
+    return lambda value: None if isinstance(value, str) and value == "auto" else check(value)
 
 
 def _one_of(*names: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
         if value not in names:
-            raise ValueError
+            raise _Reason(_similar(value, names))
         return str(value)
 
     return check
 
 
 def _flag(value: Any) -> bool:
-    if value in (True, "1", "True", "true"):
-        return True
-    if value in (False, "0", "False", "false"):
-        return False
+    if isinstance(value, (bool, int, str)):
+        if value in (True, "1", "True", "true"):
+            return True
+        if value in (False, "0", "False", "false"):
+            return False
     raise ValueError
 
 
 def _share(value: Any) -> float | None:
-    return None if value == "equal" else _number(0, 1)(value)
+    return None if isinstance(value, str) and value == "equal" else _number(0, 1)(value)
 
 
 def _window(value: Any) -> tuple[float, str]:
     """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
+    if isinstance(value, bool):
+        raise TypeError
     match = re.fullmatch(r"\s*([0-9.]+)\s*(?:(turn|\|H\||second|minute|hour|day|week)s?)?\s*", str(value))
-    if match is None or isinstance(value, bool):
+    if match is None:
         raise ValueError
     size, unit = float(match[1]), match[2] or "turn"
-    if not 0 < size < math.inf:
+    clock = "turns" if unit in ("turn", "|H|") else "seconds"
+    size *= _SECONDS.get(unit, 1.0)
+    if not 0 < size <= _FOR_EVER:
         raise ValueError
-    return (size, "turns") if unit in ("turn", "|H|") else (size * _SECONDS[unit], "seconds")
+    return size, clock
 
 
 def _durability(value: Any) -> float:
     """Seconds between commits: 0 for "page", infinite for "close"."""
-    if value in ("page", "close"):
+    if isinstance(value, str) and value in ("page", "close"):
         return 0.0 if value == "page" else math.inf
     return _number(1, 60_000)(value) / 1000
 
 
+def _list(value: Any) -> list[str]:
+    """The texts in *value*: a collection of them, or one text with commas or in JSON."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.lstrip()[:1] == "[" else value.split(",")
+    if not isinstance(value, Collection) or isinstance(value, (Mapping, bytes, bytearray, memoryview)):
+        raise TypeError
+    if not all(isinstance(each, str) for each in value):
+        raise TypeError
+    return [name for each in value if (name := each.strip())]
+
+
+def _known(names: Iterable[str], allowed: Collection[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise _Reason(_similar(name, allowed))
+
+
 def _names(*allowed: str) -> Callable[[Any], tuple[str, ...]]:
     def check(value: Any) -> tuple[str, ...]:
-        names = tuple(
-            name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name
-        )
-        if not set(names) <= set(allowed):
-            raise ValueError
+        names = tuple(_list(value))
+        _known(names, allowed)
         return names
 
     return check
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError
-    return str(value)
+    return value
+
+
+def _path(value: Any) -> str:
+    if isinstance(value, bytes) or "\0" in fspath(value):
+        raise ValueError
+    return fsdecode(fsencode(value))  # which text with lone surrogates is not
+
+
+def _template(value: Any) -> str:
+    """A path into which the name of the spider and the time are filled."""
+    template = _path(value)
+    if "%" in re.sub(r"%(%|\((name|time)\)s)", "", template):
+        raise ValueError
+    if not template.strip() or template[-1] in "/\\" or Path(template).name in ("", ".."):
+        raise ValueError
+    return template
+
+
+def _load(value: Any) -> Any:
+    """The object at an import path, or one that was given as such."""
+    if isinstance(value, str) and not re.fullmatch(r"\w+(\.\w+)+", value):
+        raise ValueError
+    try:
+        return load_object(value)
+    except Exception as error:
+        raise _Reason(f"{type(error).__name__}: {error}") from error
 
 
 def _order(value: Any) -> type[Order]:
     """Class of an order, by its name here or by its import path."""
     if isinstance(value, str) and value in ORDERS:
         return ORDERS[value]
-    try:
-        found = load_object(value)
-    except (ImportError, NameError, AttributeError) as error:
-        raise ValueError from error
+    if isinstance(value, str) and "." not in value:
+        raise _Reason(_similar(value, ORDERS))
+    found = _load(value)
     if not (isinstance(found, type) and issubclass(found, Order)):
         raise TypeError
+    try:
+        found()
+    except Exception as error:  # it is abstract, or wants arguments
+        raise _Reason(f"{type(error).__name__}: {error}") from error
     return found
 
 
 def _weights(value: Any) -> Any:
     """``None`` for equal weights, weights by kind of link, or a function."""
-    if value == "equal" or value is None:
+    if isinstance(value, str) and value == "equal":
         return None
-    if isinstance(value, str) and "=" in value:
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        value = json.loads(value)
+    elif isinstance(value, str) and "=" in value:
         value = dict(part.split("=") for part in value.split(","))
     if isinstance(value, Mapping):
-        weights = {str(name).strip(): _number(0, 1000)(weight) for name, weight in value.items()}
-        if not set(weights) <= {"internal", "external", "nofollow"}:
+        if not value or not all(isinstance(name, str) for name in value):
             raise ValueError
+        weights = {name.strip(): _number(0, 1000)(weight) for name, weight in value.items()}
+        _known(weights, ("internal", "external", "nofollow"))
         return weights
-    return _callable(value)
+    return _function(value, 2)
 
 
-def _callable(value: Any) -> Any:
-    try:
-        found = load_object(value)
-    except (ImportError, NameError, AttributeError) as error:
-        raise ValueError from error
+def _function(value: Any, n: int) -> Any:
+    """A function of *n* arguments, or its import path."""
+    found = _load(value)
     if not callable(found):
         raise TypeError
+    try:
+        wants = signature(found)
+    except (TypeError, ValueError):  # written in C, and not described
+        return found
+    try:
+        wants.bind(*[None] * n)
+    except TypeError as error:
+        raise _Reason(f"it does not take {n} argument{'s' * (n > 1)}") from error
     return found
 
 
 def _keys(value: Any) -> frozenset[str]:
     """What counts as one for politeness; the host does in any case."""
-    names = re.split(r"[+,]", value) if isinstance(value, str) else value
-    keys = frozenset(str(name).strip() for name in names)
-    if not keys or not keys <= {"host", "domain", "address"}:
+    keys = frozenset(_list(value.replace("+", ",") if isinstance(value, str) else value))
+    if not keys:
         raise ValueError
+    _known(keys, ("host", "domain", "address"))
     return keys | {"host"}
 
 
 def _rule(value: Any) -> Rule:
-    if not isinstance(value, Mapping) or not set(value) <= set(Rule._fields):
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError
+    _known(value, Rule._fields)
     limits = {"factor": 1e6, "min_gap": 86400, "max_gap": 86400}
     return Rule(**{name: _number(0, limits[name])(number) for name, number in value.items()})
 
 
 def _host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
     """Patterns of host names, and what is different for the hosts that match."""
-    rules = json.loads(value) if isinstance(value, str) else value
-    return tuple(
-        (re.compile(translate(str(pattern).lower())), _rule(each)) for pattern, each in dict(rules).items()
-    )
+    given = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(given, (Mapping, list, tuple)):
+        raise TypeError
+    rules = dict(given)
+    if not all(isinstance(pattern, str) and pattern for pattern in rules):
+        raise TypeError
+    return tuple((re.compile(translate(pattern.lower())), _rule(each)) for pattern, each in rules.items())
 
 
 def _domains(value: Any) -> frozenset[str]:
-    names = value.split(",") if isinstance(value, str) else map(str, value)
-    domains = frozenset(name.strip().lower() for name in names if name.strip())
-    if any(re.search(r"[/:\s]", name) for name in domains):
+    return frozenset(map(_domain, _list(value)))
+
+
+def _domain(name: str) -> str:
+    """Normal form of the host *name*, as that of the URLs that it is compared with."""
+    name = name.removesuffix(".")
+    if (
+        not re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|(?=.*(\.|[^\W\d_]))([\w-]+\.)*[\w-]+", name, re.IGNORECASE)
+        or len(name) > 253
+    ):
         raise ValueError
-    return domains
+    host = URL(f"http://{name}/").hostname
+    if name.isascii() and host != name.lower():  # 1.2 would be 1.0.0.2
+        raise ValueError
+    return host
 
 
 def _rules(value: Any) -> frozenset[str]:
     """Names of rules on URLs: all that are on, or what is different from the default, with a plus or a minus."""
-    names = [name.strip() for name in (value.split(",") if isinstance(value, str) else value) if name.strip()]
+    names = _list(value)
     signs = {name[0] for name in names} & {"+", "-"}
     if not signs:
         rules = frozenset(names)
@@ -240,23 +354,33 @@ def _rules(value: Any) -> frozenset[str]:
         names = [name[1:] for name in names]
     else:
         raise ValueError
-    if not set(names) <= {*CHANGES, *REFUSALS}:
-        raise ValueError
+    _known(names, (*CHANGES, *REFUSALS))
     return rules
 
 
 def _rewrite(value: Any) -> Callable[[str], str | None] | None:
     """A function on URLs, from its import path or from pairs of a regular expression and its replacement."""
-    if not value:
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        if value.lstrip()[0] != "[":
+            return cast("Callable[[str], str | None]", _function(value, 1))
+        value = json.loads(value)
+    if callable(value):
+        return cast("Callable[[str], str | None]", _function(value, 1))
+    if not isinstance(value, (list, tuple)) or not all(isinstance(pair, (list, tuple)) for pair in value):
+        raise TypeError
+    pairs = []
+    for pattern, replacement in value:
+        if not isinstance(replacement, str):
+            raise TypeError
+        try:
+            pairs.append((re.compile(pattern), replacement))
+            pairs[-1][0].sub(replacement, "")  # a bad reference to a group is found without a match
+        except (re.error, IndexError) as error:
+            raise _Reason(str(error)) from error
+    if not pairs:
         return None
-    if isinstance(value, str) or callable(value):
-        return cast("Callable[[str], str | None]", _callable(value))
-    try:
-        pairs = [(re.compile(pattern), replacement) for pattern, replacement in value]
-        for pattern, replacement in pairs:
-            pattern.sub(replacement, "")  # a bad reference to a group is found without a match
-    except re.error as error:
-        raise ValueError from error
 
     def rewrite(url: str) -> str:
         for pattern, replacement in pairs:
@@ -267,8 +391,7 @@ def _rewrite(value: Any) -> Callable[[str], str | None] | None:
 
 
 def _extensions(value: Any) -> frozenset[str]:
-    names = value.split(",") if isinstance(value, str) else value
-    extensions = frozenset(name.strip().lower().removeprefix(".") for name in names if name.strip())
+    extensions = frozenset(name.lower().removeprefix(".") for name in _list(value))
     if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in extensions):
         raise ValueError
     return extensions
@@ -276,9 +399,11 @@ def _extensions(value: Any) -> frozenset[str]:
 
 def _types(value: Any) -> Callable[[str], bool]:
     """Whether a content type, in lower case and without parameters, is one of *value*; each is if there are none."""
-    names = value.split(",") if isinstance(value, str) else value
-    patterns = [name.strip().lower() for name in names if name.strip()]
-    if not all(re.fullmatch(r"[^\s;/\[\]?]+/[^\s;/\[\]?]+", pattern) for pattern in patterns):
+    patterns = [name.lower() for name in _list(value)]
+    if not all(
+        re.fullmatch(r"[a-z0-9*][a-z0-9!#$&^_.+*-]*/[a-z0-9*][a-z0-9!#$&^_.+*-]*", pattern)
+        for pattern in patterns
+    ):
         raise ValueError
     if not patterns:
         return lambda _: True
@@ -373,7 +498,7 @@ SETTINGS: dict[str, Setting] = {
             "Longest time that a host may ask to be left alone, by Retry-After or Crawl-delay.",
         ),
         Setting(
-            "AOPIC_DEAD_AFTER", 5, "requests", _integer(2), "a whole number, at least 2",
+            "AOPIC_DEAD_AFTER", 5, "requests", _integer(2, 10**6), "a whole number from 2 to 1,000,000",
             "Requests in a row without an answer, or with one that asks to come later, after which a host is dead: the "
             "crawl does not wait for it any more.",
         ),
@@ -391,12 +516,14 @@ SETTINGS: dict[str, Setting] = {
             "JOBDIR it is a temporary folder, or memory if you say so.",
         ),
         Setting(
-            "AOPIC_MEMORY_MB", 256, "megabytes", _integer(16), "a whole number of megabytes, at least 16",
+            "AOPIC_MEMORY_MB", 256, "megabytes", _integer(16, 10**7),
+            "a whole number of megabytes from 16 to 10,000,000",
             "Memory for the crawl's state, however much of it is on the disk: a quarter each for the store's cache, "
             "its write buffers, page records and back queues.",
         ),
         Setting(
-            "AOPIC_PAGE_CACHE", "auto", "pages", _auto(_integer(100)), '"auto" or a whole number, at least 100',
+            "AOPIC_PAGE_CACHE", "auto", "pages", _auto(_integer(100)),
+            '"auto" or a whole number from 100 to 1,000,000,000',
             "Page records kept in memory; they answer most duplicate links without the disk. Automatically 400 for "
             "each of AOPIC_MEMORY_MB.",
         ),
@@ -405,7 +532,8 @@ SETTINGS: dict[str, Setting] = {
             "Which page records leave the memory when there are more (docs/caches.md).",
         ),
         Setting(
-            "AOPIC_ACTIVE_HOSTS", "auto", "hosts", _auto(_integer(1)), '"auto" or a whole number, at least 1',
+            "AOPIC_ACTIVE_HOSTS", "auto", "hosts", _auto(_integer(1)),
+            '"auto" or a whole number from 1 to 1,000,000,000',
             "Hosts with a back queue in memory; others wait on the disk. Automatically 40 for each of AOPIC_MEMORY_MB.",
         ),
         Setting(
@@ -419,11 +547,13 @@ SETTINGS: dict[str, Setting] = {
             "Whether visited pages come back, for as long as the crawl runs (docs/order.md).",
         ),
         Setting(
-            "AOPIC_RECRAWL_MIN_INTERVAL", 86_400, "seconds", _number(1), "a number of seconds, at least 1",
+            "AOPIC_RECRAWL_MIN_INTERVAL", 86_400, "seconds", _number(1, _FOR_EVER),
+            "a number of seconds from 1 to 10,000,000,000",
             "Time that passes between two visits of a page at least.",
         ),
         Setting(
-            "AOPIC_RECRAWL_MAX_INTERVAL", 7_776_000, "seconds", _number(1), "a number of seconds, at least 1",
+            "AOPIC_RECRAWL_MAX_INTERVAL", 7_776_000, "seconds", _number(1, _FOR_EVER),
+            "a number of seconds from 1 to 10,000,000,000",
             "Time after which a page has a claim on a tenth of the repeated visits, however little cash it holds.",
         ),
         Setting(
@@ -436,11 +566,11 @@ SETTINGS: dict[str, Setting] = {
             "the disk, before compression.",
         ),
         Setting(
-            "AOPIC_MAX_LINKS", 10_000, "links", _integer(1), "a whole number, at least 1",
+            "AOPIC_MAX_LINKS", 10_000, "links", _integer(1), "a whole number from 1 to 1,000,000,000",
             "Distinct links of one page that share its cash; further ones are queued without.",
         ),
         Setting(
-            "AOPIC_LINK_FLOOD", 50_000, "requests", _integer(0), "a whole number, at least 0",
+            "AOPIC_LINK_FLOOD", 50_000, "requests", _integer(0), "a whole number from 0 to 1,000,000,000",
             "Requests of one page after which further ones are dropped; 0 for none.",
         ),
         Setting(
@@ -456,19 +586,19 @@ SETTINGS: dict[str, Setting] = {
             "Your own rules on URLs, after the others (docs/urls.md).",
         ),
         Setting(
-            "AOPIC_MAX_URL_LENGTH", 2083, "characters", _integer(0), "a whole number, at least 0",
+            "AOPIC_MAX_URL_LENGTH", 2083, "characters", _integer(0), "a whole number from 0 to 1,000,000,000",
             "Longest URL that is queued, without its fragment; 0 for any length.",
         ),
         Setting(
-            "AOPIC_MAX_PATH_DEPTH", 20, "segments", _integer(0), "a whole number, at least 0",
+            "AOPIC_MAX_PATH_DEPTH", 20, "segments", _integer(0), "a whole number from 0 to 1,000,000,000",
             "Most segments of the path of a URL that is queued; 0 for any number.",
         ),
         Setting(
-            "AOPIC_MAX_REPEATS", 3, "times", _integer(0), "a whole number, at least 0",
+            "AOPIC_MAX_REPEATS", 3, "times", _integer(0), "a whole number from 0 to 1,000,000,000",
             "Most times in a row that a segment of the path, or a cycle of two or three, may come; 0 for any number.",
         ),
         Setting(
-            "AOPIC_MAX_PARAMETERS", 20, "parameters", _integer(0), "a whole number, at least 0",
+            "AOPIC_MAX_PARAMETERS", 20, "parameters", _integer(0), "a whole number from 0 to 1,000,000,000",
             "Most parameters in the query of a URL that is queued; 0 for any number.",
         ),
         Setting(
@@ -494,7 +624,7 @@ SETTINGS: dict[str, Setting] = {
             "Which rel=canonical counts: none, one that names a page of the same registered domain, or any.",
         ),
         Setting(
-            "AOPIC_SEEDS", "", "", _text, "the path of a list of seeds",
+            "AOPIC_SEEDS", "", "", _path, "the path of a list of seeds",
             "List of seeds that a job starts from, with or without scores; it is read when the job begins, and not "
             "when it goes on.",
         ),
@@ -508,7 +638,8 @@ SETTINGS: dict[str, Setting] = {
             "Part of the unseen URLs that the Bloom filter loses, up to its first capacity; some times that as it grows.",
         ),
         Setting(
-            "AOPIC_BLOOM_CAPACITY", 1_000_000, "URLs", _integer(1000), "a whole number, at least 1,000",
+            "AOPIC_BLOOM_CAPACITY", 1_000_000, "URLs", _integer(1000, 10**10),
+            "a whole number from 1,000 to 10,000,000,000",
             "URLs that the Bloom filter is first laid out for; it grows beyond.",
         ),
         Setting(
@@ -522,8 +653,8 @@ SETTINGS: dict[str, Setting] = {
             "Field of an item that holds the URL of its page, for ImportancePipeline.",
         ),
         Setting(
-            "AOPIC_WARC_FILE", "crawls/%(name)s-%(time)s.warc.gz", "", _text,
-            "the path of a file",
+            "AOPIC_WARC_FILE", "crawls/%(name)s-%(time)s.warc.gz", "", _template,
+            "the path of a file with nothing to fill in but %(name)s and %(time)s; a percent sign is written %%",
             "Where PagesPipeline writes what was fetched; %(name)s is the spider, %(time)s the start of the crawl.",
         ),
         Setting(
@@ -535,11 +666,11 @@ SETTINGS: dict[str, Setting] = {
             "Time after which a robots.txt that is unreachable is asked for again; it doubles with each try.",
         ),
         Setting(
-            "AOPIC_ROBOTS_TRIES", 8, "tries", _integer(1), "a whole number, at least 1",
+            "AOPIC_ROBOTS_TRIES", 8, "tries", _integer(1), "a whole number from 1 to 1,000,000,000",
             "Tries in a row that find a robots.txt unreachable until the pages that wait for it fail.",
         ),
         Setting(
-            "AOPIC_ROBOTS_CACHE", 1000, "files", _integer(1), "a whole number, at least 1",
+            "AOPIC_ROBOTS_CACHE", 1000, "files", _integer(1), "a whole number from 1 to 1,000,000,000",
             "Parsed robots.txt files kept in memory; a large one counts once more for every 4 KiB.",
         ),
         Setting(
@@ -565,6 +696,27 @@ def read(settings: BaseSettings, name: str) -> Any:
         SettingError: If it cannot be used.
     """
     return SETTINGS[name].read(settings)
+
+
+def check_names(settings: BaseSettings) -> None:
+    """Look for names that are no settings but seem to be meant as such.
+
+    Raises:
+        SettingError: If there is one that begins with ``AOPIC_``.
+    """
+    stock = Settings()
+    names = sorted(str(name) for name in settings if name not in SETTINGS and name not in stock)
+    for name in names:
+        if name.upper().startswith("AOPIC_"):
+            question = _similar(name.upper(), SETTINGS)
+            raise SettingError(
+                f"{name} is no setting of scrapy-aopic{f' ({question})' * bool(question)}; docs/settings.md lists them."
+            )
+        if found := get_close_matches(name, SETTINGS, n=1, cutoff=0.9):
+            logger.warning(
+                "%(name)s means nothing to scrapy-aopic; did you mean %(found)s?",
+                {"name": name, "found": found[0]},
+            )
 
 
 def read_politeness(settings: BaseSettings, spider: object = None) -> Politeness:
@@ -628,7 +780,7 @@ def _read_window(settings: BaseSettings) -> Window:
     if kind == "variable":
         visits = replace(
             SETTINGS["AOPIC_WINDOW"],
-            check=_integer(1),
+            check=_integer(1, 10**6),
             must="a whole number of visits such as 8, because AOPIC_WINDOW_KIND is 'variable'",
         )
         return Window(visits.read(settings), kind)
@@ -656,9 +808,7 @@ def read_policy(settings: BaseSettings, spider: object = None) -> Policy:
         SettingError: If one of all settings cannot be used.
     """
     values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
-    unknown = sorted(name for name in settings if str(name).startswith("AOPIC_") and name not in SETTINGS)
-    if unknown:
-        raise SettingError(f"{unknown[0]} is no setting of scrapy-aopic; docs/settings.md lists them.")
+    check_names(settings)
     order = values["AOPIC_ORDER"]()
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
         raise SettingError(

@@ -16,8 +16,8 @@ from scrapy.http import HtmlResponse, Response
 from scrapy.utils.misc import load_object
 from scrapy.utils.request import fingerprint
 
+from ._engine import configured
 from .content import read_canonical
-from .exceptions import SettingError
 from .requests import DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
@@ -69,11 +69,9 @@ class LinkMiddleware:
         # Not issubclass(): Scrapy makes it true of every class with a scheduler's methods.
         if Scheduler not in load_object(crawler.settings["SCHEDULER"]).__mro__:
             raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
-        try:
+        with configured(crawler):
             weights = read(crawler.settings, "AOPIC_LINK_WEIGHTS")
             return cls(crawler, _by_kind(**weights) if isinstance(weights, dict) else weights)
-        except SettingError as error:
-            raise NotConfigured(str(error)) from error
 
     def process_spider_input(self, response: Response) -> None:
         scheduler = Scheduler.of(self._crawler)

@@ -334,11 +334,14 @@ async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
         (PagesPipeline, {"AOPIC_WARC_FILE": "100%"}, "a percent sign is written %%"),
     ],
 )
-def test_a_wrong_setting_turns_the_pipeline_off_and_says_why(
-    pipeline: Any, settings: dict[str, Any], message: str
+def test_a_wrong_setting_stops_the_start_and_says_why(
+    pipeline: Any, settings: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(NotConfigured, match=message):
+    with pytest.raises(NotConfigured):
         pipeline.from_crawler(get_crawler(settings_dict=settings))
+    (said,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert re.search(message, said)
+    assert said.endswith("The crawl does not start.")
 
 
 # -- archives

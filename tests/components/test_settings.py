@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
@@ -23,7 +31,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_DOMAIN_BUDGET": [-0.1, 1.1, "some", float("nan")],
     "AOPIC_VIRTUAL_SHARE": [-0.1, 1.1, "some", True, float("nan")],
     "AOPIC_VIRTUAL_SPENDING": ["all", 1],
-    "AOPIC_VIRTUAL_DOMAINS": ["https://example.com/", ["a b"], 7, True],
+    "AOPIC_VIRTUAL_DOMAINS": ["https://example.com/", ["a b"], 7, True, "5"],
     "AOPIC_ENDOWMENT": [-1, "much", float("inf")],
     "AOPIC_POLITENESS_FACTOR": [-1, "ten", float("nan")],
     "AOPIC_MIN_GAP": [-1, 1e9],
@@ -72,7 +80,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_BLOOM_CAPACITY": [0],
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_ITEM_URL_FIELD": [7],
-    "AOPIC_WARC_FILE": [7],
+    "AOPIC_WARC_FILE": [7, ""],
     "AOPIC_SEEDS": [7],
     "AOPIC_ROBOTS_EXPIRY": [0, -1, "day", 1e9],
     "AOPIC_ROBOTS_RETRY": [-1, "soon", 1e9],
@@ -97,6 +105,193 @@ def test_a_wrong_value_is_refused_with_name_value_and_way_out(name: str, value: 
     text = str(caught.value)
     assert text.startswith(f"{name} ({value!r}) must be ")
     assert text.endswith(".")
+
+
+class Evil:
+    """Refuses to be looked at."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise RuntimeError("not this")
+
+    __repr__ = __str__ = __float__ = __int__ = __iter__ = __len__ = __bool__ = __eq__ = __call__ = _refuse
+    __hash__ = object.__hash__
+
+
+HOSTILE: list[Any] = [
+    # numbers
+    True, False, 0, 1, 5, -1, 100, 10**10, 10**400, 0.5, 1.5, -0.0, 1e300, math.nan, math.inf, -math.inf, 1j,
+    Decimal(5), Decimal("NaN"), Decimal("sNaN"), Fraction(1, 3), timedelta(3),
+    # text that looks like numbers, or like something else
+    "", " ", "0", "1", "5", "-5", "0.5", "nan", "inf", "1e400", "9" * 5000, "5.5.5", "\x00", "a\0b",
+    "\ud800", "x" * 100_000, "é", "*", "/", "..", "crawls/", "%", "%s", "%(x)s", "%(name)d", "%%", "a{99999999999}",
+    "=", "a=", "internal=", "internal=1=2", "internal=nan", "+", "-", "+-", ",", ",,", ";", "a/b/c", "5, 6", "1.2",
+    # JSON
+    "[", "{", "[]", "{}", "null", "[1]", "[[]]", '{"a": 1}', "[" * 100_000,
+    # import paths
+    "a.b", ".", "a.", ".a", "..a", "no.such.module", "os.path", "os.nothing", "os..path", "os path", "math.pi",
+    # bytes and collections
+    b"", b"5", b"x", bytearray(b"1"), memoryview(b"x"), [], (), set(), {}, [None], [1], [[]], [b"x"], [""], ["\x00"],
+    ["ab"], [()], [("(", "")], [("a", r"\1")], [("a", 5)], [(5, "")], [("a",)], [("a{99999999999}", "")], ["a", 1],
+    {"ab": 1}, {None: None}, {1: 2}, {"": {}}, {"*": None}, {"*": {"factor": math.nan}}, {b"*": {}}, range(3), iter("a"),
+    # things
+    object(), type, int, print, len, lambda: 0, Path("x"), Path(), Ellipsis, NotImplemented, Evil(), [Evil()], Evil,
+    {"*": Evil()}, {"internal": Evil()},
+]  # fmt: skip
+
+NOTHING: list[Any] = ["", " ", ",", ",,", "[]", [], (), set(), [""]]
+WORDS = ["x" * 100_000, "é"]
+
+FITS: dict[str, list[Any]] = {
+    "AOPIC_WINDOW": [1, 5, 100, 10**10, 0.5, 1.5, Decimal(5), "1", "5", "0.5", "1.2"],
+    "AOPIC_VIRTUAL_DOMAINS": [*NOTHING, "null", "1e400", "nan", "inf", "é", "a.b", "a.", "no.such.module", "os.path", "os.nothing",
+                              "math.pi", ["ab"]],
+    "AOPIC_HOST_RULES": [[], (), {}, "[]", "{}"],
+    "AOPIC_LINK_WEIGHTS": [print, int, type],
+    "AOPIC_URL_RULES": NOTHING,
+    "AOPIC_URL_REWRITE": ["", " ", "[]", [], (), print, len, int, type],
+    "AOPIC_SKIP_EXTENSIONS": [*NOTHING, "0", "1", "5", "-5", "0.5", "nan", "inf", "1e400", "9" * 5000, "x" * 100_000, "-", "a.b",
+                              ".a", "null", "os.path", "os.nothing", "math.pi", "1.2", "5, 6", ["ab"]],
+    "AOPIC_CONTENT_TYPES": NOTHING,
+    "AOPIC_ITEM_FIELDS": NOTHING,
+}  # fmt: skip
+"""Which of those are in order, for settings of which that is not to be seen from what they must be."""
+
+ANY_TEXT = {"AOPIC_SEEDS", "AOPIC_WARC_FILE", "AOPIC_ITEM_URL_FIELD"}
+
+
+def shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except RuntimeError:
+        return "evil"
+
+
+def fits(name: str, value: Any) -> bool:
+    """Whether *value* is what the setting must be, going by the sentence that the user reads."""
+    must = SETTINGS[name].must
+    if name in FITS:
+        return any(type(value) is type(each) and shown(value) == shown(each) for each in FITS[name])
+    if name in ANY_TEXT:
+        return isinstance(value, str) or (isinstance(value, Path) and name != "AOPIC_ITEM_URL_FIELD")
+    if must == "True or False":
+        return isinstance(value, (bool, int, str)) and value in (True, False, "0", "1")
+    return (isinstance(value, str) and f'"{value}"' in must) or is_within(must, value)
+
+
+def is_within(must: str, value: Any) -> bool:
+    """Whether *value* is a number between the bounds that *must* names."""
+    bounds = re.search(r"from ([\d,.e-]+) to ([\d,.]+)", must)
+    if bounds is None or isinstance(value, (bool, bytes, bytearray, Evil)):
+        return False
+    low, high = (float(bound.rstrip(".").replace(",", "")) for bound in bounds.groups())
+    try:
+        number = float(value)
+        return low <= number <= high and ("whole" not in must or number == int(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def refusal(name: str, value: Any) -> str:
+    """What is said of *value*, ``""`` if it is taken; nothing else than that can happen."""
+    try:
+        read(Settings({name: value}), name)
+    except SettingError as error:
+        said = str(error)
+        assert said.startswith(f"{name} (")
+        assert f" must be {SETTINGS[name].must}" in said
+        assert said.endswith(".")
+        assert said.isprintable()
+        assert len(said) < len(SETTINGS[name].must) + 500
+        return said
+    return ""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_value_of_any_type_is_taken_in_silence_or_gives_a_traceback(name: str) -> None:
+    for value in HOSTILE:
+        is_taken = not refusal(name, value)
+        if name not in ANY_TEXT or not fits(name, value):
+            assert is_taken == fits(name, value), (SETTINGS[name].must, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("AOPIC_WARC_FILE", value) for value in ("", " ", "crawls/", "a\0b", "\ud800", "%", "%s", "%(x)s", "/", "..")),
+        *(("AOPIC_SEEDS", value) for value in ("a\0b", "\ud800")),
+        *(("AOPIC_ITEM_URL_FIELD", value) for value in ("", " ", "\x00", "a\0b", "\ud800")),
+        ("AOPIC_VIRTUAL_DOMAINS", "5"),
+        ("AOPIC_VIRTUAL_DOMAINS", '["example.com"'),
+    ],
+)  # fmt: skip
+def test_text_that_cannot_be_meant_is_refused(name: str, value: str) -> None:
+    assert refusal(name, value)
+
+
+def values() -> st.SearchStrategy[Any]:
+    plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals()
+    nested = st.recursive(
+        plain,
+        lambda each: (
+            st.lists(each) | st.dictionaries(st.text() | st.integers(), each) | st.tuples(each, each)
+        ),
+        max_leaves=6,
+    )
+    hints = re.findall(r"[\w.*%+-]+", " ".join(setting.must for setting in SETTINGS.values()))
+    words = st.sampled_from(hints)
+    return nested | st.lists(words) | st.lists(words).map(" ".join) | st.lists(words).map(",".join)
+
+
+@profile(max_examples=40)  # of some 60 settings each
+@given(values())
+def test_any_value_is_taken_or_refused_in_one_sentence(value: Any) -> None:
+    for name in SETTINGS:
+        refusal(name, value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"AOPIC_STORE": "rockdb"}, 'did you mean "rocksdb"?'),
+        ({"AOPIC_ORDER": "breath-first"}, 'did you mean "breadth-first"?'),
+        ({"AOPIC_URL_RULES": "+sorted"}, 'did you mean "sort"?'),
+        ({"AOPIC_ITEM_FIELDS": ["importence"]}, 'did you mean "importance"?'),
+        ({"AOPIC_POLITENESS_KEY": "domains"}, 'did you mean "domain"?'),
+        ({"AOPIC_LINK_WEIGHTS": {"extern": 1}}, 'did you mean "external"?'),
+        ({"AOPIC_HOST_RULES": {"*": {"mingap": 1}}}, 'did you mean "min_gap"?'),
+        ({"AOPIC_ORDER": "no.such.module"}, "No module named 'no'"),
+        ({"AOPIC_URL_REWRITE": [("(", "")]}, "unterminated subpattern"),
+        ({"AOPIC_URL_REWRITE": lambda: ""}, "it does not take 1 argument)"),
+        ({"AOPIC_WINDOWS": 8}, 'did you mean "AOPIC_WINDOW"?'),
+        ({"aopic_min_gap": 8}, 'did you mean "AOPIC_MIN_GAP"?'),
+        ({"AOPIC_NOTHING_LIKE_IT": 8}, "AOPIC_NOTHING_LIKE_IT is no setting of scrapy-aopic; docs"),
+    ],
+)
+def test_a_refusal_says_what_may_have_been_meant(settings: dict[str, Any], hint: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_policy(Settings(settings))
+    assert hint in str(caught.value)
+
+
+def test_a_name_that_is_nearly_one_of_ours_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    read_policy(Settings({"AOPC_MIN_GAP": 5, "MY_OWN": 1, "DOWNLOAD_DELAY": 1}))
+    assert [record.getMessage() for record in caplog.records] == [
+        "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "same"),
+    [
+        ("AOPIC_VIRTUAL_DOMAINS", '["example.com", "B\u00fccher.example."]', ["example.com", "xn--bcher-kva.example"]),
+        ("AOPIC_VIRTUAL_DOMAINS", "127.0.0.1, [::1], intranet", ["127.0.0.1", "[::1]", "intranet"]),
+        ("AOPIC_LINK_WEIGHTS", '{"internal": 2}', {"internal": 2}),
+        ("AOPIC_POLITENESS_KEY", ["host", "domain"], "host+domain"),
+        ("AOPIC_URL_RULES", ["+sort"], "+sort"),
+    ],
+)  # fmt: skip
+def test_a_command_line_may_say_it_in_json(name: str, value: Any, same: Any) -> None:
+    assert read(Settings({name: value}), name) == read(Settings({name: same}), name)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

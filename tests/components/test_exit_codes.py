@@ -1,0 +1,136 @@
+"""What a crawl that failed tells the shell: exit code 1, also if it failed before, or at, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Spider, signals
+from scrapy.crawler import AsyncCrawlerRunner
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web
+
+from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.testing.faults import Fault, FaultyStore
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SPIDER = """
+import scrapy
+
+class Nothing(scrapy.Spider):
+    name = "nothing"
+    start_urls = ["data:,"]
+    custom_settings = {"TELNETCONSOLE_ENABLED": False}
+
+    def parse(self, response):
+        pass
+"""
+
+ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+ADDON = {"ADDONS": '{"scrapy_aopic.Addon": 500}'}
+DOWNLOADER = {"DOWNLOADER_MIDDLEWARES": '{"scrapy_aopic.PolitenessMiddleware": 990}'}
+PIPELINE = {"ITEM_PIPELINES": '{"scrapy_aopic.PagesPipeline": 300}'}
+FILTER = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter"}
+PROGRESS = {"EXTENSIONS": '{"scrapy_aopic.Progress": 0}'}
+ROBOTS = {"DOWNLOADER_MIDDLEWARES": '{"scrapy_aopic.RobotsMiddleware": 100}', "ROBOTSTXT_OBEY": "True"}
+
+REFUSED = [
+    (ALONE, {"AOPIC_WINDOW": "often"}),
+    (ALONE, {"AOPIC_WINDOWS": "8"}),
+    (ALONE, {"AOPIC_SEEDS": "nowhere"}),
+    (ALONE, {"JOBDIR": "job"}),
+    (ALONE, {"AOPIC_ORDER": "json.JSONDecoder"}),
+    (ADDON, {"AOPIC_MIN_GAP": "-1"}),
+    # Beside Scrapy's own scheduler, a component that is left out is worse than a crawl that does not start.
+    (DOWNLOADER, {"AOPIC_MIN_GAP": "-1"}),
+    (DOWNLOADER, {"AOPIC_MINGAP": "5"}),
+    (ROBOTS, {"AOPIC_ROBOTS_TRIES": "0"}),
+    (PIPELINE, {"AOPIC_WARC_FILE": ""}),
+    (PROGRESS, {"AOPIC_PROGRESS": "maybe"}),
+    (FILTER, {"AOPIC_DUPEFILTER": "boom"}),
+    (FILTER, {"AOPIC_DUPEFILTERS": "bloom"}),
+]
+
+
+@pytest.mark.parametrize(("components", "wrong"), REFUSED)
+def test_a_crawl_that_does_not_start_says_why_in_one_sentence_and_ends_with_1(
+    tmp_path: Path, components: dict[str, str], wrong: dict[str, str]
+) -> None:
+    (tmp_path / "spider.py").write_text(SPIDER)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "aopic").write_text("no folder of a store")
+    quiet = {"LOG_LEVEL": "WARNING", "REMOTE_CONTROL_ENABLED": "True"}
+    options = [
+        part for name, value in {**quiet, **components, **wrong}.items() for part in ("-s", f"{name}={value}")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "runspider", "spider.py", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    said = done.stderr.strip().splitlines()
+    assert len(said) == 1, done.stderr
+    assert said[0].endswith("The crawl does not start.")
+    assert all(name in said[0] or value in said[0] for name, value in wrong.items())
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_ends_well_keeps_its_spider(serve: Serve) -> None:
+    serve({"http://a.test/": []})
+    runner = AsyncCrawlerRunner({**ALONE, "AOPIC_STORE": "memory", "TELNETCONSOLE_ENABLED": False})
+    crawler = runner.create_crawler(Follow)
+    await runner.crawl(crawler)
+    assert not runner.bootstrap_failed
+    assert isinstance(crawler.spider, Spider)
+
+
+@pytest.mark.parametrize("where", ["between", "close"])
+@deferred_f_from_coro_f
+async def test_a_crawl_that_its_store_stops_has_failed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
+    disk = MemoryStore()
+    store = disk if where == "close" else FaultyStore(disk, Fault("fail", 4))
+    monkeypatch.setattr("scrapy_aopic.job.open_store", lambda *_, **__: store)
+    if where == "close":  # when nothing but the last commit is left to do
+        monkeypatch.setattr(disk, "write", FaultyStore(disk, Fault("fail", 1)).write)
+    settings = {**ALONE, "AOPIC_STORE": "memory", "AOPIC_DURABILITY": "close", "TELNETCONSOLE_ENABLED": False}
+    runner = AsyncCrawlerRunner(settings)
+    crawler = runner.create_crawler(Follow)
+    seen: list[Any] = []
+    crawler.signals.connect(lambda: seen.append(crawler.spider), signal=signals.engine_stopped, weak=False)
+    await runner.crawl(crawler)
+    assert runner.bootstrap_failed
+    assert isinstance(seen[0], Spider)  # who is told that the engine has stopped still finds it
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_is_refused_before_its_engine_runs_has_failed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spider is closed while receivers of other signals keep the engine from its start."""
+    serve({"http://a.test/": []})
+    runner = AsyncCrawlerRunner({**ALONE, "AOPIC_WINDOW": "often", "TELNETCONSOLE_ENABLED": False})
+    crawler = runner.create_crawler(Follow)
+
+    async def slow() -> None:
+        await asyncio.sleep(0.2)
+
+    crawler.signals.connect(slow, signal=signals.spider_opened, weak=False)
+    crawler.signals.connect(slow, signal=signals.engine_started, weak=False)
+    await runner.crawl(crawler)
+    assert runner.bootstrap_failed
