@@ -21,12 +21,13 @@ import zlib
 from codecs import BOM_UTF8
 from collections import OrderedDict
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
 from scrapy.http.request import NO_CALLBACK
+from scrapy.robotstxt import RobotParser
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.gz import gunzip, gzip_magic_number
 from scrapy.utils.httpobj import urlparse_cached
@@ -38,6 +39,7 @@ from w3lib.url import safe_url_string
 
 from ._engine import OWN_SLOT, SLOT, configured, slot_key
 from .core.records import host_key, pack, page_key, unpack
+from .core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
 from .downloadermiddlewares import LeftAloneError, PolitenessMiddleware
 from .exceptions import AopicError
 from .job import Clock
@@ -46,18 +48,20 @@ from .requests import SITEMAP
 from .scheduler import Scheduler
 from .settings import read
 from .suffixes import registered_domain
+from .turns import in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.robotstxt import RobotParser
     from typing_extensions import Self
 
     from .core.crawl import Crawl
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_BYTES = 500 * 1024
 """Of a longer robots.txt this much is read, as RFC 9309 asks for at least."""
@@ -84,6 +88,9 @@ _BYTES_AN_ENTRY = 4096
 _RECEIVED = "_aopic_received"
 """Key of ``Request.meta`` that counts the bytes of a robots.txt that have come."""
 
+_AGENTS = 8
+"""User agents for which what a robots.txt says is remembered."""
+
 _AGENT = re.compile(rb"\s*user[- ]?agent\s*[:\s]", re.IGNORECASE)
 _RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with spelling as Protego
 
@@ -92,12 +99,54 @@ class UnreachableError(AopicError):
     """robots.txt cannot be had now; the text says why."""
 
 
+class RobotRules(RobotParser):
+    """What a robots.txt says to whom, read by :mod:`scrapy_aopic.core.robots` when a user agent is first asked about."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = lines_of(text)
+        self._names: dict[str, str] = {}
+        self._rules: dict[str, Rules] = {}
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler | None, robotstxt_body: bytes) -> Self:
+        return cls(robotstxt_body)
+
+    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
+        return finish(self.read(user_agent)).allow(path_of(to_unicode(url)))
+
+    def crawl_delay(self, user_agent: str | bytes) -> float | None:
+        return finish(self.read(user_agent)).crawl_delay
+
+    def knows(self, user_agent: str | bytes) -> bool:
+        """Whether the rules for *user_agent* were read."""
+        return self._names.get(to_unicode(user_agent)) in self._rules
+
+    def read(self, user_agent: str | bytes) -> Generator[None, None, Rules]:
+        """The rules for *user_agent*, in steps if they were not read yet."""
+        agent = to_unicode(user_agent)
+        name = self._names.get(agent)
+        if name is None:
+            name = yield from find_group(self._text, agent)
+            _remember(self._names, agent, name)
+        rules = self._rules.get(name)
+        if rules is None:
+            rules = yield from read_rules(self._text, name)
+            _remember(self._rules, name, rules)
+        return rules
+
+
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= _AGENTS:
+        known.clear()
+    known[key] = value
+
+
 def parse(text: bytes, kind: type[RobotParser], crawler: Crawler | None = None) -> RobotParser:
-    """The rules in *text*, with the groups that RFC 9309 wants.
+    """The rules in *text*, as a parser of another *kind* reads them, with the groups that RFC 9309 wants.
 
     To it a group begins with user agents and goes on until the first user agent behind a rule. To parsers it often
-    ends at a crawl delay, or at a line that they do not know; so the agents before such a line are named again
-    behind it, if no rule has come until then.
+    ends at a crawl delay, or at a line that they do not know; so the agents of a group with such a line are named
+    once more before its first rule.
     """
     lines: list[bytes] = []
     agents: list[bytes] = []
@@ -106,11 +155,10 @@ def parse(text: bytes, kind: type[RobotParser], crawler: Crawler | None = None) 
         if _AGENT.match(line):
             if has_rule:
                 agents, has_rule, is_interrupted = [], False, False
-            elif is_interrupted:
-                lines += agents
-                is_interrupted = False
             agents.append(line)
         elif _RULE.match(line):
+            if is_interrupted and not has_rule:
+                lines += agents
             has_rule = True
         elif line.partition(b"#")[0].strip():
             is_interrupted = True
@@ -167,7 +215,8 @@ class _Robots:
     def parser(self, crawler: Crawler, kind: type[RobotParser]) -> RobotParser:
         """The rules, parsed when they are first needed."""
         if self._parser is None:
-            self._parser = parse(self.text or b"", kind, crawler)
+            text = self.text or b""
+            self._parser = RobotRules(text) if kind is RobotRules else parse(text, kind, crawler)
         return self._parser
 
     def to_bytes(self) -> bytes:
@@ -230,8 +279,10 @@ class RobotsMiddleware:
         self._crawler = crawler
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
-        self._kind: type[RobotParser] = load_object(settings["ROBOTSTXT_PARSER"])
-        self._kind.from_crawler(crawler, b"")  # says at once what is not installed
+        self._kind: type[RobotParser] = RobotRules
+        if settings.getpriority("ROBOTSTXT_PARSER"):
+            self._kind = load_object(settings["ROBOTSTXT_PARSER"])
+            self._kind.from_crawler(crawler, b"")  # says at once what is not installed
         self._capacity: int = read(settings, "AOPIC_ROBOTS_CACHE")
         self._expiry: float = read(settings, "AOPIC_ROBOTS_EXPIRY")
         self._retry: float = read(settings, "AOPIC_ROBOTS_RETRY")
@@ -239,6 +290,7 @@ class RobotsMiddleware:
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._cache: OrderedDict[str, _Robots] = OrderedDict()
         self._size = 0
+        self._has_complained = False
         self._fetches: dict[str, _Fetch] = {}
         self._own_clock = Clock()
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
@@ -277,7 +329,7 @@ class RobotsMiddleware:
         if scheduler is not None and not scheduler.is_leased(request):
             scheduler = None  # it is not the one who waits for this request
         if robots.has_rules(self.clock(), self._expiry):
-            self._judge(robots, request)
+            await self._judge(robots, request)
         elif scheduler is None or (robots.failures >= self._tries and not scheduler.is_dead(request)):
             self._count("aopic/robots/refused")
             raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
@@ -290,12 +342,14 @@ class RobotsMiddleware:
         robots.is_unused = False
         return None
 
-    def _judge(self, robots: _Robots, request: Request) -> None:
+    async def _judge(self, robots: _Robots, request: Request) -> None:
         if not robots.text:
             self._tell(robots, request, 0.0)
             return
         user_agent = self._user_agent or request.headers.get(b"User-Agent") or self._default_user_agent
         parser = robots.parser(self._crawler, self._kind)
+        if isinstance(parser, RobotRules):
+            await self._read(parser, user_agent, request)
         self._tell(robots, request, _crawl_delay(parser, user_agent) or 0.0)
         if parser.allowed(request.url, user_agent):
             return
@@ -307,6 +361,23 @@ class RobotsMiddleware:
         )
         self._count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
+
+    async def _read(self, parser: RobotRules, user_agent: str | bytes, request: Request) -> None:
+        """Have what *parser* says to *user_agent* read, and let others go on between the steps of it."""
+        if parser.knows(user_agent):
+            return
+        rules = await in_turns(parser.read(user_agent))
+        if rules.n_cut:
+            self._count("aopic/robots/cut")
+            if not self._has_complained:
+                self._has_complained = True
+                logger.warning(
+                    "The robots.txt for %(url)s has more rules with wildcards, or longer ones, than are compared with "
+                    "every URL: of %(n)d only what is before the first wildcard counts if they forbid, and nothing if "
+                    "they allow. Further such files are only counted (aopic/robots/cut)",
+                    {"url": request.url, "n": rules.n_cut},
+                    extra={"spider": self._crawler.spider},
+                )
 
     def _tell(self, robots: _Robots, request: Request, delay: float) -> None:
         """Tell whoever paces the host of *request* of its crawl delay, or that it has none any more."""

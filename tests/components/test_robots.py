@@ -17,7 +17,7 @@ from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
-from scrapy.robotstxt import ProtegoRobotParser
+from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
@@ -25,7 +25,7 @@ from web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.robots import MAX_BYTES, parse
+from scrapy_aopic.robots import MAX_BYTES, RobotRules, parse
 from scrapy_aopic.testing.server import Answer, Exchange, audit
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -371,6 +371,63 @@ async def test_a_robots_txt_that_unpacks_to_too_much_is_unreachable_and_allows_n
     assert web.asked == []
 
 
+# 52 kB of the first stopped a crawl for 39 seconds; Protego reads the second in a minute.
+HOSTILE = {
+    "agents between other lines": b"user-agent:\nx\n",
+    "as many agents as rules": b"".join(b"user-agent: %d\n" % n for n in range(15_000)),
+    "wildcards": b"user-agent: *\n" + b"".join(b"allow: *1*%d*\n" % n for n in range(2000)),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@deferred_f_from_coro_f
+async def test_a_hostile_robots_txt_is_obeyed_like_any(serve: Serve, kind: str) -> None:
+    hostile = HOSTILE[kind] * (250_000 // len(HOSTILE[kind]))
+    rest = b"user-agent: *\n" + b"".join(b"allow: /x%d\n" % n for n in range(15_000)) + b"disallow: /1\n"
+    web = serve(
+        {
+            "http://a.test/robots.txt": Answer(body=hostile + rest),
+            "http://a.test/": ["/1", "/2"],
+            "http://a.test/2": [],
+        }
+    )
+    crawler = await crawl(Follow, SCHEDULER)
+    assert web.asked == ["http://a.test/", "http://a.test/2"]
+    assert stat(crawler, "aopic/robots/cut") == (1 if kind == "wildcards" else None)
+
+
+@deferred_f_from_coro_f
+async def test_the_first_robots_txt_with_too_many_wildcards_is_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    robots = Answer(body=b"user-agent: *\n" + b"".join(b"disallow: /x*%d\n" % n for n in range(5000)))
+    hosts = ("a.test", "b.test")
+    web = serve(
+        {f"http://{host}/robots.txt": robots for host in hosts}
+        | {f"http://{host}/{path}": [] for host in hosts for path in ("y", "x")}
+    )
+    urls = [f"http://{host}/{path}" for host in hosts for path in ("y", "x")]
+    crawler = await crawl(Start, SCHEDULER, urls=urls)
+    assert sorted(web.asked) == ["http://a.test/y", "http://b.test/y"]  # "x" is forbidden, too
+    assert stat(crawler, "aopic/robots/cut") == 2
+    assert [record.levelname for record in caplog.records if "wildcards" in record.message] == ["WARNING"]
+
+
+@deferred_f_from_coro_f
+async def test_another_parser_is_used_if_the_user_sets_one(serve: Serve) -> None:
+    web = serve(
+        {
+            "http://a.test/robots.txt": rules("/*1"),  # to Python's parser no wildcard
+            "http://a.test/": ["/1", "/2"],
+            "http://a.test/1": [],
+            "http://a.test/2": [],
+        }
+    )
+    crawler = await crawl(Follow, {**SCHEDULER, "ROBOTSTXT_PARSER": PythonRobotParser})
+    assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert stat(crawler, "robotstxt/forbidden") is None
+
+
 GROUPS = {
     "crawl delay": (b"User-agent: a\nCrawl-delay: 5\n\nUser-agent: b\nDisallow: /\n", {"a", "b"}),
     "unknown line": (b"user agent: a\nNoindex: /x\nSitemap: /s\nuser-agent: b\ndisallow: /\n", {"a", "b"}),
@@ -389,16 +446,37 @@ GROUPS = {
 }
 
 
+def by_protego(text: bytes) -> RobotParser:
+    return parse(text, ProtegoRobotParser)
+
+
+READERS = pytest.mark.parametrize("read", [RobotRules, by_protego], ids=["own", "protego"])
+Read = Callable[[bytes], RobotParser]
+
+
+@READERS
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(name: str) -> None:
+def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(read: Read, name: str) -> None:
     text, forbidden = GROUPS[name]
-    rules = parse(text, ProtegoRobotParser)
+    rules = read(text)
     assert {agent for agent in "abc" if not rules.allowed("http://h.test/page", agent)} == forbidden
 
 
-def test_a_crawl_delay_is_that_of_the_agents_before_it() -> None:
-    rules = parse(b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n", ProtegoRobotParser)
-    assert [rules.rp.crawl_delay(agent) for agent in "abc"] == [5, None, None]
+@READERS
+def test_a_crawl_delay_is_that_of_the_agents_before_it(read: Read) -> None:
+    rules = read(b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n")
+    assert [rules.crawl_delay(agent) for agent in "abc"] == [5, None, None]
+
+
+def test_what_is_handed_to_another_parser_is_at_most_twice_as_long() -> None:
+    class Kept(ProtegoRobotParser):
+        @classmethod
+        def from_crawler(cls, crawler: Any, robotstxt_body: bytes) -> Any:
+            return robotstxt_body
+
+    for text in (b"user-agent: a\nx\n" * 1000, b"user-agent: a\nx\nallow: /\n" * 1000):
+        handed: Any = parse(text, Kept)
+        assert len(handed) <= 2 * len(text)
 
 
 # -- how often it is asked for

@@ -27,12 +27,9 @@ from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
-from scrapy.robotstxt import RobotParser
-from scrapy.settings.default_settings import ROBOTSTXT_PARSER
-from scrapy.utils.misc import load_object
 from w3lib.url import safe_url_string
 
-from scrapy_aopic.robots import parse
+from scrapy_aopic.robots import RobotRules
 
 AGENTS, URLS = 5, 20
 """Of each file, so many agents that it names and so many URLs that it is about; and the agent ``anybot``."""
@@ -53,11 +50,6 @@ class Case(NamedTuple):
     agent: str
     url: str
     is_allowed: bool
-
-
-def parser(text: bytes) -> RobotParser:
-    """The rules in *text*, as a crawl has them."""
-    return parse(text, load_object(ROBOTSTXT_PARSER))
 
 
 def literal(source: str) -> str:
@@ -93,7 +85,9 @@ def check_cases(path: Path) -> None:
     """Print which of Google's cases come out otherwise here."""
     found, n_unread = cases(path.read_text(encoding="utf-8"))
     differing = [
-        case for case in found if parser(case.text.encode()).allowed(case.url, case.agent) != case.is_allowed
+        case
+        for case in found
+        if RobotRules(case.text.encode()).allowed(case.url, case.agent) != case.is_allowed
     ]
     for case in differing:
         print(
@@ -122,7 +116,7 @@ def check_files(folder: Path, reference: str) -> int:
     asked: list[tuple[Path, str, str, bool]] = []
     for path in sorted(folder.iterdir()):
         try:
-            rules = parser(path.read_bytes())
+            rules = RobotRules(path.read_bytes())
             asked += [(path, agent, url, rules.allowed(url, agent)) for agent, url in questions(path)]
         except Exception as error:  # noqa: BLE001  # whatever it is, that file is one that a crawl stumbles over
             n["not parsed"] += 1
