@@ -15,7 +15,7 @@ import pytest
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
@@ -24,7 +24,6 @@ from scrapy.utils.test import get_crawler
 from web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
-from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.robots import MAX_BYTES, RobotRules, parse
 from scrapy_aopic.testing.server import Answer, Exchange, audit
 
@@ -1059,7 +1058,11 @@ def test_the_addon_leaves_what_the_user_lists() -> None:
 
 
 @pytest.mark.parametrize("name", ["CACHE", "EXPIRY", "RETRY", "TRIES"])
-def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(name: str) -> None:
+def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, f"AOPIC_ROBOTS_{name}": -1})
-    with pytest.raises(SettingError, match=f"AOPIC_ROBOTS_{name}"):
+    with pytest.raises(NotConfigured):
         RobotsMiddleware.from_crawler(crawler)
+    assert f"AOPIC_ROBOTS_{name} (-1)" in caplog.text
+    assert "The crawl does not start." in caplog.text
