@@ -239,12 +239,15 @@ def _repair(opts: argparse.Namespace, _: BaseSettings) -> int:
     if mended is None:
         _write("Every invariant holds: there is nothing to mend.")
         return 0
+    if mended.reason:
+        _write(mended.reason)
     for family, n in mended.gaps.items():
         _write(f"Rows of {family} could not be read in {n:,} places.")
     if not mended.has_totals:
         _write("The totals are lost: the job begins with a new ledger, in the default order.")
     _write(
         f"{mended.pages:,} pages on {mended.hosts:,} hosts are kept, {mended.forgotten:,} are forgotten, "
+        f"{mended.again:,} wait to be visited again because only their requests are left, "
         f"{mended.parted:,} stand for themselves again; the virtual page took up {mended.cash:,} units. "
         f"The damaged store is in {kept}; remove it when you do not need it any more."
     )

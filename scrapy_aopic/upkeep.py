@@ -109,9 +109,9 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
         if not folder.exists():
             raise StorageError(f"There is no job in the folder {job}.")
         try:
-            damaged = open_damaged(folder, copy)
+            damaged, reason = open_damaged(folder, copy)
             with closing(damaged):
-                if is_finished(folder) and _holds(damaged) and _opens(folder):
+                if is_finished(folder) and not reason and _holds(damaged):
                     return None, None
                 with (
                     closing(make_store(new, damaged)) as store,
@@ -120,6 +120,7 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
                     ) as line,
                 ):
                     mended = mend(damaged, store, _host_of, time.time(), line.update)
+                    mended.reason = reason
                     arrange(store)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
@@ -142,14 +143,6 @@ def _holds(store: Store) -> bool:
         return audit(store).holds
     except StorageError:
         return False
-
-
-def _opens(folder: Path) -> bool:
-    try:
-        open_snapshot(folder).close()
-    except StorageError:
-        return False
-    return True
 
 
 def _host_of(request: bytes) -> str:

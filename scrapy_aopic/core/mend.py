@@ -1,13 +1,15 @@
 """A whole ledger from what is left of a damaged one.
 
 Pages and their requests are what counts; queue rows, places of hosts, counts and totals are made anew from them. The
-virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again. A page whose
-request is lost is forgotten: it is found again when a page that links to it is visited.
+virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again. A page of which
+only the request is left is queued, without cash. One whose request is lost is forgotten: it is found again when a page
+that links to it is visited.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from heapq import merge
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,6 +44,8 @@ T = TypeVar("T")
 
 _CHUNK = 1000
 _KEY_BYTES = 24
+_COUNT = 0xFFFFFFFF
+"""The part of a page's order that counts the pages queued in the job."""
 _PAUSE = 60.0
 """Seconds for which a host is left alone that may have been asked just before the damage."""
 
@@ -100,19 +104,23 @@ class Mended:
     """What was made of a damaged job.
 
     Attributes:
-        forgotten: Pages that were there without a request, or not as records.
+        again: Pages that are queued, whatever they were, because only their requests are left.
+        forgotten: Pages that the totals count, or that were there without a request or not as records, and are lost.
         parted: Pages that had been united with one that is lost.
         cash: Units that the virtual page got; below 0: that it, and if need be pages, gave.
         gaps: Places by family where rows could not be read.
+        reason: Why the store could not be opened as it was; empty if it could.
     """
 
     pages: int = 0
     hosts: int = 0
+    again: int = 0
     forgotten: int = 0
     parted: int = 0
     cash: int = 0
     has_totals: bool = True
     gaps: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
 
 
 class _Writer:
@@ -154,13 +162,15 @@ def mend(
     totals: Totals = saved["ledger"] if saved else Totals()
     before = totals.virtual
     order = _order(saved)
-    excess = -TOTAL
-    for _, data in source.scan(Family.PAGES):
+    excess, last = -TOTAL, saved.get("order", 0)
+    for _, data, request in _pages(source):
         page = _page(data, totals)
-        excess += page.cash + totals.owed(page) if page is not None else 0
+        if page is not None and request is not None:
+            excess += page.cash + totals.owed(page)
+            last = max(last, page.order & _COUNT)
     source.gaps.clear()
-    sums = _Sums(totals, max(excess, 0))
-    for host, rows in groupby(source.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
+    sums = _Sums(totals, max(excess, 0), order=last)
+    for host, rows in groupby(_pages(source), lambda row: row[0][:HOST_BYTES]):
         _mend_host(source, writer, host, rows, order, host_of, now, sums, result, progress)
     writer.flush()
     _part(target, writer, sums, result)
@@ -169,6 +179,8 @@ def mend(
     totals.history, totals.members = sums.history, sums.members
     result.cash = totals.virtual - before if saved else totals.virtual
     result.pages, result.hosts = sum(sums.states.values()), sums.hosts
+    known = sum(saved[name] for name in ("queued", "visited", "failed")) if saved else 0
+    result.forgotten = max(result.forgotten, known - result.pages)
     result.gaps = {family.name: n for family, n in source.gaps.items()}
     fresh = {
         "format": FORMAT,
@@ -190,7 +202,7 @@ def mend(
         "visited": sums.states[State.VISITED],
         "failed": sums.states[State.FAILED],
         "hosts": sums.hosts,
-        "order": max(sums.order, saved.get("order", 0)),
+        "order": sums.order,
         "shelved": {},
         "parked": sums.parked,
         "dead": sums.dead,
@@ -223,7 +235,6 @@ class _Sums:
         self.members[class_of(page)] += is_member(page)
         self.states[page.state] += 1
         self.visits += page.visits > 0
-        self.order = max(self.order, page.order & 0xFFFFFFFF)
 
 
 def _read_totals(source: Salvage) -> dict[str, Any]:
@@ -240,11 +251,44 @@ def _order(saved: dict[str, Any]) -> Order | None:
     if not saved:
         return Aopic()
     orders = (cls() for cls in ORDERS.values())
-    return next((order for order in orders if order_name(order) == saved["order_name"]), None)
+    found = next((order for order in orders if order_name(order) == saved["order_name"]), None)
+    if found is not None:
+        found.clock = saved["clock"]
+    return found
 
 
-def _page(data: bytes, totals: Totals) -> Page | None:
+_Row = tuple[bytes, "bytes | None", "bytes | None"]
+
+
+def _pages(source: Salvage) -> Iterator[_Row]:
+    """Keys of all pages with their records and requests; ``None`` for what is lost.
+
+    A scan leaves out some rows behind each gap, but not the same ones in both families.
+    """
+    both = merge(
+        ((key, Family.PAGES, value) for key, value in source.scan(Family.PAGES)),
+        ((key, Family.REQUESTS, value) for key, value in source.scan(Family.REQUESTS)),
+        key=lambda row: row[:2],
+    )
+    rows = (
+        (key, {family: value for _, family, value in found})
+        for key, found in groupby(both, lambda row: row[0])
+    )
+    for chunk in _chunks(rows):
+        for family in (Family.PAGES, Family.REQUESTS):
+            lacking = [(key, found) for key, found in chunk if family not in found]
+            values = source.get_many(family, [key for key, _ in lacking]) if lacking else []
+            for (_, found), value in zip(lacking, values, strict=True):
+                if value is not None:
+                    found[family] = value
+        for key, found in chunk:
+            yield key, found.get(Family.PAGES), found.get(Family.REQUESTS)
+
+
+def _page(data: bytes | None, totals: Totals) -> Page | None:
     """The page written as *data*, with cash and what it is owed at least 0; ``None`` if it is none."""
+    if data is None:
+        return None
     try:
         page = unpack_page(data)
         page.cash, page.history = max(page.cash, 0), max(page.history, 0)
@@ -258,7 +302,7 @@ def _mend_host(  # noqa: PLR0917
     source: Salvage,
     writer: _Writer,
     key: bytes,
-    rows: Iterable[tuple[bytes, bytes]],
+    rows: Iterable[_Row],
     order: Order | None,
     host_of: Callable[[bytes], str],
     now: float,
@@ -272,12 +316,14 @@ def _mend_host(  # noqa: PLR0917
     best = -1
     for chunk in _chunks(rows):
         progress(len(chunk))
-        requests = source.get_many(Family.REQUESTS, [page for page, _ in chunk])
-        for (page_key, data), request in zip(chunk, requests, strict=True):
-            page = _page(data, sums.totals)
-            if page is None or request is None:
+        for page_key, data, request in chunk:
+            if request is None:
                 result.forgotten += 1
                 continue
+            page = _page(data, sums.totals)
+            if page is None:
+                page = _again(order, sums)
+                result.again += 1
             host = host or Host(host_of(request))
             cut = min(page.cash, sums.excess)
             page.cash -= cut
@@ -312,6 +358,14 @@ def _mend_host(  # noqa: PLR0917
         sums.dead_pages += queued if host.row[:1] == b"D" else 0
     sums.hosts += 1
     writer.put(Family.HOSTS, key, pack_host(host))
+
+
+def _again(order: Order | None, sums: _Sums) -> Page:
+    """A new page for a request whose page is lost."""
+    sums.order += 1
+    page = Page(State.QUEUED, order.place(sums.order) if order is not None else sums.order)
+    page.settled = sums.totals.handed[class_of(page)]
+    return page
 
 
 def _host(source: Salvage, key: bytes) -> Host | None:

@@ -17,6 +17,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
 from .folder import check_format, check_unused, forget_sizes, write_format
+from .landed import forget_landed, read_landed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 # The file that a store of each kind always has, once it has been opened.
 _FILES = {"rocksdb": "CURRENT", "sqlite": "store.sqlite3"}
+
+_REMAINS = {"rocksdb": ("*.sst", "[0-9]*.log"), "sqlite": ("store.sqlite3-wal",)}
+"""Files that only a store of each kind has, so that they say what was there if its own file is gone."""
 
 _COPIED_AT_ONCE = 5_000
 _COPY_MB = 16
@@ -95,6 +99,7 @@ def open_snapshot(folder: Path, *, memory_mb: int = 16) -> Store:
     """
     kind = _kind_of(folder)
     if kind is None:
+        _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
     check_format(folder)
     return _make(folder, kind, memory_mb, read_only=True)
@@ -123,8 +128,11 @@ def copy_store(
     return copied
 
 
-def open_damaged(folder: Path, copy: Path) -> Store:
+def open_damaged(folder: Path, copy: Path) -> tuple[Store, str]:
     """Copy the store in *folder*, which nobody has open, to the folder *copy*, and open what is left of it there.
+
+    Returns:
+        The copy, and why the store itself cannot be opened; empty if it can.
 
     Raises:
         StorageError: If somebody has it open, there is no store, or nothing of it can be opened.
@@ -132,18 +140,27 @@ def open_damaged(folder: Path, copy: Path) -> Store:
     check_unused(folder)
     kind = _kind_of(folder)
     if kind is None:
+        _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}.")
     shutil.copytree(folder, copy)
-    forget_sizes(copy)
+    reason = ""
     try:
-        return _make(copy, kind, _COPY_MB)
-    except StorageError:
-        if kind == "rocksdb":
-            from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
-        else:
-            from .sqlite import mend_files  # noqa: PLC0415 (rule 3)
+        open_snapshot(copy).close()
+    except StorageError as error:
+        reason = str(error).replace(str(copy), str(folder))
+    forget_sizes(copy)
+    forget_landed(copy)
+    if not reason:
+        try:
+            return _make(copy, kind, _COPY_MB), reason
+        except StorageError as error:
+            reason = str(error).replace(str(copy), str(folder))
+    if kind == "rocksdb":
+        from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
+    else:
+        from .sqlite import mend_files  # noqa: PLC0415 (rule 3)
     mend_files(copy)
-    return _make(copy, kind, _COPY_MB)
+    return _make(copy, kind, _COPY_MB), reason
 
 
 def make_store(folder: Path, like: Store) -> Store:
@@ -173,10 +190,20 @@ def is_finished(folder: Path) -> bool:
 
 
 def _kind_of(folder: Path) -> str | None:
-    kind = next((kind for kind, name in _FILES.items() if (folder / name).is_file()), None)
-    if kind is None and any(folder.glob("*.sst")):
-        return "rocksdb"  # which says itself that its file is gone
-    return kind
+    for kind, name in _FILES.items():
+        # The file itself, or others without it; the store says itself that it is gone.
+        if (folder / name).is_file() or any(any(folder.glob(pattern)) for pattern in _REMAINS[kind]):
+            return kind
+    return None
+
+
+def _check_not_gone(folder: Path) -> None:
+    """Raise an error if there was a store in *folder*, of which no file is left."""
+    if landed := read_landed(folder):
+        raise StorageError(
+            f"The files of the store in {folder} are gone, but its commits up to number {landed:,} had landed: "
+            "bring them back, or remove the folder to begin anew."
+        )
 
 
 def _best_kind(folder: Path) -> str:
@@ -197,6 +224,7 @@ def _open(folder: Path, kind: str, memory_mb: int, *, is_new: bool) -> Store:
         check_format(folder)
         return _make(folder, kind, memory_mb)
     _backend(folder, kind)  # nothing is made for one that is missing
+    _check_not_gone(folder)
     try:
         write_format(folder)
     except OSError as error:

@@ -5,8 +5,10 @@
 2. Every batch is one write-ahead log record, so a killed process loses no batch whose ``write()``
    returned, and a power cut none that was written with ``sync``.
 3. No more than about 45 file descriptors, however large the crawl: see ``_MAX_OPEN_FILES``.
-4. A snapshot is a RocksDB *secondary instance*: it replays the log of the live store into its own
-   memory and never writes to the folder of the store.
+4. A snapshot is a *read-only instance*: it replays the log of the live store into its own memory. Why not a
+   *secondary* one: where a table cannot be opened, that goes back to what was there before it without a word.
+5. A commit at the end of the log that is not whole had not landed when the power failed; it is cut off. Before
+   that, and before RocksDB opens anything, the logs are compared with what must be there: see ``_check_logs``.
 
 Only :mod:`rocksdict` 0.3 is known to work; what it cannot do (merge operators, comparators) is not used.
 """
@@ -14,7 +16,7 @@ Only :mod:`rocksdict` 0.3 is known to work; what it cannot do (merge operators, 
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import tempfile
 import threading
 from collections import deque
@@ -42,6 +44,8 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
 from .folder import check_sizes, claim, in_use, not_made, note_sizes, release
+from .landed import Landed, read_landed
+from .rocksdb_log import check_logs, find_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,14 +88,13 @@ class RocksStore:
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._broken = ""  # why nothing can be written any more
         self._scans: WeakSet[_Scan] = WeakSet()
-        self._temporary = tempfile.mkdtemp(prefix="aopic-snapshot-") if read_only else None
+        self._read_only = read_only
+        self._landed = Landed(folder)
         try:
             _check_current(folder)
             _check_sizes(folder)
             self._db: Rdict | None = (
-                _open_secondary(folder, self._temporary, memory_mb)
-                if self._temporary
-                else Rdict(str(folder), _options(memory_mb), _families_options(memory_mb))
+                _open_snapshot(folder, memory_mb) if read_only else _open(folder, memory_mb)
             )
             self._families = {family: self._db.get_column_family(family.name) for family in Family}
             self._handles: dict[Family, ColumnFamily] = {
@@ -100,10 +103,8 @@ class RocksStore:
             if not read_only:
                 claim(folder)
         except StorageError:
-            self._remove_temporary()
             raise
         except Exception as error:  # rocksdict raises bare Exception for everything
-            self._remove_temporary()
             raise _open_error(folder, error) from error
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -153,6 +154,7 @@ class RocksStore:
             except Exception as error:
                 self._broken = f"an earlier batch could not be forced to the disk ({_cause(error)})"
                 raise self._error("write to", error) from error
+            self._landed.note(db.latest_sequence_number())
 
     def size_bytes(self) -> int:
         return sum(_file_sizes(self._folder).values())
@@ -181,7 +183,8 @@ class RocksStore:
             for scan in list(self._scans):
                 scan.release()
             self._handles.clear()
-            if not self._temporary:
+            self._landed.close()
+            if not self._read_only:
                 release(self._folder)
             for part in (*self._families.values(), db):
                 try:
@@ -193,8 +196,7 @@ class RocksStore:
                         {"folder": self._folder, "cause": _cause(error)},
                     )
             self._families.clear()
-            self._remove_temporary()
-            if not self._temporary:
+            if not self._read_only:
                 # The lock is gone, and so may be this generation; then the note is of no account.
                 with suppress(OSError):
                     note_sizes(self._folder, _generation(self._folder), _file_sizes(self._folder))
@@ -205,7 +207,7 @@ class RocksStore:
         return self._families[family]
 
     def _writable(self) -> Rdict:
-        if self._temporary:
+        if self._read_only:
             raise StorageError(
                 f"The snapshot of the store in {self._folder} cannot be written; open the store."
             )
@@ -233,10 +235,6 @@ class RocksStore:
 
     def _error(self, action: str, error: Exception) -> StorageError:
         return StorageError(f"Cannot {action} the store in {self._folder}: {_cause(error)}.")
-
-    def _remove_temporary(self) -> None:
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 def mend_files(folder: Path) -> None:
@@ -289,20 +287,49 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
         self._cursor = None
 
 
-def _open_secondary(folder: Path, temporary: str, memory_mb: int) -> Rdict:
+def _open(folder: Path, memory_mb: int) -> Rdict:
+    """Open the database in *folder* for writing; a commit at the end of its log that had not landed is cut off."""
+    landed = read_landed(folder)
+    if (folder / "CURRENT").exists():
+        _check_logs(folder, landed)
+    try:
+        return Rdict(str(folder), _options(memory_mb), _families_options(memory_mb))
+    except Exception as error:
+        if not _is_damage(error):  # above all: it is in use
+            raise
+        whole = _open_before_damage(folder, memory_mb, error)
+        number, oldest = whole.latest_sequence_number(), _oldest_log(whole)
+        whole.close()
+        found = find_end(folder, oldest, number, landed)
+        if found is None:
+            raise
+    _cut(*found)
+    return Rdict(str(folder), _options(memory_mb), _families_options(memory_mb))
+
+
+def _cut(log: Path, end: int) -> None:
+    with log.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.truncate(end)
+        os.fsync(file.fileno())
+    logger.warning(
+        "The last commit in the log %(log)s is not whole, as a power failure leaves one that had not landed: the crawl "
+        "goes on from the commit before it; %(bytes)d bytes were cut off",
+        {"log": log, "bytes": size - end},
+    )
+
+
+def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
     """Open a read-only view of *folder* of one single moment.
 
-    A secondary instance first reads the list of tables, then the tables, then the log. What the live
-    store deletes in between it has moved elsewhere, where the secondary does not look, and RocksDB takes
-    a deleted log for an empty one; so an attempt is only good if nothing was deleted meanwhile.
+    RocksDB first reads the list of tables, then the tables, then the log. What the live store deletes in
+    between it has moved elsewhere, where the view does not look, and RocksDB takes a deleted log for an
+    empty one; so an attempt is only good if nothing was deleted meanwhile.
     """
-    # Tables that are deleted later stay readable only while they are open, so all of them must be.
-    options = _options(memory_mb, max_open_files=-1)
-    access = AccessType.secondary(temporary)
     for _ in range(_SNAPSHOT_ATTEMPTS):
         before = _file_sizes(folder).keys()
         try:
-            snapshot = Rdict(str(folder), options, _families_options(memory_mb), access)
+            snapshot = _open_read_only(folder, memory_mb)
         except Exception:
             if before <= _file_sizes(folder).keys():
                 raise
@@ -313,6 +340,61 @@ def _open_secondary(folder: Path, temporary: str, memory_mb: int) -> Rdict:
     raise StorageError(
         f"The store in {folder} changes too fast for a snapshot; try again when it is less busy."
     )
+
+
+def _open_read_only(folder: Path, memory_mb: int) -> Rdict:
+    landed = read_landed(folder)
+    _check_logs(folder, landed)
+    try:
+        # Tables that are deleted later stay readable only while they are open, so all of them must be.
+        return _read_only(folder, _options(memory_mb, max_open_files=-1), memory_mb)
+    except Exception as error:
+        if not _is_damage(error):
+            raise
+        whole = _open_before_damage(folder, memory_mb, error)
+    find_end(folder, _oldest_log(whole), whole.latest_sequence_number(), landed)
+    return whole
+
+
+def _open_before_damage(folder: Path, memory_mb: int, error: Exception) -> Rdict:
+    """A view of the commits before the first damage in the log; raises *error* if it is not the log that is damaged."""
+    options = _options(memory_mb, max_open_files=-1)
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    try:
+        return _read_only(folder, options, memory_mb)
+    except Exception:  # noqa: BLE001 (rocksdict raises nothing narrower)
+        raise error from None
+
+
+def _check_logs(folder: Path, landed: int) -> None:
+    """Raise an error if the logs do not hold each commit that should be in them; RocksDB may not notice."""
+    options = _options(1)
+    with tempfile.TemporaryDirectory(prefix="aopic-") as without_logs:
+        options.set_wal_dir(without_logs)
+        try:
+            names = Rdict.list_cf(str(folder), options)
+            tables = _read_only(folder, options, 1, names)
+        except Exception:  # noqa: BLE001 - whoever opens it says why it cannot be opened
+            return
+        number, oldest = tables.latest_sequence_number(), _oldest_log(tables)
+        tables.close()
+    check_logs(folder, oldest, number, landed)
+
+
+def _read_only(folder: Path, options: Options, memory_mb: int, names: Sequence[str] = ()) -> Rdict:
+    families = _families_options(memory_mb)
+    if names:
+        families = {name: families[name] for name in names if name in families}
+    return Rdict(str(folder), options, families, AccessType.read_only(False))
+
+
+def _oldest_log(db: Rdict) -> int:
+    """Number of the oldest log with rows that are in no table yet."""
+    return db.property_int_value("rocksdb.min-log-number-to-keep") or 0
+
+
+def _is_damage(error: Exception) -> bool:
+    return "Corruption" in str(error)
 
 
 def _file_sizes(folder: Path) -> dict[str, int]:

@@ -5,6 +5,7 @@
 2. A batch is one transaction in the write-ahead log, forced to the disk at its end even without
    ``sync``: measured, forcing costs 2 % when a batch holds a second of crawling.
 3. Each value ends with a checksum of its row, for SQLite itself has none: it would read a damaged row as it is.
+   Each batch raises ``user_version``, so that batches that had landed and are gone are missed: see :mod:`.landed`.
 4. Writer and reader have a connection each, so that neither waits for the other. A scan that does not
    end at once gets a connection of its own, whose read transaction is its snapshot. A scan or snapshot
    that stays open keeps the log from being reused, so the log grows until it ends.
@@ -17,11 +18,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
@@ -29,10 +32,10 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
 from .folder import check_sizes, claim, forget_sizes, in_use, not_made, note_sizes, release
+from .landed import Landed, check_landed, read_landed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from scrapy_aopic.core.ports import Batch
 
@@ -45,6 +48,11 @@ _KEYS_PER_QUERY = 512
 _ROWS_AT_ONCE = 64
 
 _SEAL_BYTES = 4
+
+_PAGE_BYTES = 4096  # SQLite's default
+
+# That of user_version. Batches beyond it, after 34 years of two a second, are not missed if they are gone.
+_MAX_NUMBER = (1 << 31) - 1
 
 # A write transaction ends within a second; only the recovery of a large log takes longer.
 _PATIENCE = 30.0
@@ -71,24 +79,29 @@ class SqliteStore:
         self._read_only = read_only
         self._connections: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []  # for scans
+        self._landed = Landed(folder)
+        self._n_batches = 0
         cache_kb = memory_mb * 1024
         try:
+            landed = read_landed(folder)
             if read_only:
-                self._check_sizes()
+                self._check_files()
                 self._reader = self._connect(cache_kb)
                 # The transaction, and with it the snapshot, begins with the first read.
                 self._reader.execute("BEGIN")
+                number = _number(self._reader)
+                self._check_log()
+                check_landed(folder, landed, number)
                 if not self._reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                     raise not_made(folder)  # the tables come together
-                self._check_log()
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock_folder()
-                self._check_sizes()
+                self._check_files()
                 claim(folder)
                 self._owns = True
+                self._probe(landed)
                 forget_sizes(folder)
-                self._probe_log()
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
@@ -170,6 +183,7 @@ class SqliteStore:
             # Last opened first, so that the lock of the folder is released at the end.
             while len(self._connections) > 1:
                 self._connections.pop().close()
+            self._landed.close()
             if self._owns:
                 self._owns = False
                 release(self._folder)
@@ -185,17 +199,30 @@ class SqliteStore:
             name: (self._folder / name).stat().st_size for name in names if (self._folder / name).exists()
         }
 
-    def _check_sizes(self) -> None:
-        if not (self._folder / f"{FILE_NAME}-shm").exists():  # which is there while anybody has it open
+    def _check_files(self) -> None:
+        log = self._folder / f"{FILE_NAME}-wal"
+        if _size(log) and not _size(self._folder / FILE_NAME):  # SQLite would remove the log, even to look
+            raise StorageError(
+                f"The store in {self._folder} is damaged: its file {FILE_NAME} is empty or gone, but not its log. "
+                "'scrapy aopic repair' mends what can be mended."
+            )
+        try:
             check_sizes(self._folder, "", self._sizes())
+        except StorageError:
+            check_sizes(
+                self._folder, "", self._sizes()
+            )  # else somebody opened it meanwhile, which forgets them
 
-    def _probe_log(self) -> None:
-        """Look at the log that a crash has left, by a connection that does not remove it at its end."""
-        if (self._folder / FILE_NAME).exists() and _size(self._folder / f"{FILE_NAME}-wal"):
+    def _probe(self, landed: int) -> None:
+        """Look at what is there before anything is changed, by a connection that leaves the log of a crash alone."""
+        number = 0
+        if (self._folder / FILE_NAME).exists():
             uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as probe:
-                probe.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-                self._check_log()
+                number = _number(probe)
+                if _size(self._folder / f"{FILE_NAME}-wal"):
+                    self._check_log()
+        check_landed(self._folder, landed, number)
 
     def _check_log(self) -> None:
         """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
@@ -244,12 +271,8 @@ class SqliteStore:
         run("PRAGMA fullfsync = ON")  # without it macOS leaves the bytes in the drive's own memory
         run("PRAGMA wal_autocheckpoint = 8000")  # pages: 32 MB
         run(f"PRAGMA journal_size_limit = {64 << 20}")
-        run("BEGIN IMMEDIATE")
-        for family in Family:
-            run(
-                f"CREATE TABLE IF NOT EXISTS {family.name} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
-            )
-        run("COMMIT")
+        self._n_batches = _number(self._writer)
+        _make_tables(self._writer)
 
     def _find(self, family: Family, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         # As many parameters as the next power of two, by repeating a key, so that a few prepared
@@ -275,11 +298,15 @@ class SqliteStore:
                     f"DELETE FROM {family.name} WHERE k = ?",  # noqa: S608 (an enum's name)
                     sorted((key,) for key, value in rows.items() if value is None),
                 )
+            self._n_batches = min(self._n_batches + 1, _MAX_NUMBER)
+            writer.execute(f"PRAGMA user_version = {self._n_batches}")
             writer.execute("COMMIT")
         except BaseException:
             if writer.in_transaction:  # SQLite has already rolled back if the disk is full
                 writer.execute("ROLLBACK")
+            self._n_batches = _number(writer)
             raise
+        self._landed.note(self._n_batches)
 
     def _each(self, family: Family, rows: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:
@@ -304,12 +331,67 @@ class SqliteStore:
 
 
 def mend_files(folder: Path) -> None:
-    """Make the files in *folder* a database that can be opened: end its log at the first damage."""
+    """Make the files in *folder* a database that can be opened, of what is left in them.
+
+    Its log ends at the first damage. A first page that is damaged is replaced by that of a new database, for all have
+    the same tables in the same places; and if the end is missing, reads of what was there fail.
+    """
+    path = folder / FILE_NAME
     try:
-        with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+        path.touch()
+        with path.open("r+b") as file:
+            page = file.read(_PAGE_BYTES)
+            n_pages = -(-file.seek(0, os.SEEK_END) // _PAGE_BYTES)
+            if not _has_tables(page):
+                page = _first_page(n_pages)
+                file.seek(0)
+                file.write(page)
+            file.truncate(max(n_pages, int.from_bytes(page[28:32], "big")) * _PAGE_BYTES)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+
+
+def _has_tables(page: bytes) -> bool:
+    """Whether *page*, the first one of a database, says where the tables are."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / FILE_NAME
+        path.write_bytes(page)
+        os.truncate(path, int.from_bytes(page[28:32], "big") * _PAGE_BYTES)  # takes no room
+        try:
+            with closing(sqlite3.connect(path)) as connection:
+                found = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        except sqlite3.Error:
+            return False
+    return {name for (name,) in found} >= {family.name for family in Family}
+
+
+def _first_page(n_pages: int) -> bytes:
+    """The first page of a new database, as if it had *n_pages*."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / FILE_NAME
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            _make_tables(connection)
+        new = path.read_bytes()
+    n_pages = max(n_pages, len(new) // _PAGE_BYTES)
+    return new[:28] + n_pages.to_bytes(4, "big") + new[32:_PAGE_BYTES]
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for family in Family:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {family.name} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
+        )
+    connection.execute("COMMIT")
+
+
+def _number(connection: sqlite3.Connection) -> int:
+    """Batches that were written to the database."""
+    number: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return number
 
 
 def _size(path: Path) -> int:

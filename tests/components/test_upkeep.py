@@ -164,7 +164,12 @@ def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None
     assert f"{result.pages:,} pages on" in done.stdout
     assert "units. The damaged store is in" in done.stdout
     assert result.violations == []
-    assert 2_000 < result.pages < 3_000
+    if store == "rocksdb":  # it was a table of pages or of requests
+        assert result.pages == 3_000
+        assert "0 wait to be visited again" not in done.stdout
+    else:
+        assert 2_000 < result.pages < 3_000
+        assert f"{3_000 - result.pages:,} are forgotten" in done.stdout
     assert {path.name: path.read_bytes() for path in (job / "aopic.damaged-1").iterdir()} == damaged
     assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1"]
     before = rows(job)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from contextlib import closing, contextmanager
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +170,83 @@ class TestOpenStore:
         for opening in (open_store, open_snapshot):
             with pytest.raises(StorageError, match=said):
                 opening(tmp_path)
+
+    @needs_rocksdict
+    @pytest.mark.parametrize("from_end", [1, 30, 50, 400])
+    def test_a_table_that_cannot_be_opened_is_not_left_out(self, tmp_path, from_end):
+        """RocksDB's secondary instances go back to what there was before it, and say nothing."""
+        with closing(open_store(tmp_path)) as store:
+            write_transfers(store, 300)
+        for path in tmp_path.glob("*.sst"):
+            data = bytearray(path.read_bytes())
+            data[-from_end] ^= 0xFF
+            path.write_bytes(data)
+            for opening in (open_snapshot, open_store):
+                with pytest.raises(StorageError, match=f"Cannot open the store .*{path.name}"):
+                    opening(tmp_path)
+            data[-from_end] ^= 0xFF
+            path.write_bytes(data)
+        with closing(open_snapshot(tmp_path)) as store:
+            assert check_transfers(store) == 300
+
+    @each_kind
+    def test_a_closed_store_that_was_looked_at_is_not_begun_anew_if_its_file_is_emptied(self, tmp_path, kind):
+        with closing(open_store(tmp_path, kind)) as store:
+            write_transfers(store, 30)
+        open_snapshot(tmp_path).close()
+        main = {"rocksdb": "MANIFEST-*", "sqlite": "store.sqlite3"}[kind]
+        for path in tmp_path.glob(main):
+            path.write_bytes(b"")
+        for opening in (open_store, open_store, open_snapshot):
+            with pytest.raises(StorageError, match=r"is damaged: its file .* has 0 bytes"):
+                opening(tmp_path)
+
+    @each_kind
+    def test_commits_that_had_landed_and_are_gone_are_missed(self, tmp_path, kind):
+        live, killed = tmp_path / "live", tmp_path / "killed"
+        with closing(open_store(live, kind)) as store:
+            write_transfers(store, 40)
+            shutil.copytree(live, tmp_path / "before")
+            write_transfers(store, 4)
+            shutil.copytree(live, killed)
+        shutil.copytree(killed, tmp_path / "copy")
+        with closing(open_store(tmp_path / "copy")) as store:
+            assert check_transfers(store) == 44
+        for path in (tmp_path / "before").iterdir():
+            if path.name != "landed":
+                shutil.copy(path, killed / path.name)
+        for opening in (open_snapshot, open_store):
+            with pytest.raises(
+                StorageError, match=r"its last commit is number \d+, but number \d+ had landed"
+            ):
+                opening(killed)
+
+    @each_kind
+    def test_a_folder_whose_files_are_gone_is_no_new_store(self, tmp_path, kind):
+        with closing(open_store(tmp_path, kind)) as store:
+            write_transfers(store, 40)
+        for path in tmp_path.iterdir():
+            if path.name != "landed":
+                path.unlink()
+        for opening in (open_store, open_store, open_snapshot):
+            with pytest.raises(StorageError, match=r"files of the store in .* are gone"):
+                opening(tmp_path)
+        (tmp_path / "landed").write_text("damaged")
+        open_store(tmp_path).close()
+
+    def test_a_log_of_sqlite_without_its_database_is_left_alone(self, tmp_path):
+        live, killed = tmp_path / "live", tmp_path / "killed"
+        with closing(open_store(live, "sqlite")) as store:
+            write_transfers(store, 40)
+            shutil.copytree(live, killed)
+        log = killed / "store.sqlite3-wal"
+        before = log.read_bytes()
+        for spoil in (lambda path: path.write_bytes(b""), Path.unlink):
+            spoil(killed / "store.sqlite3")
+            for opening in (open_store, open_snapshot):
+                with pytest.raises(StorageError, match="is empty or gone, but not its log"):
+                    opening(killed)
+            assert log.read_bytes() == before
 
     @each_kind
     def test_a_folder_in_use_by_another_process_is_refused(self, tmp_path, kind):

@@ -60,7 +60,7 @@ DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
     **{
         f"all {family.name}": lambda store, family=family: drop(store, family, 10_000)
         for family in Family
-        if family not in (Family.PAGES, Family.REQUESTS)
+        if family != Family.REQUESTS
     },
     "totals": lambda store: store.write({Family.META: {TOTALS_KEY: b"\x81"}}, sync=True),
     "too much cash": enrich,
@@ -108,6 +108,29 @@ def test_nothing_is_lost_of_a_job_that_has_only_lost_what_is_made_of_pages() -> 
     target, result = mended(store)
     assert {key: unpack_page(data) for key, data in target.scan(Family.PAGES)} == before
     assert (result.pages, result.forgotten, result.cash) == (len(before), 0, 0)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("n", [7, 10_000], ids=["some", "all"])
+def test_pages_of_which_only_the_requests_are_left_are_queued(n: int) -> None:
+    store = make()
+    before = {key for key, _ in store.scan(Family.PAGES)}
+    drop(store, Family.PAGES, n)
+    left = {key: unpack_page(data) for key, data in store.scan(Family.PAGES)}
+    target, result = mended(store)
+    pages = {key: unpack_page(data) for key, data in target.scan(Family.PAGES)}
+    lost = before - left.keys()
+    assert pages.keys() == before
+    assert {pages[key].state for key in lost} == {State.QUEUED}
+    assert len({page.order for page in pages.values()}) == len(pages)
+    assert (result.again, result.forgotten) == (len(lost), 0)  # type: ignore[attr-defined]
+
+
+def test_pages_that_only_the_totals_know_of_are_said_to_be_forgotten() -> None:
+    store = make()
+    keys = [key for key, _ in store.scan(Family.PAGES)][:9]
+    store.write({Family.PAGES: dict.fromkeys(keys), Family.REQUESTS: dict.fromkeys(keys)}, sync=True)
+    _, result = mended(store)
+    assert (result.again, result.forgotten) == (0, 9)  # type: ignore[attr-defined]
 
 
 class Holes:

@@ -43,6 +43,7 @@ def land(job: Job) -> None:
 
 
 def sizes(folder: Path) -> dict[Path, int]:
+    shutil.copy(store_folder(folder) / "landed", folder.with_name("landed"))
     return {path: path.stat().st_size for path in store_folder(folder).iterdir()}
 
 
@@ -57,6 +58,7 @@ def after_power_failure(folder: Path, synced: dict[Path, int]) -> Path:
         elif path.stat().st_size > size:
             with path.open("r+b") as file:
                 file.truncate(size)
+    shutil.copy(folder.with_name("landed"), store_folder(copy))  # which is written in place
     return copy
 
 
