@@ -177,10 +177,13 @@ class Engine:
 
     def abort(self, reason: str) -> None:
         """Make the engine close the spider, and the process end with exit code 1."""
+        self.fail()
+        call_later(0, _start, partial(self._close, reason))
+
+    async def _close(self, reason: str) -> None:
         engine = self._crawler.engine
-        if engine is not None and engine.spider is not None:
-            self.fail()
-            call_later(0, _start, partial(engine.close_spider_async, reason=reason))
+        if engine is not None and engine.spider is not None:  # else it is closed, for whatever reason
+            await engine.close_spider_async(reason=reason)
 
     def fail(self) -> None:
         """Make the process end with exit code 1 when the crawl is over.

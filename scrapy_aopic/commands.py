@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
+import os
 import sys
-from contextlib import contextmanager
+from argparse import ArgumentError
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from difflib import get_close_matches
+from functools import partial
+from io import TextIOWrapper
+from os import strerror
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
@@ -58,9 +66,11 @@ class AopicCommand(ScrapyCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
+        self._parsers: dict[str, argparse.ArgumentParser] = {}
         parsers = parser.add_subparsers(
             dest="subcommand", required=True, metavar="SUBCOMMAND", prog="scrapy aopic"
         )
+        parsers.choices = cast("Any", _Names(SUBCOMMANDS))
         for name, subcommand in SUBCOMMANDS.items():
             own = parsers.add_parser(
                 name,
@@ -71,23 +81,109 @@ class AopicCommand(ScrapyCommand):
             )
             subcommand.add_options(own)
             super().add_options(own)
+            self._parsers[name] = own
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run the subcommand; *args* is what no parser knew."""
-        from .exceptions import AopicError  # noqa: PLC0415
-
+        parser = self._parsers[opts.subcommand]
         if args:
-            raise UsageError(f"scrapy aopic {opts.subcommand} does not know {' '.join(args)}")
+            parser.error(f"there is no {' '.join(args)} here")
         assert self.settings is not None
+        run = partial(SUBCOMMANDS[opts.subcommand].run, opts, self.settings)
         try:
-            self.exitcode = SUBCOMMANDS[opts.subcommand].run(opts, self.settings)
-        except AopicError as error:
-            sys.stderr.write(f"{error}\n")
-            self.exitcode = 2
+            self.exitcode = _run(run)
+        except UsageError as error:
+            parser.error(str(error))  # shows the usage of this subcommand
+
+
+class _Names(dict[str, Subcommand]):
+    """The subcommands; knows what may have been meant by a word that is none of them."""
+
+    def __contains__(self, word: object) -> bool:
+        if super().__contains__(word):
+            return True
+        similar = get_close_matches(str(word), self, n=1)
+        hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}"
+        raise ArgumentError(None, f'there is no subcommand "{word}"{hint}')
+
+
+class _OutputError(Exception):
+    """Standard output takes no more."""
+
+
+def _run(run: Callable[[], int]) -> int:
+    """Exit code of *run*; every error is one sentence."""
+    from .exceptions import AopicError  # noqa: PLC0415
+
+    logging.getLogger("scrapy_aopic").addHandler(logging.NullHandler())  # else warnings go to standard error
+    try:
+        code = run()
+        _flush()
+    except _OutputError as error:
+        _drop_output()
+        if not isinstance(error.__cause__, BrokenPipeError):  # else whoever reads has seen enough
+            _say(f"The output cannot be written: {error}.")
+        return 1
+    except AopicError as error:
+        _say(str(error))
+        return 1 if _is_full(error) else 2
+    except OSError as error:
+        _say(f"This cannot be done: {error}.")
+        return 1 if _is_full(error) else 2
+    except KeyboardInterrupt:
+        return 130  # as a shell says of a process that SIGINT ended
+    return code
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a disk that takes no more is behind *error*; some libraries only say so in words."""
+    words = (*map(strerror, _FULL), "disk is full")  # the last are SQLite's
+    while error is not None:
+        if getattr(error, "errno", None) in _FULL or any(each in str(error) for each in words):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _drop_output() -> None:
+    """Have nothing written to standard output any more: Python would try again, and complain, at its end."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):  # it is no file
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # there is nowhere to say it
+        sys.stderr.write(f"{sentence}\n")
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    if sys.stdout is None:
+        raise _OutputError("it is closed")
+    try:
+        if not isinstance(sys.stdout, TextIOWrapper):  # somebody in this process reads it
+            sys.stdout.write(text + "\n")
+            return
+        # A URL, or the name of a host, may have characters that a terminal has not. And with PYTHONUNBUFFERED, text of
+        # which a pipe or a disk takes only a part counts as written.
+        data = memoryview(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
+        while data:
+            data = data[sys.stdout.buffer.write(data) :]
+    except OSError as error:
+        raise _OutputError(error) from error
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise _OutputError(error) from error
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
@@ -457,7 +553,7 @@ def _save(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(path)
     except OSError as error:
-        raise AopicError(f"{path} cannot be written: {error}") from error
+        raise AopicError(f"{path} cannot be written: {error}.") from error
 
 
 # -- the table

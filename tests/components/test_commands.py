@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -174,16 +176,162 @@ def test_each_subcommand_has_help_of_its_own(subcommand: str, capsys: pytest.Cap
     assert "NAME=VALUE" in shown  # Scrapy's own options, too
 
 
+@pytest.fixture(scope="module")
+def closed_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of two thousand pages."""
+    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.records import Link, host_key, page_key
+
+    folder = tmp_path_factory.mktemp("job")
+    store = open_store(store_folder(folder), "sqlite")
+    job = Crawl(store, Policy(), 0.0)
+    random = Random(0)
+    for n in range(2000):
+        url = f"http://a.test/{n}/{random.getrandbits(400):x}".encode()
+        job.seed(Link(page_key(host_key("a.test"), url), "a.test", url), 0.0)
+    store.write(job.take_changes(0.0, is_clean=True), sync=True)
+    store.close()
+    return folder
+
+
+ANSWERS = [
+    ["top", "{job}"],
+    ["top", "{job}", "--json", "-n", "2000"],
+    ["status", "{job}"],
+    ["check", "{job}"],
+    ["backup", "{job}", "{new}"],
+    ["repair", "{job}"],
+    ["seed", "{new}", "http://a.test/"],
+    ["export", "{job}", "--pages", "{new}.csv"],
+]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("where", ["full", "closed"])
+@pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
+def test_an_answer_that_cannot_be_written_is_one_sentence(
+    closed_job: Path, tmp_path: Path, arguments: list[str], where: str
+) -> None:
+    line = [part.format(job=closed_job, new=tmp_path / "new") for part in arguments]
+    shell = 'exec "$@" >/dev/full' if where == "full" else 'exec "$@" >&-'
+    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "scrapy", "aopic", *line]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("The output cannot be written: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_hears_no_more(closed_job: Path, unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "scrapy", "aopic", "top", str(closed_job), "--json", "-n", "2000"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["backup", "{job}", "{new}"],
+        ["seed", "{new}", "{seeds}"],
+        *(["export", "{job}", "--pages", f"{{new}}.{kind}"] for kind in ("csv", "csv.gz", "parquet")),
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behind(
+    closed_job: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    resource = pytest.importorskip("resource", reason="needs limits on processes")
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("".join(f"http://a.test/{n}\n" for n in range(10_000)))
+    line = [part.format(job=closed_job, new=tmp_path / "new", seeds=seeds) for part in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", *line],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )
+    # SQLite does not say that it is for a limit on the size of a file, as it does for a full disk.
+    assert done.returncode == (2 if arguments[0] == "backup" else 1), done.stderr
+    assert str(tmp_path / "new") in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path != seeds]
+    assert left == []
+
+
+def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -> None:
+    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.records import Link, host_key, page_key
+
+    store = open_store(store_folder(tmp_path), "sqlite")
+    job = Crawl(store, Policy(), 0.0)
+    job.seed(Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"), 0.0)
+    store.write(job.take_changes(0.0, is_clean=True), sync=True)
+    store.close()
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stderr == b""
+    assert b"\xe9\\u2603" in done.stdout
+
+
 def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
     answer = scrapy("top", str(tmp_path), "-s", "AOPIC", folder=tmp_path)
     assert answer.returncode == 2
     assert "Invalid -s value" in answer.stderr
 
 
-def test_arguments_that_nothing_knows_are_named(tmp_path: Path) -> None:
-    answer = scrapy("status", str(tmp_path), "--hosts", folder=tmp_path)
-    assert answer.returncode == 2
-    assert "scrapy aopic status does not know --hosts" in answer.stderr
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status", "x", "--hosts"], "there is no --hosts here"),
+        (["top", "x", "y"], "there is no y here"),
+        (["top", "x", "-n", "0"], "--number (0) must be at least 1"),
+        (["top", "x", "-n", "many"], "invalid int value: 'many'"),
+        (["top"], "the following arguments are required: JOBDIR"),
+        (["export", "x"], "give --pages FILE, --links FILE or both"),
+        (["simulate", "x", "--jobs", "0"], "--jobs (0) must be at least 1"),
+    ],
+)
+def test_wrong_usage_shows_the_usage_of_that_subcommand(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", *arguments], Settings())
+    shown = capsys.readouterr().err
+    assert exited.value.code == 2
+    assert f"scrapy aopic {arguments[0]} [-h]" in shown
+    assert f"scrapy aopic {arguments[0]}: error: " in shown
+    assert said in shown
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("statsu", 'there is no subcommand "statsu"; did you mean "status"?'),
+        ("tpo", 'there is no subcommand "tpo"; did you mean "top"?'),
+        ("nothing", 'there is no subcommand "nothing": they are top, status, check'),
+    ],
+)
+def test_a_word_that_is_no_subcommand_is_met_with_a_question(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", word, "x"], Settings())
+    assert exited.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])
