@@ -256,9 +256,7 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
             lines.append(_lines(value, indent + "  ") if value else f"{indent}  none")
         elif isinstance(value, list):
             lines.append(f"{label}:")
-            lines += [
-                f"{indent}  {row['pages']:,}, for example {row['example']}: {row['reason']}" for row in value
-            ] or [f"{indent}  none"]
+            lines += [f"{indent}  {_row(row)}" for row in value] or [f"{indent}  none"]
         else:
             lines.append(
                 f"{label}: {value:,}"
@@ -266,6 +264,14 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
                 else f"{label}: {value}"
             )
     return "\n".join(lines)
+
+
+def _row(row: dict[str, Any]) -> str:
+    if "example" in row:
+        return f"{row['pages']:,}, for example {row['example']}: {row['reason']}"
+    until = datetime.fromtimestamp(row["until"], timezone.utc).isoformat(" ", "seconds")
+    times = f", {row['in_a_row']:,} in a row" if row["in_a_row"] else ""
+    return f"{row['host']} until {until}: {row['why']}{times}"
 
 
 # -- check

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from datetime import timezone
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
@@ -14,6 +15,7 @@ from scrapy.utils.misc import load_object
 
 from ._engine import Addresses, Slots, configured, slot_key
 from .core.politeness import Gap, Outcome, Pace
+from .reach import Reach
 from .settings import read, read_politeness
 from .suffixes import registered_domain
 
@@ -58,6 +60,9 @@ if TYPE_CHECKING:
 
         def failed(self, request: Request, exception: Exception) -> None:
             """*exception* ended *request*."""
+
+        def n_hosts(self) -> int:
+            """Hosts that the crawl knows; 0 if nobody counts them."""
 
 
 _REMEMBERED = 10_000
@@ -106,6 +111,7 @@ class PolitenessMiddleware:
         )
         self.addresses = Addresses()
         self.pacer: Pacer | None = None
+        self._reach = Reach(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -123,11 +129,18 @@ class PolitenessMiddleware:
         self._slots.govern(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
+        if "cached" not in response.flags:
+            if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                self._note_silence(request, "the proxy does not know who asks")
+            else:
+                self._reach.answered()
         if self.pacer is not None and "cached" not in response.flags and judge(response)[0] == Outcome.DOWN:
             return self.pacer.ask_later(request, is_refused=False) or response
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        if isinstance(exception, self._failures):
+            self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
         if self.pacer is None:
             return None
         self.pacer.failed(request, exception)
@@ -135,6 +148,9 @@ class PolitenessMiddleware:
         if is_refused or isinstance(exception, self._failures):
             return self.pacer.ask_later(request, is_refused=is_refused)
         return None
+
+    def _note_silence(self, request: Request, why: str) -> None:
+        self._reach.failed(slot_key(request), request, why, self._pacer.n_hosts())
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
@@ -243,6 +259,9 @@ class Memory:
 
     def failed(self, request: Request, exception: Exception) -> None:
         """It is nobody's business here."""
+
+    def n_hosts(self) -> int:
+        return 0
 
 
 def judge(response: Response) -> tuple[Outcome, float]:

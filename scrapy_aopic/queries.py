@@ -21,7 +21,10 @@ from .requests import UNREADABLE, url_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .core.records import Page
+    from .core.records import Host, Page
+
+_SHOWN = 5
+"""Hosts that are named of those that wait."""
 
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
@@ -209,13 +212,17 @@ def status(store: Store) -> dict[str, Any]:
             set_aside[reason] = (n + 1, example)
     urls = _urls(store, [example for _, example in set_aside.values()])
     places = {"active": 0, "shelved": 0, "parked": 0, "dead": 0}
-    waiting = 0
+    waits: dict[str, int] = {}
+    waiting: list[Host] = []  # those that wait longest
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
         if host.row:
             place = {b"A": "active", b"F": "shelved", b"P": "parked", b"D": "dead"}[host.row[:1]]
             places[place] += 1
-            waiting += host.not_before > saved["saved_at"]
+            if host.not_before > saved["saved_at"]:
+                why = _why_it_waits(host)
+                waits[why] = waits.get(why, 0) + 1
+                waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.not_before)
     return {
         "pages": {name: saved[name] for name in ("queued", "visited", "failed")},
         "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
@@ -224,7 +231,17 @@ def status(store: Store) -> dict[str, Any]:
             for reason, (n, example) in set_aside.items()
         ],
         "hosts": saved["hosts"],
-        "back_queues": {**places, "waiting": waiting},
+        "back_queues": {**places, "waiting": sum(waits.values())},
+        "waits": waits,
+        "longest_waits": [
+            {
+                "host": host.name,
+                "until": host.not_before,
+                "why": _why_it_waits(host),
+                "in_a_row": host.down or host.errors,
+            }
+            for host in waiting
+        ],
         "front_queues": dict(sorted(front.items(), reverse=True)),
         "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
         "turns": ledger.turn,
@@ -235,6 +252,15 @@ def status(store: Store) -> dict[str, Any]:
         "closed": saved["is_clean"],
         "size_bytes": store.size_bytes(),
     }
+
+
+def _why_it_waits(host: Host) -> str:
+    """Why *host* is left alone."""
+    if host.down:
+        return "no answer, or one that asks to come later"
+    if host.errors:
+        return "errors"
+    return "crawl delay" if host.crawl_delay else "gap"
 
 
 def format_pages(rows: list[dict[str, Any]]) -> str:

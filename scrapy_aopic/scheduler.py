@@ -911,6 +911,10 @@ class Scheduler(BaseScheduler):
         self._count("aopic/politeness/put_back")
         return request.copy()
 
+    def n_hosts(self) -> int:
+        """Hosts that the crawl knows."""
+        return self._job.crawl.counts.hosts if self._job is not None else 0
+
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that *exception* ended *request*."""
         visit = self._visits.get(request)

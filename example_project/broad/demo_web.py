@@ -664,8 +664,8 @@ def _robots(host: _Host) -> Answer:
     return _plain(200, f"User-agent: *\n{rules[host.robots]}", host.latency)
 
 
-async def _serve(web: DemoWeb, log: Path | None, port: int) -> None:
-    """Serve until standard input is closed (the parent has ended) or a signal asks for the end."""
+async def _serve(web: DemoWeb, log: Path | None, port: int, *, watches_stdin: bool) -> None:
+    """Serve until a signal asks for the end, or, if it is watched, standard input is closed: the parent has ended."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -684,7 +684,8 @@ async def _serve(web: DemoWeb, log: Path | None, port: int) -> None:
     await server.start()
     sys.stdout.write(f"serving {web.n_urls} pages of {web.n_hosts} hosts, proxy {server.url}\n")
     sys.stdout.flush()
-    Thread(target=watch_stdin, name="watch-stdin", daemon=True).start()
+    if watches_stdin:
+        Thread(target=watch_stdin, name="watch-stdin", daemon=True).start()
     try:
         await stopping.wait()
     finally:
@@ -699,13 +700,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--log", type=Path, help="file to which a line is added for every request")
     parser.add_argument("--hosts", type=int, default=N_HOSTS, help="number of hosts (%(default)s)")
     parser.add_argument("--pages", type=int, default=N_PAGES, help="number of pages (%(default)s)")
+    parser.add_argument(
+        "--watch-stdin",
+        action="store_true",
+        help="end when standard input is closed, as it is with the parent",
+    )
     options = parser.parse_args(arguments)
     try:
         web = DemoWeb(options.seed, options.hosts, options.pages)
     except ValueError as error:
         parser.error(str(error))
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(web, options.log, options.port))
+        asyncio.run(_serve(web, options.log, options.port, watches_stdin=options.watch_stdin))
 
 
 @contextmanager
@@ -720,7 +726,7 @@ def served(
     Raises:
         RuntimeError: If it does not start; its own message is on standard error.
     """
-    command = [sys.executable, "-m", "broad.demo_web"]
+    command = [sys.executable, "-m", "broad.demo_web", "--watch-stdin"]
     command += ["--seed", str(seed), "--hosts", str(n_hosts), "--pages", str(n_pages)]
     if log is not None:
         command += ["--log", str(log)]

@@ -440,7 +440,11 @@ COMMAND = [sys.executable, "-m", "broad.demo_web", "--hosts", "20", "--pages", "
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=["TERM", "INT", "stdin"])
 def test_a_signal_or_the_end_of_stdin_stops_it(number: signal.Signals | None) -> None:
     with subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+        [*COMMAND, "--watch-stdin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -451,6 +455,19 @@ def test_a_signal_or_the_end_of_stdin_stops_it(number: signal.Signals | None) ->
         else:
             process.send_signal(number)
         assert process.stdout.read() == ""  # exactly one line
+        assert process.wait(timeout=10) == 0
+
+
+def test_it_goes_on_without_standard_input() -> None:
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        proxy = process.stdout.readline().split()[-1]
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+        assert fetch(proxy, "http://unknown.example/x")[0] == 502
+        process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
 
 

@@ -1,0 +1,171 @@
+"""A crawl that reaches nothing says so at once, and why its hosts wait."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from web import Web, ask, crawl
+
+from scrapy_aopic.commands import AopicCommand
+from scrapy_aopic.queries import status
+from scrapy_aopic.reach import Reach
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+
+@pytest.fixture
+def crawler() -> Crawler:
+    return get_crawler()
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.reach"]
+
+
+def ask_in_vain(reach: Reach, hosts: range, n_hosts: int = 1000) -> None:
+    for n in hosts:
+        reach.failed(f"h{n}.test", Request(f"http://h{n}.test/"), "DNSLookupError: no such name", n_hosts)
+
+
+def test_ten_silent_hosts_at_first_are_told_once(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
+    reach = Reach(crawler)
+    ask_in_vain(reach, range(9))
+    assert said(caplog) == []
+    ask_in_vain(reach, range(9, 100))
+    (warning,) = said(caplog)
+    assert warning.startswith(
+        "No host can be reached: the first 10 hosts that were asked gave no answer, at last h9.test "
+        "(DNSLookupError: no such name). Is there a network?"
+    )
+
+
+def test_the_same_host_again_is_no_further_host(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
+    reach = Reach(crawler)
+    for _ in range(20):
+        ask_in_vain(reach, range(3))
+    assert said(caplog) == []
+
+
+def test_of_a_crawl_of_few_hosts_all_must_be_silent(
+    crawler: Crawler, caplog: pytest.LogCaptureFixture
+) -> None:
+    reach = Reach(crawler)
+    ask_in_vain(reach, range(1), n_hosts=1)
+    assert said(caplog) == []
+    ask_in_vain(reach, range(1), n_hosts=1)
+    assert len(said(caplog)) == 1
+
+
+def test_an_answer_ends_it_and_later_it_takes_more(
+    crawler: Crawler, caplog: pytest.LogCaptureFixture
+) -> None:
+    reach = Reach(crawler)
+    with caplog.at_level("INFO"):
+        for _ in range(5):
+            ask_in_vain(reach, range(9))
+            reach.answered()
+        ask_in_vain(reach, range(29))
+        assert said(caplog) == []
+        ask_in_vain(reach, range(29, 31))
+        reach.answered()
+        reach.answered()
+    warning, end = said(caplog)
+    assert "the last 30 hosts that were asked" in warning
+    assert end == "Hosts can be reached again."
+
+
+class Seeds(Spider):
+    """Asks twelve hosts, and gives up when each was asked once."""
+
+    name = "seeds"
+    start_urls = [f"http://h{n}.test/" for n in range(12)]
+    custom_settings = {"CLOSESPIDER_TIMEOUT": 1, "RETRY_ENABLED": False}
+
+    def parse(self, response: Response) -> None:
+        pass
+
+
+@deferred_f_from_coro_f
+async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
+    nobody: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("http_proxy", nobody)
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_BACKOFF": 60,
+        "CONCURRENT_REQUESTS": 100,
+    }
+    await crawl(Seeds, settings)
+    (warning,) = said(caplog)
+    assert "the first 10 hosts" in warning
+    assert f"Is the proxy {nobody} in order?" in warning
+
+    state = ask(tmp_path, status)
+    assert state["waits"] == {"no answer, or one that asks to come later": 12}
+    assert state["back_queues"]["waiting"] == 12
+    assert len(state["longest_waits"]) == 5
+    longest = state["longest_waits"][0]
+    assert longest["host"].startswith("h")
+    assert state["saved_at"] < longest["until"] < state["saved_at"] + 61
+    assert longest["in_a_row"] == 1
+
+    command = AopicCommand()
+    command.settings = Settings()
+    for arguments in ([], ["--json"]):
+        shown = run(command, ["status", str(tmp_path), *arguments], capsys)
+        assert "no answer, or one that asks to come later" in shown
+        if arguments:
+            assert json.loads(shown)["longest_waits"][0] == longest
+        else:
+            assert f"  {longest['host']} until 2" in shown
+
+
+def run(command: AopicCommand, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    from argparse import ArgumentParser
+
+    parser = ArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    command.run([], parser.parse_args(arguments))
+    assert command.exitcode == 0
+    return capsys.readouterr().out
+
+
+@deferred_f_from_coro_f
+async def test_a_proxy_that_wants_a_password_is_told(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    serve({f"http://h{n}.test/": Answer(407) for n in range(12)})
+    await crawl(Seeds, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 100})
+    (warning,) = said(caplog)
+    assert "(the proxy does not know who asks)" in warning
+
+
+@deferred_f_from_coro_f
+async def test_hosts_that_answer_are_no_news(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    serve({f"http://h{n}.test/": Answer(503 if n % 2 else 404) for n in range(12)})
+    await crawl(Seeds, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    assert said(caplog) == []
