@@ -20,6 +20,7 @@ import re
 import zlib
 from codecs import BOM_UTF8
 from collections import OrderedDict
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -29,11 +30,9 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
 from scrapy.http.request import NO_CALLBACK
 from scrapy.robotstxt import RobotParser
 from scrapy.utils.defer import maybe_deferred_to_future
-from scrapy.utils.gz import gunzip, gzip_magic_number
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import to_unicode
-from scrapy.utils.sitemap import Sitemap, sitemap_urls_from_robots
 from twisted.internet.defer import Deferred
 from w3lib.url import safe_url_string
 
@@ -47,11 +46,13 @@ from .refusals import ForbiddenError, NothingAllowedError
 from .requests import SITEMAP
 from .scheduler import Scheduler
 from .settings import read
+from .sitemaps import PAGES, Sitemap
 from .suffixes import registered_domain
-from .turns import in_turns
+from .turns import Turns, in_turns
+from .urls import is_parsable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -75,10 +76,6 @@ MAX_AGE = 30 * 86_400
 MAX_SITEMAPS = 100
 """Sitemaps that are taken up from one robots.txt, or from one index."""
 
-MAX_SITEMAP_URLS = 50_000
-MAX_SITEMAP_BYTES = 50 << 20
-"""What the protocol allows one sitemap."""
-
 _SITEMAP_PRIORITY = -3
 """A sitemap waits like a page with an eighth of its cash."""
 
@@ -91,6 +88,7 @@ _RECEIVED = "_aopic_received"
 _AGENTS = 8
 """User agents for which what a robots.txt says is remembered."""
 
+_SITEMAP = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
 _AGENT = re.compile(rb"\s*user[- ]?agent\s*[:\s]", re.IGNORECASE)
 _RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with spelling as Protego
 
@@ -575,7 +573,7 @@ class RobotsMiddleware:
             assert self._crawler.engine is not None
             url = f"{origin}/robots.txt"
             domain = registered_domain(urlsplit(url).hostname or "")
-            for sitemap in islice(sitemap_urls_from_robots(robots.text, url), MAX_SITEMAPS):
+            for sitemap in islice(sitemap_urls(robots.text, url), MAX_SITEMAPS):
                 if sitemap.startswith(("http://", "https://")):
                     self._crawler.engine.crawl(_sitemap_request(sitemap, domain))
 
@@ -585,27 +583,25 @@ class RobotsMiddleware:
         if SITEMAP in request.meta:
             request.callback = self._follow_sitemap
 
-    def _follow_sitemap(self, response: Response) -> Iterator[Request]:
+    async def _follow_sitemap(self, response: Response) -> AsyncIterator[Request]:
         """The pages that a sitemap names, as far as they are of the domain whose robots.txt named it."""
         domain, is_of_index = response.meta[SITEMAP]
-        try:
-            body = response.body
-            if gzip_magic_number(response):
-                body = gunzip(body, max_size=MAX_SITEMAP_BYTES)
-            sitemap = Sitemap(body)
-            found = [entry["loc"] for entry in islice(sitemap, MAX_SITEMAP_URLS)]
-        except Exception:  # noqa: BLE001  # whatever is wrong with a text that anyone may have written
-            self._count("aopic/sitemaps/bad")
-            return
-        self._count("aopic/sitemaps/read")
-        for url in found:
-            if not url.startswith(("http://", "https://")) or registered_domain(_name(url)) != domain:
-                continue
-            if sitemap.type == "urlset":
-                self._count("aopic/sitemaps/pages")
-                yield Request(url)
-            elif sitemap.type == "sitemapindex" and not is_of_index:
-                yield _sitemap_request(url, domain, is_of_index=True)
+        sitemap = Sitemap(response.body)
+        turns = Turns()
+        n_sitemaps = 0
+        for url in sitemap:
+            if url is None:
+                await turns.step()
+            elif not is_parsable(url):
+                self._count("aopic/sitemaps/refused")
+            elif url.startswith(("http://", "https://")) and registered_domain(_name(url)) == domain:
+                if sitemap.kind == PAGES:
+                    self._count("aopic/sitemaps/pages")
+                    yield Request(url)
+                elif not is_of_index and n_sitemaps < MAX_SITEMAPS:
+                    n_sitemaps += 1
+                    yield _sitemap_request(url, domain, is_of_index=True)
+        self._count("aopic/sitemaps/read" if sitemap.kind else "aopic/sitemaps/bad")
 
 
 def _origin(scheme: str, netloc: str) -> str:
@@ -646,6 +642,15 @@ def _crawl_delay(parser: Any, user_agent: str | bytes) -> float | None:
     ask = getattr(parser, "crawl_delay", None) or getattr(getattr(parser, "rp", None), "crawl_delay", None)
     delay = ask(to_unicode(user_agent)) if ask is not None else None
     return None if delay is None else float(delay)
+
+
+def sitemap_urls(text: bytes, base_url: str) -> Iterator[str]:
+    """The sitemaps that the robots.txt *text* names."""
+    for match in _SITEMAP.finditer(lines_of(text)):
+        url = match[1].strip().decode("utf-8", "replace")
+        if is_parsable(url):
+            with suppress(ValueError):  # no URL
+                yield urljoin(base_url, url)
 
 
 def _sitemap_request(url: str, domain: str, *, is_of_index: bool = False) -> Request:

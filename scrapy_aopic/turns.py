@@ -18,17 +18,28 @@ TURN = 0.02
 """Seconds after which a turn ends with the step that it is at."""
 
 
+class Turns:
+    """Whose turn it is: that of one piece of work, or of everybody else."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    async def step(self) -> None:
+        """A step is done: let others go on if the turn is over."""
+        if perf_counter() - self._began > TURN:
+            waiting: Deferred[None] = Deferred()
+            call_later(0, waiting.callback, None)
+            await maybe_deferred_to_future(waiting)
+            self._began = perf_counter()
+
+
 async def in_turns(steps: Generator[None, None, T]) -> T:
     """What *steps* come to."""
-    began = perf_counter()
+    turns = Turns()
     while True:
         try:
             next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
-        if perf_counter() - began > TURN:
-            waiting: Deferred[None] = Deferred()
-            call_later(0, waiting.callback, None)
-            await maybe_deferred_to_future(waiting)
-            began = perf_counter()
+        await turns.step()

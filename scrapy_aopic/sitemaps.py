@@ -1,0 +1,115 @@
+"""Sitemaps, which anyone may have written: read in steps, and forgotten as they are read.
+
+What they say is what https://www.sitemaps.org/protocol.html says: a ``urlset`` has a ``loc`` in each ``url``, a
+``sitemapindex`` one in each ``sitemap``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree  # type: ignore[import-untyped]  # has no types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_BYTES = 50 << 20
+"""What the protocol allows one sitemap, unpacked; more is not read."""
+
+MAX_ENTRIES = 50_000
+"""And its entries."""
+
+PAGES, SITEMAPS = "urlset", "sitemapindex"
+
+_CHUNK = 65_536
+"""Bytes between steps: 1 to 30 ms, by how many elements they are."""
+
+_BEGINNING = 1 << 20
+"""Bytes in which the root element begins; in a text without one nothing is ever forgotten."""
+
+_GZIP = b"\x1f\x8b\x08"
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_MEMBERS = 100
+"""Parts of a compressed file that are read one after the other; an empty one takes 20 bytes."""
+
+
+class Sitemap:
+    """The entries of the sitemap in *body*, compressed or not.
+
+    Attributes:
+        kind: :data:`PAGES` or :data:`SITEMAPS`; ``""`` until that is known.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.kind = ""
+        self._body = body
+
+    def __iter__(self) -> Iterator[str | None]:
+        """URLs as they stand there, and ``None`` after each step. Ends where the text is no sitemap any more."""
+        parser = etree.XMLPullParser(
+            ("start", "end"),
+            tag=("{*}loc", f"{{*}}{PAGES}", f"{{*}}{SITEMAPS}"),
+            recover=True,
+            resolve_entities=False,  # and no collect_ids=False, with which lxml 6 opens the DTD that a text names
+            remove_comments=True,
+            remove_pis=True,
+        )
+        root: Any = None
+        n_bytes = n_entries = 0
+        with suppress(etree.LxmlError):
+            for chunk in _chunks(self._body):
+                parser.feed(chunk)
+                for event, element in parser.read_events():
+                    name = etree.QName(element).localname
+                    if root is None and name != "loc" and element.getparent() is None:
+                        root, self.kind = element, name
+                    elif event == "end" and name == "loc" and (url := _entry(element)):
+                        n_entries += 1
+                        if n_entries > MAX_ENTRIES:
+                            return
+                        yield url
+                n_bytes += len(chunk)
+                if n_bytes > (MAX_BYTES if self.kind else _BEGINNING):
+                    return
+                _forget(root)
+                yield None
+
+
+def _entry(element: Any) -> str:
+    """URL in the ``loc`` *element*, if it is the one of an entry: images and videos have others."""
+    parent = element.getparent()
+    is_one = parent is not None and etree.QName(parent).localname in ("url", "sitemap")
+    return (element.text or "").strip() if is_one else ""
+
+
+def _forget(element: Any) -> None:
+    """Remove what was read from *element*: all but what is still open, which is always the last."""
+    while element is not None and len(element):
+        del element[:-1]
+        element = element[-1]
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    """*body*, unpacked if it is compressed; of what is broken, what is before that."""
+    if not body.startswith(_GZIP):
+        body = body.lstrip()
+        for at in range(0, len(body), _CHUNK):
+            yield body[at : at + _CHUNK]
+        return
+    unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
+    n_members = 1
+    for at in range(0, len(body), _CHUNK):
+        packed = body[at : at + _CHUNK]
+        while packed:
+            try:
+                yield unpacker.decompress(packed, _CHUNK)
+            except zlib.error:
+                return
+            packed = unpacker.unconsumed_tail
+            if unpacker.eof:
+                packed, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP_OR_ZLIB)
+                n_members += 1
+                if n_members > _MEMBERS:
+                    return
