@@ -39,6 +39,8 @@ _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
 
 _OWN: dict[str, Any] = {
     "AOPIC_SKIP_EXTENSIONS": IGNORED_EXTENSIONS,
+    "AOPIC_FOLLOW_DUPLICATES": False,
+    "AOPIC_LINK_FLOOD": 50_000,
     "AOPIC_CONTENT_TYPES": ["text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"],
 }
 

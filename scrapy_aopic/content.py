@@ -1,29 +1,59 @@
-"""What an answer says of its page: its visible text, and the URL that it wants to be known by.
+"""What an answer says of its page: its visible text, what it leads to, and the URL that it wants to be known by.
 
 Only HTML has a text here: the texts of all elements but scripts, styles and templates, and the title; white space and
 case do not count. Numbers do: the pages of a list or of a calendar may differ in nothing else.
+
+Beside it count the links, and the data that scripts of the page hold, from which a spider may make requests, too.
+Links are told apart as seen from the site, so that ``http://www.a.com/b`` and ``/b`` on ``a.com`` are one, and without
+what is a session in them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from scrapy.http import HtmlResponse
 
 from .core.content import Text, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy.http import Response
 
 MIN_CHARACTERS = 200
 """Characters of text below which a page is not judged by it: many pages say little more than "not found"."""
 
-# From "descendant" it takes a third of the time that it takes from "//".
-_TEXTS = "descendant::text()[not(parent::script or parent::style or parent::template)]"
+# From "descendant" it takes a third of the time that it takes from "//". Without what is not seen it takes twice that.
+_TEXTS = "descendant::text()"
+_TEXTS_SEEN = "descendant::text()[not(parent::script or parent::style or parent::template)]"
+_LEADING = ("a", "area", "base", "form", "frame", "iframe", "link", "script", "style", "template")
+_HIDDEN = frozenset(("script", "style"))
+_ADDRESS = {"form": "action", "frame": "src", "iframe": "src"}
+_NEIGHBOURS = frozenset(("next", "prev"))
+_NO_LINKS = ("#", "javascript:", "mailto:", "tel:", "data:")
+_WHOLE = ("/", "http:", "https:", "HTTP:", "HTTPS:")
+
+# A parameter, or a segment, by which a site knows its visitor again.
+_SESSION = re.compile(
+    r"[?&;](?:amp;)?(?:(?:phpsessid|jsessionid|cfid|cftoken|oscsid|zenid|aspsessionid\w*|utm_\w*|gclid|fbclid)=[^?&;#/]*"
+    r"|(?:[a-z]+[_-])?(?:sid|sess\w*|token|csrf\w*|nonce)=(?=[^?&;#/]*[0-9])[^?&;#/]{12,})"
+    r"|/\((?:[A-Z]\()?[0-9a-z]{24}\)+(?=/)",
+    re.IGNORECASE,
+)
+
+# Scripts that are data: JSON by their type, or the state that a page begins with (Next.js, Nuxt, Redux, ...).
+_STATE = re.compile(
+    r"\s*(?:(?:window|self|globalThis|var|let|const)\b[^=;(){}]{1,100}=\s*(?:[{\[(]|JSON\.parse|function)"
+    r"|\(?self\.__next_f\b)"
+)
+# What is another one each time in it.
+_VOLATILE = re.compile(
+    r"\"[\w-]{0,30}(?:nonce|csrf|token|session|time|trace_?id|request_?id)[\w-]{0,30}\"\s*:\s*(?:\"[^\"\\]*\"|[0-9.]+)",
+    re.IGNORECASE,
+)
 _LINKS = "/html/head/link[@rel and @href]"
 
 # RFC 8288: <URL>; rel="canonical"; other="..."
@@ -39,9 +69,60 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
         root = response.selector.root
     except ValueError:  # Scrapy reads no page whose base URL is none
         return None
-    texts = root.xpath(_TEXTS, smart_strings=False)
+    texts, leads = _seen_and_leads(root, response.url)
     text = " ".join(" ".join(texts).lower().split())
-    return text_of(text, has_sketch=has_sketch) if len(text) >= MIN_CHARACTERS else Text(b"")
+    return text_of(text, leads, has_sketch=has_sketch) if len(text) >= MIN_CHARACTERS else Text(b"")
+
+
+def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
+    """The texts of the page under *url* that are seen; what stands for its links and data."""
+    links: set[str] = set()
+    hidden: list[str] = []
+    data: list[str] = []
+    for element in root.iter(*_LEADING):
+        tag = str(element.tag)
+        if tag == "template":  # its other texts come after its children
+            hidden += element.xpath("text()", smart_strings=False)
+            continue
+        if tag in _HIDDEN:
+            if (text := element.text) is not None:
+                hidden.append(text)
+                if tag == "script" and ("json" in element.get("type", "").lower() or _STATE.match(text)):
+                    data.append(_VOLATILE.sub("", text))
+            continue
+        link = element.get(_ADDRESS.get(tag, "href"), "").strip()
+        if link and (tag != "link" or element.get("rel") in _NEIGHBOURS):
+            links.add(link)
+    texts: list[str] = root.xpath(_TEXTS, smart_strings=False)
+    at = 0
+    try:
+        for text in hidden:
+            at = texts.index(text, at)
+            texts[at] = ""
+    except ValueError:  # one text in several pieces
+        texts = root.xpath(_TEXTS_SEEN, smart_strings=False)
+    return texts, "\n".join([*sorted(_as_of_site(links, url)), *data])
+
+
+def _as_of_site(links: Iterable[str], url: str) -> set[str]:
+    """What *links*, as the page under *url* has them, are on its site: without its name, and without sessions."""
+    parts = urlsplit(url)
+    host = parts.netloc.removeprefix("www.")
+    own = tuple(f"{scheme}//{www}{host}" for scheme in ("http:", "https:", "") for www in ("", "www."))
+    folder = parts.path.rpartition("/")[0]
+    found = set()
+    for link in links:
+        if link.startswith(own):
+            place = link[link.index(host) + len(host) :] or "/"
+        elif link.startswith(_WHOLE):
+            place = link
+        elif link.startswith(_NO_LINKS):
+            continue
+        else:
+            place = f"{folder}/{link}" if link[0] != "?" else parts.path + link
+        has_session = "?" in place or ";" in place or "(" in place
+        found.add(_SESSION.sub("", place) if has_session else place)
+    return found
 
 
 def read_canonical(response: Response) -> str:

@@ -32,7 +32,10 @@ TAG = "_aopic"
 """Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
 
 DUPLICATE_OF = "aopic_duplicate_of"
-"""Key of ``Response.meta`` that holds the URL of the page that had the same text before; never written."""
+"""Key of ``Response.meta`` that holds the URL of the page that this one is the same as; never written."""
+
+COPY_OF = "aopic_copy_of"
+"""Key of ``Response.meta`` that holds the URL of a page of another registered domain with the same text; never written."""
 
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
@@ -54,7 +57,7 @@ _MAX_NESTING = 64
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
 """What Scrapy calls itself, or spiders call."""
 
-_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, "download_latency")
+_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, "download_latency")
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
 _SENT_HEADERS = (
     "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",

@@ -680,31 +680,48 @@ class Scheduler(BaseScheduler):
         visit = self._visits.get(request)
         return visit or self._by_number.get((request.meta.get(TAG) or ("", 0))[1])
 
+    def note_named(self, visit: Visit, request: Request) -> None:
+        """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""
+        visit.same_as, visit.is_if_same = self._place(request)[1], True
+
     def page_of(self, request: Request) -> Page | None:
         """What the crawl knows of the page of *request*; not to be changed."""
         if self._job is None:
             return None
         return self._job.crawl.page(self._place(request)[1])
 
-    def judge(self, response: Response) -> str:
-        """Note the text of the page of *response*; URL of the page that had it before, ``""`` if none had."""
-        return self._guard(self._judge_text, response) or ""
+    def judge(self, response: Response, named: Callable[[Response], Request | None]) -> tuple[str, str]:
+        """Note the text of the page of *response*.
 
-    def _judge_text(self, response: Response) -> str:
+        Args:
+            named: Makes a request for the page that it says it is; called if another site has the text, too.
+
+        Returns:
+            URL of the page that it is a duplicate of, and of a page of another site with its text; ``""`` for none.
+        """
+        return self._guard(self._judge_text, response, named) or ("", "")
+
+    def _judge_text(self, response: Response, named: Callable[[Response], Request | None]) -> tuple[str, str]:
         request = response.request
         visit = self.visit_of(request) if request is not None else None
         if visit is None or request is None or self._job is None or self._content_seen == "off":
-            return ""
+            return "", ""
         crawl, text = self._job.crawl, None
         if not (response.status == 304 and visit.lease.visits):
             text = read_text(response, has_sketch=self._content_seen == "near")
             if text is None:
-                return ""
+                return "", ""
         key = self._place(request)[1]
         key = key if self._is_of(key, visit, crawl) else visit.lease.key
-        twin = crawl.judge(visit.lease, text, key)
+        twin, copy = crawl.judge(visit.lease, text, key), crawl.copy_of(visit.lease)
+        if copy and (other := named(response)) is not None:
+            it = self._place(other)[1]
+            if crawl.give_way(visit.lease, it, key):
+                twin, copy = it, b""
         visit.is_duplicate = bool(twin)
-        return self._url(crawl, twin) if twin else ""
+        if copy:
+            self._count("aopic/content/copies")
+        return self._url(crawl, twin) if twin else "", self._url(crawl, copy) if copy else ""
 
     def duplicate_of(self, request: Request) -> str:
         """URL of the page that the page of *request* was found to be the same as; ``""`` if none is known."""
@@ -794,6 +811,7 @@ class Scheduler(BaseScheduler):
             is_failure=is_failure,
             content=content,
             same_as=visit.same_as,
+            is_if_same=visit.is_if_same,
         )
         self._count(f"aopic/pages/{'failed' if is_failure else 'visited'}")
         if outcome:

@@ -570,8 +570,8 @@ SETTINGS: dict[str, Setting] = {
             "Distinct links of one page that share its cash; further ones are queued without.",
         ),
         Setting(
-            "AOPIC_LINK_FLOOD", 50_000, "requests", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Requests of one page after which further ones are dropped; 0 for none.",
+            "AOPIC_LINK_FLOOD", 0, "requests", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Requests of one page after which further ones are dropped, 0 to drop none; the add-on sets 50,000.",
         ),
         Setting(
             "AOPIC_URL_RULES", DEFAULT_RULES, "", _rules,
@@ -612,12 +612,17 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "AOPIC_CONTENT_SEEN", "exact", "", _one_of("off", "exact", "near"), '"off", "exact" or "near"',
-            "Which pages are duplicates: none, those with the text of a page seen before, or those with nearly that "
-            "text, too (docs/content.md).",
+            "Which pages are duplicates: none, those with the text and the links of a page seen before, or those with "
+            "nearly that text, too (docs/content.md).",
         ),
         Setting(
-            "AOPIC_FOLLOW_DUPLICATES", False, "", _flag, "True or False",
-            "Whether the links of duplicates are followed.",
+            "AOPIC_FOLLOW_DUPLICATES", True, "", _flag, "True or False",
+            "Whether the links of duplicates are followed; the add-on sets False.",
+        ),
+        Setting(
+            "AOPIC_SAME_WORDS", 1000, "pages", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Pages of a registered domain with the same text and other links that are pages of their own; further ones "
+            "are duplicates, because a site can make them up without end. 0 for any number.",
         ),
         Setting(
             "AOPIC_CANONICAL", "domain", "", _one_of("off", "domain", "any"), '"off", "domain" or "any"',
@@ -827,6 +832,7 @@ def read_policy(settings: BaseSettings, spider: object = None) -> Policy:
         chosen=values["AOPIC_VIRTUAL_DOMAINS"],
         keep_links=values["AOPIC_KEEP_LINKS"],
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",
+        same_words=values["AOPIC_SAME_WORDS"],
         recrawl=_read_recrawl(values),
         window=_read_window(settings),
         politeness=read_politeness(settings, spider),

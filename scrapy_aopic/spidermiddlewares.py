@@ -18,7 +18,7 @@ from scrapy.utils.request import fingerprint
 
 from ._engine import configured
 from .content import read_canonical
-from .requests import DUPLICATE_OF
+from .requests import COPY_OF, DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
 from .suffixes import registered_domain
@@ -62,7 +62,7 @@ class LinkMiddleware:
         self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
         self._flood: float = read(crawler.settings, "AOPIC_LINK_FLOOD") or math.inf
-        self._has_complained = self._is_flooded = False
+        self._complained: set[str] = set()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -77,8 +77,12 @@ class LinkMiddleware:
         scheduler = Scheduler.of(self._crawler)
         if scheduler is not None and response.request is not None:
             response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
-            if original := scheduler.judge(response):
+            response.meta.pop(COPY_OF, None)
+            original, copy = scheduler.judge(response, self._named)
+            if original:
                 response.meta[DUPLICATE_OF] = original
+            if copy:
+                response.meta[COPY_OF] = copy
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
@@ -92,11 +96,11 @@ class LinkMiddleware:
                 yield item
                 continue
             if not (is_followed or item.dont_filter):
-                self._count("aopic/content/links_dropped")
+                self._drop_of_duplicate(item, response)
                 continue
             n_requests += 1
             if n_requests > self._flood:
-                self._drop(response)
+                self._drop_of_flood(response)
                 continue
             if visit is not None and n_requests == 1:
                 canonical = self._canonical_of(response, visit, scheduler)
@@ -110,30 +114,59 @@ class LinkMiddleware:
             if admitted is not None:
                 yield admitted
 
-    def _drop(self, response: Response) -> None:
+    def _drop_of_duplicate(self, request: Request, response: Response) -> None:
+        """Count *request*, which a duplicate leads to; the first one is logged."""
+        self._count("aopic/content/links_dropped")
+        self._warn_once(
+            "duplicate",
+            "%(page)s is the same page as %(first)s (AOPIC_CONTENT_SEEN = %(seen)r), so that its links are not "
+            "followed, the first of them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such "
+            "links are not logged (aopic/content/links_dropped counts them)",
+            page=response.url,
+            first=response.meta.get(DUPLICATE_OF, ""),
+            seen=read(self._crawler.settings, "AOPIC_CONTENT_SEEN"),
+            link=request.url,
+        )
+
+    def _drop_of_flood(self, response: Response) -> None:
         """Count a request too many on the page of *response*; the first one is logged."""
         self._count("aopic/links/dropped")
-        if not self._is_flooded:
-            self._is_flooded = True
-            logger.warning(
-                "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed; further such "
-                "pages are not logged (aopic/links/dropped counts the links)",
-                {"page": response.url, "n": self._flood},
-                extra={"spider": self._crawler.spider},
-            )
+        self._warn_once(
+            "flood",
+            "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
+            "AOPIC_LINK_FLOOD = 0 to follow them all. Further such pages are not logged (aopic/links/dropped counts "
+            "the links)",
+            page=response.url,
+            n=self._flood,
+        )
+
+    def _warn_once(self, kind: str, message: str, **what: object) -> None:
+        if kind not in self._complained:
+            self._complained.add(kind)
+            logger.warning(message, what, extra={"spider": self._crawler.spider})
 
     def _canonical_of(self, response: Response, visit: Visit, scheduler: Scheduler) -> Request | None:
-        """A request for the page that *response* says it is, if that is another one and counts."""
-        url = read_canonical(response) if self._canonical != "off" and not visit.is_duplicate else ""
-        asked = response.request
-        if not url or asked is None or (self._canonical == "domain" and not _is_internal(url, response.url)):
+        """A request for the page that *response* says it is, if that is another one and is to be queued for that."""
+        request = self._named(response) if not visit.is_duplicate else None
+        if request is None:
             return None
-        try:
-            request = Request(url, asked.callback, errback=asked.errback, cb_kwargs=asked.cb_kwargs)
-        except ValueError:
+        if self._canonical == "domain" and not _is_internal(request.url, response.url):
+            # Who copies a page with its head says so, too, and need not be asked for the other one.
+            scheduler.note_named(visit, request)
             return None
         admitted = scheduler.admit(request, response.url)
         return None if admitted is None or visit.is_itself(admitted) else admitted
+
+    def _named(self, response: Response) -> Request | None:
+        """A request for the page that *response* says it is; ``None`` if it says nothing, or that does not count."""
+        url = read_canonical(response) if self._canonical != "off" else ""
+        asked = response.request
+        if not url or asked is None:
+            return None
+        try:
+            return Request(url, asked.callback, errback=asked.errback, cb_kwargs=asked.cb_kwargs)
+        except ValueError:
+            return None
 
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
@@ -147,8 +180,8 @@ class LinkMiddleware:
             return _whole(self._weigh(request, response))
         except Exception:
             self._count("aopic/links/unweighed")
-            if not self._has_complained:
-                self._has_complained = True
+            if "weight" not in self._complained:
+                self._complained.add("weight")
                 logger.exception(
                     "AOPIC_LINK_WEIGHTS gives no weight from 0 to 1,000,000 for the link from %(page)s to %(link)s, "
                     "which counts 1; further ones are only counted (aopic/links/unweighed)",

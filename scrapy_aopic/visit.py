@@ -32,10 +32,11 @@ class Visit:
         is_conditional: Whether the scheduler asked the host only for what has changed.
         is_duplicate: Whether another page had its text before.
         same_as: Key of the page that it says it is.
+        is_if_same: Whether that only counts if they have the same words.
     """
 
     __slots__ = ("_max_links", "_place", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
-                 "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as", "status", "weight")  # fmt: skip
+                 "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as", "status", "weight")  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Visit:
         self.is_conditional = False
         self.is_duplicate = False
         self.same_as = b""
+        self.is_if_same = False
         self.is_downloading = True
         self.is_redirect = False
         self._seen: set[bytes] = set()

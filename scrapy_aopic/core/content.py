@@ -1,13 +1,15 @@
-"""Which pages have the same text, or nearly: the page that was seen with it first is remembered in the store.
+"""Which pages are the same, or nearly: the page that was seen first is remembered in the store.
 
-1. The same text is told by a digest of 128 bits.
+1. Pages are the same if their words agree, and so do their links and data: a digest of 64 bits for either.
+   Pages of one site whose words agree and whose links do not are different ones, up to a number of them.
 2. Nearly the same is told by the resemblance of two texts: the part of their distinct runs of three words that they
    share. It is estimated from *sketches* of 64 bytes: runs are hashed once, into 64 bins; of the least hash in each
    bin, 8 bits are kept; the part of the bins that agree is the part of the runs that agree. 1 % of edited words
-   lowers the resemblance to about 0.94.
+   lowers the resemblance to about 0.94. Links and data must agree all the same.
 3. A sketch is found by its eight bands of eight bytes, each under a key of its own. Two sketches that differ in at
    most seven bytes share one for certain, so that to find what :data:`ALIKE` asks for takes eight look-ups, however
    much was seen. A band leads to the first page that had it; a later one that is not alike is found by its others.
+4. Who is first proves nothing across sites: a page that was copied is found among those of its own site, too.
 
 All is read from the store and written behind; nothing but what was not committed yet is kept in memory.
 
@@ -27,18 +29,19 @@ from .records import HOST_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _BINS = 64
 _BAND = 8
 _RUN = 3
 _MAX_WORDS = 20_000
-_DIGEST = 16
+_HALF = 8
+_DIGEST = 2 * _HALF
 
 ALIKE = 57
 """Bytes of two sketches that are equal if the texts are nearly the same: a resemblance of about 0.9."""
 
-_TEXT, _FIRST, _BANDS, _CLAIM = b"P", b"T", b"B", b"C"
+_TEXT, _FIRST, _BANDS, _SITE, _VARIETY, _CLAIM = b"P", b"T", b"B", b"S", b"N", b"C"
 _PAGE = 2 * HOST_BYTES
 _MAX_CLAIMS = 10_000
 
@@ -47,12 +50,34 @@ class Text(NamedTuple):
     """What is kept of a page's text.
 
     Attributes:
-        digest: Digest of the words; empty if there are too few to judge the page by.
+        digest: Digest of the words, and then of links and data; empty if there are too few words to judge the page by.
         sketch: Sketch of its runs of words; empty if near duplicates are not looked for, or there are too few.
     """
 
     digest: bytes
     sketch: bytes = b""
+
+    @property
+    def words(self) -> bytes:
+        """Digest of the words alone."""
+        return self.digest[:_HALF]
+
+    @property
+    def links(self) -> bytes:
+        """Digest of links and data alone."""
+        return self.digest[_HALF:]
+
+
+class Found(NamedTuple):
+    """Whom a page is the same as.
+
+    Attributes:
+        twin: Key of the page of its site that was first; ``b""`` if it is the first.
+        copy: Key of a page of another site; ``b""`` if none is known, or there is a *twin*.
+    """
+
+    twin: bytes = b""
+    copy: bytes = b""
 
 
 class Claim(NamedTuple):
@@ -62,17 +87,22 @@ class Claim(NamedTuple):
         page: Its key.
         outcome: What it is then.
         visits: Its visits when it said so; it may say something else after another one.
+        is_if_same: Whether that only counts if they have the same words.
     """
 
     page: bytes
     outcome: str
     visits: int
+    is_if_same: bool = False
 
 
-def text_of(text: str, *, has_sketch: bool = False) -> Text:
-    """What is kept of *text*, in which white space counts."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
-    return Text(digest, sketch(text.split()) if has_sketch else b"")
+def text_of(text: str, links: str = "", *, has_sketch: bool = False) -> Text:
+    """What is kept of a page with *text*, in which white space counts, and with *links*, whatever stands for them."""
+    return Text(_half(text) + _half(links), sketch(text.split()) if has_sketch else b"")
+
+
+def _half(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HALF).digest()
 
 
 def sketch(words: Sequence[str]) -> bytes:
@@ -98,7 +128,7 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
     if row[:1] == _CLAIM:
         return [row[1 : 1 + _PAGE], row[1 + _PAGE :]]
-    return [row[1:] if row[:1] == _TEXT else value]
+    return [row[1:] if row[:1] == _TEXT else value[:_PAGE]]
 
 
 def alike(one: bytes, two: bytes) -> int:
@@ -111,46 +141,120 @@ class Contents:
 
     Args:
         is_near: Whether a page that has nearly the same text counts, too.
+        site_of: Key of the site of the page under a key, 8 bytes: its registered domain.
+        most: Pages of one site with the same words and other links that are different ones, 0 for any number: a site
+            that makes them up has no end of them.
     """
 
-    def __init__(self, store: Store, *, is_near: bool) -> None:
+    def __init__(
+        self, store: Store, *, is_near: bool, site_of: Callable[[bytes], bytes], most: int = 0
+    ) -> None:
         self._rows = BlobTable(store, Family.CONTENT)
         self._claims = RowTable(store, Family.CONTENT, lambda key: key[: 1 + _PAGE])
         self._is_near = is_near
+        self._site_of = site_of
+        self._most = most
 
     def text(self, page: bytes) -> Text | None:
         """The text that the page under key *page* had at its last visit."""
         data = self._rows.get(_TEXT + page)
         return Text(data[:_DIGEST], data[_DIGEST:]) if data is not None else None
 
-    def like(self, text: Text) -> Iterator[bytes]:
-        """Keys of pages that had *text* first, or nearly, the most alike first."""
+    def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
+        """Keep *text* as that of the page under key *page*, and find out whom that page is the same as.
+
+        Args:
+            is_other: Whether the page under a key is there and another one than this.
+        """
+        old = self.text(page)
+        if old is not None and old != text:
+            self.drop(page)
+        if not text.digest:
+            return Found()
         names = self._names(text)
         owners = self._rows.get_many(names)
-        if owners[0] is not None:
-            yield owners[0]
-        near = {owner: 0 for owner in owners[1:] if owner is not None and owner != owners[0]}
-        for owner in near:
+        found = self._find(page, text, owners, is_other) if any(owners) else Found()
+        self._rows.put(_TEXT + page, text.digest + text.sketch)
+        if found.twin:
+            return found
+        self._own(page, names, self._rows.get_many(names) if any(owners) else owners)  # some may be forgotten
+        if found.copy:
+            names = self._names(text, self._site_of(page))
+            self._own(page, names, self._rows.get_many(names))
+        return found
+
+    def _own(self, page: bytes, names: list[bytes], owners: list[bytes | None]) -> None:
+        """Find the page under key *page* by those of its *names* that are nobody's."""
+        for at, (name, owner) in enumerate(zip(names, owners, strict=True)):
+            # The second one only helps where the first one is another page's.
+            if owner is None and (at != 1 or owners[0] not in (None, page)):
+                self._rows.put(name, page)
+
+    def _find(
+        self, page: bytes, text: Text, owners: list[bytes | None], is_other: Callable[[bytes], bool]
+    ) -> Found:
+        site, copy = self._site_of(page), b""
+        for first in self._like(text, owners, site):
+            if first == page:
+                return Found(copy=copy)
+            if not is_other(first):
+                self.forget(first)
+            elif self._site_of(first) == site:
+                return Found(first)
+            else:
+                copy = copy or first
+        excess = self._excess(page, site, text, owners[0], is_other) if owners[0] and self._most else b""
+        return Found(excess, b"" if excess else copy)
+
+    def _like(self, text: Text, owners: list[bytes | None], site: bytes) -> Iterator[bytes]:
+        """Keys of pages that had *text* first, or nearly, the most alike first: of all sites, and then of *site*."""
+        yield from self._agreeing(text, owners)
+        yield from self._agreeing(text, self._rows.get_many(self._names(text, site)))
+
+    def _agreeing(self, text: Text, owners: list[bytes | None]) -> Iterator[bytes]:
+        """Those of the *owners* of the names of *text* that have it, or nearly, the most alike first."""
+        words, same, *near = owners
+        first = same or words
+        if first is not None and (same or self._has(first, text)):
+            yield first
+        alike_by = {owner: 0 for owner in near if owner is not None and owner != first}
+        for owner in alike_by:
             other = self.text(owner)
-            near[owner] = alike(text.sketch, other.sketch) if other is not None else 0
+            alike_by[owner] = alike(text.sketch, other.sketch) if other is not None else 0
         yield from sorted(
-            (owner for owner in near if near[owner] >= ALIKE), key=near.__getitem__, reverse=True
+            (owner for owner in alike_by if alike_by[owner] >= ALIKE), key=alike_by.__getitem__, reverse=True
         )
 
-    def note(self, page: bytes, text: Text, *, is_first: bool) -> None:
-        """Keep *text* as that of the page under key *page*, under which it is found if it *is_first*."""
-        self._rows.put(_TEXT + page, text.digest + text.sketch)
-        if is_first:
-            names = self._names(text)
-            for name, owner in zip(names, self._rows.get_many(names), strict=True):
-                if owner is None:
-                    self._rows.put(name, page)
+    def _has(self, page: bytes, text: Text) -> bool:
+        other = self.text(page)
+        return other is not None and other.digest == text.digest
+
+    def _excess(
+        self, page: bytes, site: bytes, text: Text, words: bytes, is_other: Callable[[bytes], bool]
+    ) -> bytes:
+        """The page that stands for further ones of *site* with the words of *text*, if there were enough; else ``b""``."""
+        name = _VARIETY + text.words + site
+        row = self._rows.get(name)
+        first, n = (row[:_PAGE], int.from_bytes(row[_PAGE:], "big")) if row is not None else (words, 1)
+        if self._site_of(first) != site or not is_other(first):
+            first, n = page, 0
+        if n >= self._most:
+            return first
+        self._rows.put(name, first + (n + 1).to_bytes(4, "big"))
+        return b""
+
+    def agree(self, page: bytes, other: bytes, *, with_links: bool = True) -> bool:
+        """Whether two pages have the same words, or nearly, and the same links and data."""
+        one, two = self.text(page), self.text(other)
+        if one is None or two is None or not one.digest or (with_links and one.links != two.links):
+            return False
+        return one.words == two.words or (self._is_near and alike(one.sketch, two.sketch) >= ALIKE)
 
     def forget(self, page: bytes) -> None:
         """Find the page under key *page* no more by the text that it had."""
         text = self.text(page)
-        if text is not None:
-            names = self._names(text)
+        if text is not None and text.digest:
+            names = self._names(text) + self._names(text, self._site_of(page))
             for name, owner in zip(names, self._rows.get_many(names), strict=True):
                 if owner == page:
                     self._rows.delete(name)
@@ -160,18 +264,22 @@ class Contents:
         self.forget(page)
         self._rows.delete(_TEXT + page)
 
-    def _names(self, text: Text) -> list[bytes]:
-        """Keys under which the first page with *text* is found."""
-        names = [_FIRST + text.digest]
+    def _names(self, text: Text, site: bytes = b"") -> list[bytes]:
+        """Keys under which the first page with the words of *text* is found, that with its links, too, and like ones."""
+        begin = _SITE + site if site else b""
+        names = [begin + _FIRST + text.words, begin + _FIRST + text.digest]
         if self._is_near and text.sketch:
-            names += [_BANDS + bytes((at,)) + text.sketch[at : at + _BAND] for at in range(0, _BINS, _BAND)]
+            names += [
+                begin + _BANDS + bytes((at,)) + text.sketch[at : at + _BAND] + text.links
+                for at in range(0, _BINS, _BAND)
+            ]
         return names
 
     # -- claims
 
     def claim(self, other: bytes, claim: Claim) -> None:
         """Let a page wait to be united with the one under key *other*."""
-        self._claims.put(_CLAIM + other + claim.page, pack((claim.outcome, claim.visits)))
+        self._claims.put(_CLAIM + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3]))
 
     def claims(self, other: bytes) -> list[Claim]:
         """Pages that wait to be united with the one under key *other*; 10,000 at once if there are more."""

@@ -13,6 +13,7 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 from __future__ import annotations
 
 from dataclasses import asdict, astuple, dataclass, field
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +78,8 @@ class Policy:
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
+        same_words: Pages of one registered domain with the same words and other links that count as different ones,
+            0 for any number.
         by_domain: Whether hosts of one registered domain count as one for politeness.
         by_address: Whether hosts of one network address do.
         connections: Transfers that may be under way at once, 0 for any number.
@@ -98,6 +101,7 @@ class Policy:
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
     is_near: bool = False
+    same_words: int = 0
     by_domain: bool = False
     by_address: bool = False
     connections: int = 0
@@ -207,8 +211,9 @@ class Crawl:
         self._requests = BlobTable(store, Family.REQUESTS)
         self._links = BlobTable(store, Family.LINKS)
         self._robots = BlobTable(store, Family.ROBOTS)
-        self._contents = Contents(store, is_near=policy.is_near)
+        self._contents = Contents(store, is_near=policy.is_near, site_of=self._site, most=policy.same_words)
         self._twins: dict[bytes, bytes] = {}
+        self._copies: dict[bytes, bytes] = {}
         self._supported: set[bytes] = set()  # hosts with the domains that were noted to link to them
         self._leases: dict[bytes, Lease] = {}
         self._visited = self._failed = self._order = self._visited_once = 0
@@ -498,6 +503,7 @@ class Crawl:
         weight: int = 0,
         content: Content | None = None,
         same_as: bytes = b"",
+        is_if_same: bool = False,
     ) -> list[int]:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
@@ -508,6 +514,7 @@ class Crawl:
             weight: Weight of all distinct links found, if they differ in weight.
             content: What the answer says of the page's content, if pages are visited again.
             same_as: Key of the page that it says it is, once *links* are paid; a duplicate needs none.
+            is_if_same: Whether that only counts if they have the same words.
             outcome: Why it is no ordinary page; ``""`` for an ordinary one.
             is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
 
@@ -518,6 +525,7 @@ class Crawl:
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
         twin = self._twins.pop(lease.key, b"")
+        self._copies.pop(lease.key, None)
         if content is not None and (content.is_same or content.is_missing) and page.visits and not twin:
             links = [*links, *self._links_kept(lease.key)]
         targets, extra = _distinct(links, lease.key)
@@ -565,7 +573,13 @@ class Crawl:
         self._note_links(lease.key, host, targets, hosts, is_kept=is_kept)
         # A page that asks for itself once more is queued again: it may say so then.
         if page.state == VISITED and (twin or same_as):
-            self._say_same(lease.key, twin or same_as, outcome or ("duplicate" if twin else "canonical"), now)
+            claim = Claim(
+                lease.key,
+                outcome or ("duplicate" if twin else "canonical"),
+                page.visits,
+                is_if_same and not twin,
+            )
+            self._say_same(claim, twin or same_as, now)
         if page.is_claimed:
             self._unite_claims(lease.key, page, now)
         self._changed = True
@@ -638,7 +652,7 @@ class Crawl:
     def put_back(self, lease: Lease, link: Link, now: float) -> None:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
         del self._leases[lease.key]
-        self._twins.pop(lease.key, None)
+        self._unjudge(lease)
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
         if link.request != lease.request:
@@ -662,29 +676,54 @@ class Crawl:
             Key of the page that had the text first, or nearly the same; ``b""`` if this one is the first.
         """
         key = key or lease.key
-        contents, twin = self._contents, b""
-        old = contents.text(key)
-        text = text or old
+        text = text or self._contents.text(key)
         if text is None:
             return b""
         self._changed = True
-        if old is not None and old != text:
-            contents.drop(key)
-        if not text.digest:
-            return b""
-        for first in contents.like(text):
-            if first == key:
-                break
-            root, page = self._root(first)
-            is_this = root == key or any(claim.page == first for claim in contents.claims(key))
-            if page is not None and page.state != FAILED and not is_this:
-                twin = first
-                break
-            contents.forget(first)  # it is no more, or this page stands for it
-        contents.note(key, text, is_first=not twin)
-        if twin:
-            self._twins[lease.key] = twin
-        return twin
+        found = self._contents.judge(key, text, partial(self._is_other, key))
+        self._unjudge(lease)
+        if found.twin:
+            self._twins[lease.key] = found.twin
+        if found.copy:
+            self._copies[lease.key] = found.copy
+        return found.twin
+
+    def copy_of(self, lease: Lease) -> bytes:
+        """Key of a page of another registered domain that has the text of a leased page; ``b""`` if none is known."""
+        return self._copies.get(lease.key, b"")
+
+    def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
+        """Let a leased page, which was judged and says that it is the one under key *other*, be a duplicate of that.
+
+        Args:
+            key: Key of the page itself, if the lease is of one more request for it.
+
+        Returns:
+            False if that one is not known to have the same text.
+        """
+        key = key or lease.key
+        page = self._pages.get(other)
+        is_there = page is not None and page.state != FAILED and self._root(other)[0] != key
+        if not is_there or not self._contents.agree(key, other):
+            return False
+        self._twins[lease.key] = other
+        self._copies.pop(lease.key, None)
+        return True
+
+    def _unjudge(self, lease: Lease) -> None:
+        self._twins.pop(lease.key, None)
+        self._copies.pop(lease.key, None)
+
+    def _is_other(self, key: bytes, first: bytes) -> bool:
+        """Whether the page under key *first* is there, and another one than that under *key*."""
+        root, page = self._root(first)
+        is_this = root == key or any(claim.page == first for claim in self._contents.claims(key))
+        return page is not None and page.state != FAILED and not is_this
+
+    def _site(self, key: bytes) -> bytes:
+        """Key of the registered domain of the page under *key*."""
+        host = self.frontier.host(key[:HOST_BYTES])
+        return host_key(self._policy.domain_of(host.name)) if host is not None else key[:HOST_BYTES]
 
     def same_as(self, key: bytes) -> bytes:
         """Key of the page that the one under *key* was found to be the same as, also in work; ``b""`` if none."""
@@ -707,19 +746,22 @@ class Crawl:
             self._pages.put(key, first)
         return at, page
 
-    def _say_same(self, key: bytes, other: bytes, outcome: str, now: float) -> None:
-        """The page under *key*, which was just visited, is the one under *other*: unite them once that was visited."""
-        root, page = self._partner(key, other)
+    def _say_same(self, claim: Claim, other: bytes, now: float) -> None:
+        """The page of *claim*, which was just visited, is the one under *other*: unite them once that was visited."""
+        root, page = self._partner(claim.page, other)
         if page is None:
             return
         if page.visits:
-            self._unite(key, root, outcome, now)
+            if self._is_backed(claim, other):
+                self._unite(claim.page, root, claim.outcome, now)
             return
         page.is_claimed = True
         self._pages.put(root, page)
-        source = self._pages.get(key)
-        assert source is not None, "a claim of an unknown page"
-        self._contents.claim(root, Claim(key, outcome, source.visits))
+        self._contents.claim(root, claim)
+
+    def _is_backed(self, claim: Claim, other: bytes) -> bool:
+        """Whether *claim* to be the page under key *other* counts."""
+        return not claim.is_if_same or self._contents.agree(claim.page, other, with_links=False)
 
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to unite the one under *key* with if it is the one under *other*; ``None`` for no other one."""
@@ -735,10 +777,10 @@ class Crawl:
         for claim in claims:
             self._contents.settled(key, claim)
             source = self._pages.get(claim.page)
-            if source is None or source.state != VISITED:
-                continue
+            if source is None or source.state != VISITED or source.visits != claim.visits:
+                continue  # it may say something else by now
             root, other = self._partner(claim.page, key)
-            if other is not None and source.visits == claim.visits:  # else it may say something else by now
+            if other is not None and self._is_backed(claim, key):
                 self._unite(claim.page, root, claim.outcome, now)
 
     def _unite(self, key: bytes, root: bytes, outcome: str, now: float) -> None:
@@ -746,8 +788,10 @@ class Crawl:
         page, other = self._pages.get(key), self._pages.get(root)
         assert page is not None, "no page to unite"
         assert other is not None, "no page to unite it with"
-        if page.height >= MAX_HEIGHT:
-            return  # each page of an endless chain says that it is the next one
+        # Each page of an endless chain says that it is the next one. One of other sites that ends here leaves room for
+        # the pages of this site: else who leads one to a page could keep it from being one with its canonical page.
+        if page.height >= (MAX_HEIGHT if self._site(key) == self._site(root) else MAX_HEIGHT // 2):
+            return
         other.height = max(other.height, page.height + 1)
         self.ledger.unite(page, other)
         page.canonical = root

@@ -41,6 +41,15 @@ def canonical(url: str) -> str:
     return f'<link rel="canonical" href="{url}">'
 
 
+DROP = {"AOPIC_FOLLOW_DUPLICATES": False}
+"""What the add-on sets."""
+
+APART: dict[str, Any] = {**DROP, "AOPIC_URL_RULES": ["-session", "-tracking"]}
+"""With this, URLs that lead to the same place, by the links of a page, are different ones."""
+
+ONE, TWO = (f"http://a.test/1?utm_id={number}" for number in (1, 2))
+
+
 async def run(folder: Path, spider: type[Spider] = Follow, **settings: Any) -> Crawler:
     """Crawl with SCHEDULER alone; the audit holds at the end."""
     alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
@@ -86,14 +95,15 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     web = serve(
         {
             HOME: page(words("home"), ["/1", "/2", "/3"]),
-            "http://a.test/1": page(words("x"), ["/4"]),
-            "http://a.test/2": page(words("x"), ["/5", "/6", "/4"]),
+            "http://a.test/1": page(words("x"), [f"/4?sid={'a1' * 12}"]),
+            "http://a.test/2": page(words("x"), [f"/4?sid={'b2' * 12}"]),
             "http://a.test/3": page(words("y")),
-            "http://a.test/4": page(words("z")),
+            f"http://a.test/4?sid={'a1' * 12}": page(words("z")),
         }
     )
-    crawler = await run(tmp_path, AOPIC_ENDOWMENT=0)
-    assert sorted(web.asked) == [HOME, *(f"http://a.test/{number}" for number in (1, 2, 3, 4))]
+    crawler = await run(tmp_path, AOPIC_ENDOWMENT=0, **APART)
+    numbered = [f"http://a.test/{number}" for number in (1, 2, 3)]
+    assert sorted(web.asked) == [HOME, *numbered, f"http://a.test/4?sid={'a1' * 12}"]
     assert same(tmp_path) == {"http://a.test/2": "http://a.test/1"}
     assert rows(tmp_path)["http://a.test/2"]["state"] == "duplicate"
     assert rows(tmp_path)["http://a.test/2"]["importance"] == 0
@@ -101,22 +111,16 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert one["cash"] + one["history"] == 2 * three["history"]
     assert "http://a.test/2" not in {row["url"] for row in ask(tmp_path, top_pages, 100)}
     assert ask(tmp_path, status)["outcomes"] == {"duplicate": 1}
-    assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "united")] == [3, 1]
+    assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "united")] == [1, 1]
     assert stat(crawler, "outcomes/duplicate") == 1
 
 
 @deferred_f_from_coro_f
-async def test_the_links_of_duplicates_are_followed_if_you_say_so(serve: Serve, tmp_path: Path) -> None:
-    web = serve(
-        {
-            HOME: page(words("x"), ["/1"]),
-            "http://a.test/1": page(words("x"), ["/2"]),
-            "http://a.test/2": page(words("z")),
-        }
-    )
-    crawler = await run(tmp_path, AOPIC_FOLLOW_DUPLICATES=True)
-    assert web.asked == [HOME, "http://a.test/1", "http://a.test/2"]
-    assert same(tmp_path) == {"http://a.test/1": HOME}
+async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve: Serve, tmp_path: Path) -> None:
+    web = serve({HOME: page(words("x"), [ONE]), ONE: page(words("x"), [TWO]), TWO: page(words("z"))})
+    crawler = await run(tmp_path, AOPIC_URL_RULES=["-tracking"])
+    assert web.asked == [HOME, ONE, TWO]
+    assert same(tmp_path) == {ONE: HOME}
     assert stat(crawler, "content/links_dropped") is None
 
 
@@ -135,13 +139,13 @@ async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicate
 ) -> None:
     web = serve(
         {
-            HOME: page(words("home"), ["/1"]),
-            "http://a.test/1": page(f"{words('x', 600)} served at 12:31:07", ["/2"]),
-            "http://a.test/2": page(f"{words('x', 600)} served at 12:31:08", ["/3"]),
-            "http://a.test/3": page(words("y")),
+            HOME: page(words("home"), [ONE]),
+            ONE: page(f"{words('x', 600)} served at 12:31:07", [TWO]),
+            TWO: page(f"{words('x', 600)} served at 12:31:08", ["/1?utm_id=3"]),
+            "http://a.test/1?utm_id=3": page(words("y")),
         }
     )
-    await run(tmp_path, AOPIC_CONTENT_SEEN=seen)
+    await run(tmp_path, AOPIC_CONTENT_SEEN=seen, **APART)
     assert len(web.asked) == n_asked
 
 
@@ -149,14 +153,20 @@ async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicate
 async def test_the_first_page_with_a_text_stays_the_first_in_the_next_run(
     serve: Serve, tmp_path: Path
 ) -> None:
-    class Second(Follow):
-        start_urls = ["http://b.test/"]
+    class First(Follow):
+        start_urls = ["http://a.com/"]
 
-    web = serve({HOME: page(words("x")), "http://b.test/": page(words("x"), ["/1"])})
-    await run(tmp_path)
-    await run(tmp_path, Second)
-    assert web.asked == [HOME, "http://b.test/"]
-    assert same(tmp_path) == {"http://b.test/": HOME}
+    class Second(Follow):
+        start_urls = ["http://www.a.com/"]
+
+    one, two = "http://a.com/", "http://www.a.com/"
+    web = serve(
+        {one: page(words("x"), ["/1"]), two: page(words("x"), ["http://www.a.com/1"]), "http://a.com/1": []}
+    )
+    await run(tmp_path, First, **DROP)
+    await run(tmp_path, Second, **DROP)
+    assert web.asked == [one, "http://a.com/1", two]
+    assert same(tmp_path) == {two: one}
 
 
 @deferred_f_from_coro_f
@@ -191,8 +201,8 @@ async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(
 async def test_callbacks_and_items_know_of_a_duplicate(serve: Serve, tmp_path: Path) -> None:
     serve(
         {
-            HOME: page(words("x"), ["/1"]),
-            "http://a.test/1": page(words("x"), ["/2"]),
+            HOME: page(words("x"), ["/1", "/2"]),
+            "http://a.test/1": page(words("x"), ["/1", "/2"]),
             "http://a.test/2": page(words("y")),
         }
     )
@@ -203,7 +213,7 @@ async def test_callbacks_and_items_know_of_a_duplicate(serve: Serve, tmp_path: P
             told.append((response.url, response.meta.get("aopic_duplicate_of")))
             yield {"url": response.url}
             for request in super().parse(response):
-                yield request.replace(meta=response.meta, dont_filter=True)
+                yield request.replace(meta=response.meta)
 
     class Keep:
         def process_item(self, item: Any) -> Any:
@@ -228,15 +238,9 @@ async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve: Serve,
             for request in super().parse(response):
                 yield request.replace(dont_filter=True)
 
-    web = serve(
-        {
-            HOME: page(words("x"), ["/1"]),
-            "http://a.test/1": page(words("x"), ["/2"]),
-            "http://a.test/2": page(""),
-        }
-    )
-    await run(tmp_path, Insist)
-    assert "http://a.test/2" in web.asked
+    web = serve({HOME: page(words("x"), [ONE]), ONE: page(words("x"), [TWO]), TWO: page("")})
+    await run(tmp_path, Insist, **APART)
+    assert TWO in web.asked
 
 
 @deferred_f_from_coro_f
@@ -272,6 +276,206 @@ async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
     crawler = await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler"})
     assert len(web.asked) == 3
     assert stat(crawler, "errors") == 2
+
+
+# -- pages whose words agree, and no more
+
+
+@pytest.mark.parametrize("settings", [{}, DROP])
+@deferred_f_from_coro_f
+async def test_no_item_of_listings_with_the_same_words_is_lost(
+    serve: Serve, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """A shop whose lists name no item: each shows the same words around ten pictures."""
+    items = {f"http://a.test/item/{number}": page(words(f"item {number}")) for number in range(50)}
+    lists = {
+        f"http://a.test/list/{number}": page(words("list"), [f"/item/{10 * number + at}" for at in range(10)])
+        for number in range(5)
+    }
+    web = serve({HOME: page(words("home"), list(lists)), **lists, **items})
+    await run(tmp_path, **settings)
+    assert set(web.asked) == {HOME, *lists, *items}
+    assert same(tmp_path) == {}
+
+
+@pytest.mark.parametrize("settings", [{}, DROP])
+@deferred_f_from_coro_f
+async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
+    serve: Serve, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Next.js: what is seen is a frame, and what it is filled with is JSON in a script."""
+
+    class Data(Spider):
+        name = "data"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            assert isinstance(response, HtmlResponse)
+            for path in response.css("#__NEXT_DATA__::text").re(r"/p/[0-9]+"):
+                yield Request(response.urljoin(path))
+
+    def framed(paths: list[str]) -> Answer:
+        data = ", ".join(f'"{path}"' for path in paths)
+        script = f'<script id="__NEXT_DATA__" type="application/json">{{"paths": [{data}]}}</script>'
+        return page(words("frame") + script)
+
+    tree = {
+        f"http://a.test/p/{number}": framed(
+            [f"/p/{4 * number + at}" for at in range(1, 5) if 4 * number + at < 160]
+        )
+        for number in range(160)
+    }
+    web = serve({HOME: framed(["/p/0"]), **tree})
+    await run(tmp_path, Data, AOPIC_SAME_WORDS=0, **settings)
+    assert len(set(web.asked)) == 161
+
+
+@deferred_f_from_coro_f
+async def test_a_site_that_makes_up_links_around_one_text_ends(serve: Serve, tmp_path: Path) -> None:
+    def answer(exchange: Exchange) -> Answer:
+        number = int(exchange.target[1:] or 0)
+        return page(words("x"), [f"/{number + 1}"])
+
+    web = serve({HOME: answer, **{f"http://a.test/{number}": answer for number in range(100)}})
+    crawler = await run(tmp_path, AOPIC_SAME_WORDS=5, **DROP)
+    assert len(web.asked) == 6
+    assert same(tmp_path) == {"http://a.test/5": HOME}
+    assert stat(crawler, "content/links_dropped") == 1
+
+
+@deferred_f_from_coro_f
+async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    links = [ONE, TWO]
+    serve({HOME: page(words("x"), links), ONE: page(words("x"), links), TWO: page(words("x"), links)})
+    crawler = await run(tmp_path, **APART)
+    assert stat(crawler, "content/links_dropped") == 4
+    logged = [record for record in caplog.records if record.name == "scrapy_aopic.spidermiddlewares"]
+    assert [record.levelname for record in logged] == ["WARNING"]
+    assert all(text in logged[0].getMessage() for text in (ONE, HOME, "AOPIC_FOLLOW_DUPLICATES = True"))
+
+
+# -- across registered domains
+
+
+def there(url: str) -> type[Follow]:
+    class There(Follow):
+        start_urls = [url]
+
+    return There
+
+
+@pytest.mark.parametrize("settings", [{}, DROP])
+@deferred_f_from_coro_f
+async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(
+    serve: Serve, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    copy, victim = "http://copy.com/", "http://victim.com/"
+    hub = {f"http://hub.com/{number}": page(words(f"hub {number}"), [victim]) for number in range(5)}
+    web = serve(
+        {
+            "http://hub.com/": page(words("hub"), [copy, *hub]),
+            **hub,
+            copy: page(words("x"), ["/1"]),
+            f"{copy}1": page(words("one"), []),
+            victim: page(words("x"), ["/1"]),
+            f"{victim}1": page(words("one"), []),
+        }
+    )
+    crawler = await run(tmp_path, there("http://hub.com/"), **settings)
+    assert web.asked.index(copy) < web.asked.index(victim)
+    assert f"{victim}1" in web.asked
+    assert same(tmp_path) == {}
+    importance = {url: row["importance"] for url, row in rows(tmp_path).items()}
+    assert importance[victim] > 2 * importance[copy]
+    assert stat(crawler, "content/copies") == 2
+
+
+@deferred_f_from_coro_f
+async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve: Serve, tmp_path: Path) -> None:
+    told = []
+
+    class Tell(Follow):
+        start_urls = ["http://a.com/", "http://b.com/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            told.append([response.url, *map(response.meta.get, ("aopic_duplicate_of", "aopic_copy_of"))])
+            for request in super().parse(response):
+                yield request.replace(meta=response.meta)
+
+    text = page(words("x"), ["/1"])
+    serve(
+        {
+            "http://a.com/": text,
+            "http://b.com/": text,
+            "http://a.com/1": page(words("y")),
+            "http://b.com/1": page(words("z")),
+        }
+    )
+    await run(tmp_path, Tell)
+    assert told == [
+        ["http://a.com/", None, None],
+        ["http://b.com/", None, "http://a.com/"],
+        ["http://a.com/1", None, None],
+        ["http://b.com/1", None, None],
+    ]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@deferred_f_from_coro_f
+async def test_a_copy_that_names_the_original_hands_its_cash_on(
+    serve: Serve, tmp_path: Path, *, is_first: bool
+) -> None:
+    """Canonical pages of other domains do not count by default; here the text says so, too."""
+    copy, real = "http://copy.com/", "http://real.com/"
+    seeds = [copy, real] if is_first else [real, copy]
+    head = canonical(real)
+
+    class Both(Follow):
+        start_urls = seeds
+
+    web = serve(
+        {
+            copy: page(words("x"), ["/1"], head),
+            real: page(words("x"), ["/1"], head),
+            f"{copy}1": page(words("1")),
+            f"{real}1": page(words("1")),
+        }
+    )
+    await run(tmp_path, Both, **DROP)
+    assert web.asked[:2] == seeds
+    assert same(tmp_path) == {copy: real}
+    assert f"{real}1" in web.asked
+    assert (f"{copy}1" in web.asked) == is_first
+
+
+@deferred_f_from_coro_f
+async def test_a_page_with_another_text_cannot_name_a_page_of_another_domain(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve(
+        {
+            "http://a.com/": page(words("x"), ["http://b.com/"]),
+            "http://b.com/": page(words("y"), ["/1"], canonical("http://a.com/")),
+            "http://b.com/1": page(words("z")),
+        }
+    )
+    await run(tmp_path, there("http://a.com/"))
+    assert "http://b.com/1" in web.asked
+    assert same(tmp_path) == {}
+
+
+@deferred_f_from_coro_f
+async def test_pages_of_one_site_are_one_even_if_another_site_was_first(serve: Serve, tmp_path: Path) -> None:
+    urls = ["http://copy.com/", "http://a.com/?from=mail", "http://a.com/?from=list"]
+
+    class All(Follow):
+        start_urls = urls
+
+    serve(dict.fromkeys(urls, page(words("x"), ["/1"])) | {"http://a.com/1": [], "http://copy.com/1": []})
+    await run(tmp_path, All, **DROP)
+    assert same(tmp_path) == {urls[2]: urls[1]}
 
 
 # -- canonical pages
@@ -481,7 +685,9 @@ TEXT = words("x")
         f"<title>T</title><p>{TEXT.upper()}</p>",
         f"<title>t</title><script>var x = {random.random()};</script><style>p {{}}</style><p>{TEXT}</p>",
         f"<title>t</title><!-- {random.random()} --><p class='{random.random()}'>{TEXT}</p>",
-        f"<title>t</title><p><a href='/?session={random.random()}'>{TEXT}</a></p><template>hidden</template>",
+        f"<title>t</title><p>{TEXT}</p><template>hidden</template>",
+        f"<title>t</title><script>t</script><p>{TEXT}</p><script>{TEXT}</script><style>t</style>",
+        f"<title>t</title><template>t<!-- in two pieces -->{TEXT}</template><p>{TEXT}</p>",
     ],
 )
 def test_what_is_not_seen_does_not_count(body: str) -> None:
@@ -502,6 +708,84 @@ def test_any_body_has_a_text_or_little(body: str) -> None:
     text = read_text(answered(body))
     assert text is not None
     assert bool(text.digest) == (len(body) >= 900)
+
+
+def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
+    body = f"<title>t</title><p>{TEXT}</p>{links}"
+    text = read_text(HtmlResponse(url, body=body.encode(), encoding="utf-8", **how))
+    assert text is not None
+    return text.links
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ('<a href="/1"></a><a href="/2"></a>', '<a href=" /2 "></a><a href="/1"></a><a href="/1"></a>'),
+        ('<a href="/1"></a>', '<a href="http://a.test/1"></a>'),
+        ('<a href="/1"></a>', '<a href="//www.a.test/1"></a>'),
+        ('<a href="/x/1"></a>', '<a href="1"></a>'),
+        ('<a href="/x/y?p=1"></a>', '<a href="?p=1"></a>'),
+        ("", '<a href="#top"></a><a href="mailto:a@a.test"></a><a href="javascript:x()"></a><a></a>'),
+        ('<a href="/1?sid=0123456789abcdef"></a>', '<a href="/1?sid=fedcba9876543210"></a>'),
+        ('<a href="/1;jsessionid=7?p=1"></a>', '<a href="/1;jsessionid=8?p=1"></a>'),
+        ('<a href="/1?session=0.351824987341"></a>', '<a href="/1?session=0.82349211023"></a>'),
+        (
+            '<a href="/(S(0123456789abcdefghijklmn))/1"></a>',
+            '<a href="/(S(nmlkjihgfedcba9876543210))/1"></a>',
+        ),
+        ('<form action="/1?PHPSESSID=5"></form>', '<form action="/1?PHPSESSID=6"></form>'),
+        ("<script>var now = 12;</script>", "<script>var now = 13;</script>"),
+        (
+            '<script>window.STATE = {"csrfToken": "a1", "items": [1]}</script>',
+            '<script>window.STATE = {"csrfToken": "b2", "items": [1]}</script>',
+        ),
+        ('<link rel="icon" href="/1"><img src="/1">', '<link rel="icon" href="/2"><img src="/2">'),
+    ],
+)
+def test_what_leads_to_the_same_place_is_the_same(one: str, two: str) -> None:
+    assert leads(one) == leads(two)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ('<a href="/1"></a>', '<a href="/2"></a>'),
+        ('<a href="/1"></a>', '<a href="/1"></a><a href="/2"></a>'),
+        ('<a href="/x?id=1"></a>', '<a href="/x?id=2"></a>'),
+        ('<a href="/x?newsid=0123456789ab"></a>', '<a href="/x?newsid=ba9876543210"></a>'),
+        ('<a href="/x?sid=1"></a>', '<a href="/x?sid=2"></a>'),
+        ('<a href="//b.test/1"></a>', '<a href="/1"></a>'),
+        ('<a href="http://one.a.test/"></a>', '<a href="http://two.a.test/"></a>'),
+        ('<area href="/1">', '<area href="/2">'),
+        ('<iframe src="/1"></iframe>', '<iframe src="/2"></iframe>'),
+        ('<form action="/1"></form>', '<form action="/2"></form>'),
+        ('<link rel="next" href="/1">', '<link rel="next" href="/2">'),
+        ('<base href="/1/"><a href="a"></a>', '<base href="/2/"><a href="a"></a>'),
+        (
+            '<script type="application/ld+json">{"url": "/1"}</script>',
+            '<script type="application/ld+json">{"url": "/2"}</script>',
+        ),
+        (
+            '<script id="__NEXT_DATA__" type="application/json">{"id": 1}</script>',
+            '<script id="__NEXT_DATA__" type="application/json">{"id": 2}</script>',
+        ),
+        (
+            '<script>self.__next_f.push([1,"/item/1"])</script>',
+            '<script>self.__next_f.push([1,"/item/2"])</script>',
+        ),
+        ('<script>window.__NUXT__=(function(a){}("1"))</script>', '<script>window.__NUXT__=(function(a){}("2"))</script>'),
+        ("<script>\n  var items = [1];</script>", "<script>\n  var items = [2];</script>"),
+    ],
+)  # fmt: skip
+def test_what_leads_elsewhere_is_another_page(one: str, two: str) -> None:
+    assert leads(one) != leads(two)
+
+
+def test_links_are_told_apart_as_seen_from_their_site() -> None:
+    links = '<a href="/1"></a><a href="2"></a><a href="http://c.test/"></a>'
+    assert leads(links) == leads(links, "https://www.b.test/x/z?q=1")
+    assert leads(links) != leads(links, "http://a.test/other/y")  # "2" leads elsewhere
+    assert leads('<a href="/1"></a>') == leads('<a href="/1"></a>', "http://a.test/other/y")
 
 
 def test_deep_and_long_pages_are_read() -> None:
@@ -563,17 +847,17 @@ async def test_an_answer_that_nothing_has_changed_leaves_a_duplicate_what_it_was
     def answer(exchange: Exchange) -> Answer:
         if "if-none-match" in exchange.headers:
             return Answer(304, {"ETag": '"1"'})
-        return page(words("x"), ["/2"], ETag='"1"')
+        return page(words("x"), [TWO], ETag='"1"')
 
     class Until(Follow):
         custom_settings = {"CLOSESPIDER_TIMEOUT": 4}
 
-    web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": answer})
-    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=True, AOPIC_RECRAWL_MIN_INTERVAL=1)
-    assert web.asked.count("http://a.test/1") > 1
-    assert "http://a.test/2" not in web.asked
+    web = serve({HOME: page(words("x"), [ONE]), ONE: answer})
+    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=True, AOPIC_RECRAWL_MIN_INTERVAL=1, **APART)
+    assert web.asked.count(ONE) > 1
+    assert TWO not in web.asked
     assert stat(crawler, "recrawl/not_modified") >= 1
-    assert same(tmp_path) == {"http://a.test/1": HOME}
+    assert same(tmp_path) == {ONE: HOME}
 
 
 def test_html_of_the_other_tests_says_too_little_to_be_judged() -> None:

@@ -23,6 +23,7 @@ SETTINGS = {
     "DOWNLOAD_TIMEOUT": 4,
     "DOWNLOAD_MAXSIZE": 3_000_000,
     "AOPIC_LINK_FLOOD": 300,
+    "AOPIC_SAME_WORDS": 10,
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.05,
     "AOPIC_MAX_RETRY_AFTER": 0.2,
@@ -44,6 +45,9 @@ MOST = {
     "deep": 45,
     "canonical": 60,
     "refresh": 40,
+    # One text with other links each time: a page of its own, up to AOPIC_SAME_WORDS for a registered domain.
+    "clones": 80,
+    "words": 60,
 }
 """Requests to a registered domain, robots.txt, retries and tries included; to others at most 30."""
 
@@ -52,7 +56,7 @@ SILENT = {"drip", "headers", "header", "reset", "s429", "later", "length2", "len
 
 
 def name_of(host: str) -> str:
-    return host.removesuffix(".test").rpartition(".")[2]
+    return host.removesuffix(".test").removesuffix(".com").rpartition(".")[2]
 
 
 def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:

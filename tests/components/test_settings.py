@@ -74,6 +74,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
     "AOPIC_CONTENT_SEEN": ["fuzzy", True],
     "AOPIC_FOLLOW_DUPLICATES": ["maybe", 2],
+    "AOPIC_SAME_WORDS": [-1, 0.5],
     "AOPIC_CANONICAL": ["all", True],
     "AOPIC_DUPEFILTER": ["fuzzy", 1],
     "AOPIC_BLOOM_ERROR_RATE": [0, 1],

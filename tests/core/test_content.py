@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from crawl_job import NOW, Job, link
@@ -32,7 +33,10 @@ def edited(text: list[str], part: float, seed: int = 1) -> list[str]:
 
 
 class Pages(Job):
-    """Visits pages one by one, each with a text."""
+    """Visits pages one by one, each with a text; all hosts are of one registered domain, unless *policy* says else."""
+
+    def __init__(self, **policy: Any) -> None:
+        super().__init__(**{"domain_of": lambda _: "one", **policy})
 
     def begin(self, page: Link) -> Lease:
         if self.crawl.page(page.key) is None:
@@ -61,6 +65,69 @@ class Pages(Job):
 
 
 A, B, C, D = (link(host) for host in "abcd")
+LINKS = b"links..."
+
+
+# -- words, links and data
+
+
+def test_pages_whose_links_differ_are_two_pages_with_the_same_words() -> None:
+    one, two = text_of("some words", "/1"), text_of("some words", "/2")
+    assert one.words == two.words
+    assert one.links != two.links
+    assert text_of("other words", "/1").links == one.links
+
+
+def variety(job: Pages, page: Link, leads: str, words: str = "some words") -> bytes:
+    lease = job.begin(page)
+    twin = job.crawl.judge(lease, text_of(words, leads))
+    job.settle(lease, outcome="duplicate" if twin else "")
+    return twin
+
+
+def test_each_variety_of_a_page_is_found() -> None:
+    job = Pages()
+    pages = [link("a", number) for number in range(8)]
+    assert [variety(job, page, str(number % 4)) for number, page in enumerate(pages)] == [b""] * 4 + [
+        page.key for page in pages[:4]
+    ]
+    assert variety(job, pages[0], "5") == b""  # it has changed: the others are found as before
+    assert variety(job, link("a", 8), "3") == pages[3].key
+    assert variety(job, link("a", 9), "0") == b""
+    assert variety(job, link("a", 10), "0") == link("a", 9).key
+    job.commit()
+
+
+def test_a_site_has_so_many_varieties_and_no_more() -> None:
+    job = Pages(same_words=3, domain_of={"a": "one", "b": "one"}.get)
+    pages = [link("ab"[number % 2], number) for number in range(6)]
+    found = [variety(job, page, str(number)) for number, page in enumerate(pages)]
+    assert found == [b""] * 3 + [pages[0].key] * 3
+    job.commit()
+    job.restart()
+    assert variety(job, pages[1], "1") == b""  # it stays what it was
+    assert variety(job, pages[5], "5") == pages[0].key
+    assert variety(job, link("a", 7), "7") == pages[0].key
+    assert variety(job, link("a", 8), "8", words="other words") == b""
+    job.commit()
+
+
+def test_varieties_of_other_sites_do_not_count() -> None:
+    job = Pages(same_words=2, domain_of=str)
+    pages = [link(host, number) for number, host in enumerate("ababab")]
+    found = [variety(job, page, str(number)) for number, page in enumerate(pages)]
+    assert found == [b"", b"", b"", b"", pages[0].key, pages[1].key]
+    job.commit()
+
+
+def test_if_the_first_of_too_many_varieties_fails_they_are_counted_anew() -> None:
+    job = Pages(same_words=2)
+    one, two, three, four, five = (link("a", number) for number in range(5))
+    assert [variety(job, page, page.key.hex()) for page in (one, two, three)] == [b"", b"", one.key]
+    job.settle(job.begin(one), outcome="http 404", is_failure=True)
+    found = [variety(job, page, page.key.hex()) for page in (four, five)]
+    assert found[0] == b""
+    job.commit()
 
 
 # -- sketches
@@ -115,15 +182,15 @@ def test_whatever_is_alike_is_found(one: bytes, places: set[int]) -> None:
     job = Pages(is_near=True)
     job.seed(A)
     lease = job.lease()
-    job.crawl.judge(lease, Text(b"a" * 16, one))
+    job.crawl.judge(lease, Text(b"a" * 8 + LINKS, one))
     job.settle(lease)
     other = bytes(byte ^ 1 if at in places else byte for at, byte in enumerate(one))
-    assert job.crawl.judge(job.begin(B), Text(b"b" * 16, other)) == A.key
+    assert job.crawl.judge(job.begin(B), Text(b"b" * 8 + LINKS, other)) == A.key
 
 
 def judged(job: Pages, page: Link, sketched: bytes) -> bytes:
     lease = job.begin(page)
-    twin = job.crawl.judge(lease, Text(page.key[:1] * 8 + sketched[:8], sketched))
+    twin = job.crawl.judge(lease, Text(page.key[:4] + sketched[:4] + LINKS, sketched))
     job.settle(lease, outcome="duplicate" if twin else "")
     return twin
 

@@ -6,14 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from crawl_job import Job, link
-from hypothesis import settings
+from crawl_job import Job as Whole
+from crawl_job import link
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.content import text_of
+from scrapy_aopic.core.content import Text, text_of
 from scrapy_aopic.core.crawl import MAX_HEIGHT, Lease
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
@@ -24,6 +25,13 @@ from scrapy_aopic.storage.memory import MemoryStore
 
 A, B, C, D, E = (link(host) for host in "abcde")
 TEXT = text_of("one text")
+
+
+class Job(Whole):
+    """A crawl of hosts that are all of one registered domain, unless *policy* says else."""
+
+    def __init__(self, **policy: Any) -> None:
+        super().__init__(**{"domain_of": lambda _: "one", **policy})
 
 
 def histories(job: Job, *pages: Link) -> list[int]:
@@ -152,6 +160,143 @@ def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_ju
     job.crawl.seed(replace(B, again=True), job.now)
     visit(job, B, E)  # its text is another one
     assert (job.page(B).canonical, job.page(B).outcome) == (b"", "")
+    job.commit()
+
+
+# -- across registered domains
+
+
+def sites(**policy: Any) -> Job:
+    """A crawl in which each host is a registered domain of its own."""
+    return Job(**{"share": 0.0, "domain_of": str, **policy})
+
+
+def judged(job: Job, page: Link, *links: Link, text: Text = TEXT, **how: Any) -> bytes:
+    """Visit *page*, which is judged by *text*; returns the key of the page that it is a duplicate of."""
+    lease = begin(job, page)
+    twin = job.crawl.judge(lease, text)
+    job.settle(lease, *([] if twin else links), outcome="duplicate" if twin else "", **how)
+    return twin
+
+
+def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_its_links() -> None:
+    job = sites(endowment=6.0)
+    job.seed(A, B)
+    had = holdings(job, A, B)
+    lease = begin(job, A)
+    assert (job.crawl.judge(lease, TEXT), job.crawl.copy_of(lease)) == (b"", b"")
+    job.settle(lease, C)
+    lease = begin(job, B)
+    assert (job.crawl.judge(lease, TEXT), job.crawl.copy_of(lease)) == (b"", A.key)
+    job.settle(lease, D)
+    assert histories(job, A, B) == had
+    assert job.cash(C) > had[0]  # with an endowment
+    assert job.cash(D) > had[1]
+    assert (job.page(B).outcome, job.page(B).canonical, job.crawl.n_united) == ("", b"", 0)
+    job.commit()
+
+
+@given(
+    visits=st.lists(st.tuples(st.sampled_from(range(6)), st.sampled_from(range(2))), min_size=1, max_size=20)
+)
+def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(
+    visits: list[tuple[int, int]],
+) -> None:
+    """Page 0 is copied by the others, which are fetched in any order, change their texts and name each other."""
+    pages = [link(f"copy{number}") for number in range(6)]
+    job, texts = sites(window=Window(1e9, "fixed")), [TEXT, text_of("another text")]
+    received = {}
+    for page in pages:
+        job.seed(page)
+        received[page.key] = job.cash(page)
+    for of, which in visits:
+        page, named = pages[of], pages[(of * 3 + which) % 6]
+        if job.state(page) != State.QUEUED:
+            job.crawl.seed(replace(page, again=True), job.now)
+            received[page.key] += job.crawl.enrich(page.key, job.now, 1.0)
+        if of:
+            judged(job, page, text=texts[which], same_as=named.key, is_if_same=True)
+        else:
+            judged(job, page)
+        victim = job.page(pages[0])
+        assert not victim.canonical
+        assert victim.history + victim.cash >= received[pages[0].key] - len(
+            visits
+        )  # as histories are rounded
+    job.commit()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_copy_that_names_its_original_is_one_with_it(*, is_first: bool) -> None:
+    job = sites()
+    job.seed(A, B)
+    units = job.cash(B)
+    for page in (B, A) if is_first else (A, B):
+        lease = begin(job, page)
+        assert not job.crawl.judge(lease, TEXT)
+        is_way = bool(job.crawl.copy_of(lease)) and page == B and job.crawl.give_way(lease, A.key)
+        assert is_way == (page == B and not is_first)
+        job.settle(lease, same_as=A.key if page == B else b"", is_if_same=True)
+    assert histories(job, B) == [0]
+    assert histories(job, A)[0] + job.cash(A) >= 2 * units
+    assert job.page(B).canonical == A.key
+    job.commit()
+
+
+def test_a_page_that_names_another_one_and_has_other_words_is_not_believed() -> None:
+    job = sites()
+    job.seed(A, B)
+    judged(job, A)
+    judged(job, B, text=text_of("another text"), same_as=A.key, is_if_same=True)
+    job.seed(C, D)
+    judged(job, C, text=text_of("one more text"), same_as=D.key, is_if_same=True)
+    job.commit()
+    judged(job, D)
+    assert (job.page(B).canonical, job.page(C).canonical) == (b"", b"")
+    job.commit()
+
+
+def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknown() -> None:
+    job = sites()
+    job.seed(A, B, C)
+    judged(job, A)
+    judged(job, C, text=text_of("one text", "links"))
+    lease = begin(job, B)
+    job.crawl.judge(lease, TEXT)
+    assert job.crawl.copy_of(lease) == A.key
+    for other in (B, C, D):
+        assert not job.crawl.give_way(lease, other.key)
+    assert job.crawl.give_way(lease, A.key)
+    job.settle(lease, outcome="duplicate")
+    assert job.page(B).canonical == A.key
+    job.commit()
+
+
+def test_a_page_is_united_with_the_first_one_of_its_site_whoever_copied_that_before() -> None:
+    job = Job(domain_of=lambda host: "copy" if host == "a" else "site")
+    job.seed(A, B, C, D)
+    assert [judged(job, page) for page in (A, B, C)] == [b"", b"", B.key]
+    job.reopen()
+    job.crawl.seed(A, job.now)
+    job.seed(*(page for page in (B, C, D) if job.crawl.page(page.key) is None))
+    job.now += 70
+    assert [judged(job, page) for page in (A, B, C)] == [b"", b"", B.key]
+    job.commit()
+    job.reopen()
+    job.now += 70
+    assert judged(job, D) == B.key  # also in the next process
+    job.commit()
+
+
+def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page() -> None:
+    job = Job(share=0.0, domain_of=lambda host: "trap" if host == "trap" else "site")
+    chain = [link("trap", number) for number in range(2 * MAX_HEIGHT)]
+    job.seed(chain[0])
+    for page, after in pairwise([*chain, A]):
+        visit(job, page, after, same_as=after.key, outcome="redirect")
+    visit(job, A, B, same_as=B.key, outcome="redirect")
+    visit(job, B)
+    assert job.page(A).canonical == B.key
     job.commit()
 
 
@@ -396,7 +541,7 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
 
 @pytest.mark.parametrize("spending", ["endowment", "unvisited", "visited", "chosen"])
 def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
-    job = Job(spending=spending, chosen=frozenset("abc"), domain_of=str)
+    job = Job(spending=spending, chosen=frozenset("abc"))
     job.seed(A, B, C)
     visit_original(job, A)
     visit_duplicate(job, B)
@@ -574,12 +719,15 @@ class Walk(RuleBasedStateMachine):
         page_cache=st.sampled_from([1, 3, 1000]),
         is_near=st.booleans(),
         recrawls=st.booleans(),
+        has_sites=st.booleans(),
+        same_words=st.sampled_from([0, 1, 2]),
     )
-    def begin(self, spending, kind, page_cache, is_near, recrawls):
+    def begin(self, *, spending, kind, page_cache, is_near, recrawls, has_sites, same_words):
         self.job = Job(
             spending=spending,
             chosen=frozenset("ab"),
-            domain_of=str,
+            domain_of=(lambda host: "one" if host in "ab" else host) if has_sites else (lambda _: "one"),
+            same_words=same_words,
             endowment=4.0,
             window=Window(3, kind),
             page_cache=page_cache,
@@ -614,17 +762,21 @@ class Walk(RuleBasedStateMachine):
         pick=st.integers(0, 9),
         links=st.lists(LINKS, max_size=4),
         same=st.none() | LINKS,
-        text=st.sampled_from([None, b"x", b"y", b""]),
+        text=st.sampled_from([None, "x", "y", ""]),
+        leads=st.sampled_from(["", "", "z"]),
         follows=st.booleans(),
+        is_if_same=st.booleans(),
         outcome=st.sampled_from(["", "", "", "", "redirect", "http 404", "retry"]),
     )
-    def settle(self, *, pick, links, same, text, follows, outcome):
+    def settle(self, *, pick, links, same, text, leads, follows, is_if_same, outcome):
         crawl, now = self.job.crawl, self.job.now
         lease = self.leases.pop(pick % len(self.leases))
         twin = b""
         if text is not None and outcome != "redirect":
-            twin = crawl.judge(lease, text_of(text.decode()) if text else None)
+            twin = crawl.judge(lease, text_of(text, leads) if text else None)
             assert twin != lease.key
+            if not twin and same is not None and crawl.give_way(lease, same.key):
+                twin = same.key
         if outcome == "retry":
             crawl.put_back(lease, Link(lease.key, lease.host, lease.request), now)
             return
@@ -635,6 +787,7 @@ class Walk(RuleBasedStateMachine):
             outcome=outcome or ("duplicate" if twin else ""),
             is_failure=outcome == "http 404",
             same_as=same.key if same is not None else b"",
+            is_if_same=is_if_same,
         )
 
     @rule()

@@ -115,7 +115,7 @@ def page(*links: str, text: str = "", head: str = "", **headers: str) -> Answer:
 
 def answer(exchange: Exchange) -> Answer:
     """What the whole web answers."""
-    name = exchange.host.removesuffix(".test").rpartition(".")[2]
+    name = exchange.host.removesuffix(".test").removesuffix(".com").rpartition(".")[2]
     if name.startswith("site"):
         return ordinary(exchange)
     if name in TRAPS:
@@ -201,7 +201,8 @@ def numbered(exchange: Exchange) -> Answer:
 @without_robots
 def same_text(exchange: Exchange) -> Answer:
     number = next(NUMBERS)
-    return page(f"/{number}", f"http://n{number}.clones.test/", text=TEXT)
+    # Not ".test", which is no public suffix, so that each host would be a registered domain that somebody pays for.
+    return page(f"/{number}", f"http://n{number}.clones.com/", text=TEXT)
 
 
 @trap("mirror0/0", "mirror1/0", "mirror2/0", "mirror3/0")
