@@ -20,7 +20,8 @@ from ._engine import Engine
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
 from .settings import check_names, page_cache, read, store_memory
-from .storage import open_store
+from .storage import lock_job, open_store
+from .storage.folder import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
+
+_BLOOM_FILE = "aopic-seen.bloom"
 
 _WRITE_EVERY = 500
 """New fingerprints kept in memory before they are written; what a kill can make the filter forget."""
@@ -107,15 +110,25 @@ class BloomSeen:
             raise SettingError(
                 'AOPIC_DUPEFILTER ("bloom") needs pybloom-live; install scrapy-aopic[bloom], or use "exact".'
             ) from None
-        self._path = folder / "aopic-seen.bloom" if folder is not None else None
-        if self._path is not None and self._path.exists():
-            with self._path.open("rb") as file:
-                self._filter: Any = ScalableBloomFilter.fromfile(file)
-        else:
+        self._lock = lock_job(folder / "aopic-seen", "duplicate filter") if folder is not None else None
+        self._filter: Any = None
+        if self._lock is not None and (path := self._lock.around.where / _BLOOM_FILE).exists():
+            try:
+                with path.open("rb") as file:
+                    self._filter = ScalableBloomFilter.fromfile(file)
+            except Exception as error:  # it unpacks whatever bytes there are
+                self._lock.release()
+                raise StorageError(
+                    f"The Bloom filter {self._lock.around.path / _BLOOM_FILE} cannot be read ({error!r}): remove it to "
+                    "begin with an empty one."
+                ) from error
+        if self._filter is None:
             try:
                 self._filter = ScalableBloomFilter(initial_capacity=capacity, error_rate=error_rate)
                 self._filter.add(b"")  # takes the memory
             except MemoryError:
+                if self._lock is not None:
+                    self._lock.release()
                 raise SettingError(
                     f"AOPIC_BLOOM_CAPACITY ({capacity}) must be a number of URLs whose filter fits into the memory."
                 ) from None
@@ -126,11 +139,14 @@ class BloomSeen:
 
     def close(self) -> None:
         """Write the filter to the job folder."""
-        if self._path is not None:
-            part = self._path.with_suffix(".part")
-            with part.open("wb") as file:
+        if self._lock is None:
+            return
+        try:
+            self._lock.check()
+            with replacing(self._lock.around.where / _BLOOM_FILE) as file:
                 self._filter.tofile(file)
-            part.replace(self._path)
+        finally:
+            self._lock.release()
 
 
 class DupeFilter(BaseDupeFilter):

@@ -15,5 +15,9 @@ class StorageError(AopicError, OSError):
     """A job folder cannot be opened, read or written."""
 
 
+class LostError(StorageError):
+    """A job folder that is in use was moved, deleted or replaced."""
+
+
 class ExchangeError(AopicError, ValueError):
     """A list of seeds cannot be used, or an export cannot be written."""

@@ -24,15 +24,19 @@ from .core.crawl import Crawl, Policy
 from .core.ports import Family
 from .core.records import pack, unpack
 from .exceptions import StorageError
-from .storage import open_store
+from .storage import lock_job, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .core.graph import Ranking
     from .core.ports import Batch, Store
+    from .storage.lock import Lock
 
 logger = logging.getLogger(__name__)
+
+STATE_FILE = "spider.state"
+"""What Scrapy itself keeps in a job folder: the state of the spider."""
 
 _TAKEN_KEY = b"seeds"
 _CLOCK_KEY = b"clock"
@@ -144,6 +148,7 @@ class Job:
 
     Args:
         folder: Job folder; ``None`` for a temporary one that :meth:`close` removes.
+        lock: The lock of the job, which the caller holds until :meth:`close` is over; ``None`` to take it here.
         kind: Kind of store (``AOPIC_STORE``).
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
@@ -156,7 +161,7 @@ class Job:
             can be in, so it is never committed: the job ends as if its process had died.
 
     Raises:
-        StorageError: If the store cannot be opened.
+        StorageError: If the store cannot be opened, or does not take the first commit.
     """
 
     def __init__(
@@ -164,6 +169,7 @@ class Job:
         folder: Path | None,
         policy: Policy,
         *,
+        lock: Lock | None = None,
         kind: str = "auto",
         interval: float = 0.5,
         memory_mb: int = 64,
@@ -171,6 +177,8 @@ class Job:
         self._interval = interval
         self._commit_within = policy.commit_within
         self._temporary = None
+        self._lock = lock
+        self._own_lock: Lock | None = None
         if folder is None and kind != "memory":
             folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
             self._temporary = folder
@@ -178,6 +186,8 @@ class Job:
         self.failure: StorageError | None = None
         self.is_torn = False
         try:
+            if folder is not None and lock is None:
+                self._lock = self._own_lock = lock_job(store_folder(folder), "crawl")
             self._store: Store = open_store(
                 store_folder(folder) if folder else None, kind, memory_mb=memory_mb
             )
@@ -189,7 +199,7 @@ class Job:
                 self._store.close()
                 raise
         except BaseException:
-            self._remove_temporary()
+            self._let_go()
             raise
         self.landed = self._taken_in_flight = dict(self.taken)
         self._writer = ThreadPoolExecutor(1, "aopic-commit")
@@ -202,7 +212,16 @@ class Job:
         self._is_urgent = False
         self.commits = 0
         self.slowest_commit = 0.0
-        self._commit()  # from now on a crash is told from a clean stop
+        # Before the first lease, so that a crash is told from a clean stop however soon it comes.
+        self._commit()
+        assert self._write is not None
+        self._write.exception()  # waits
+        self._land()
+        if self.failure is not None:
+            self._writer.shutdown()
+            self._store.close()
+            self._let_go()
+            raise self.failure
 
     def _clock(self) -> Clock:
         mark = self._store.get_many(Family.META, (_CLOCK_KEY,))[0]
@@ -238,6 +257,15 @@ class Job:
         if (self.crawl.has_changes and is_due) or (now - self._saved_at > self._commit_within):
             self._commit()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether paths lead to another job than this one, which must not be touched."""
+        return self._lock is not None and not self._lock.around.is_followed and self._lock.around.is_lost
+
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._writer.submit(task)
+
     def hurry(self) -> None:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._is_urgent = self._interval != math.inf
@@ -268,7 +296,12 @@ class Job:
         self._taken_in_flight = dict(self.taken)
         batch[Family.META][_TAKEN_KEY] = pack(self.taken)
         batch[Family.META][_CLOCK_KEY] = pack(self.clock.mark())
-        self._write = self._writer.submit(self._store.write, batch, sync=True)
+        self._write = self._writer.submit(self._write_to_store, batch)
+
+    def _write_to_store(self, batch: Batch) -> None:
+        if self._lock is not None:
+            self._lock.check()
+        self._store.write(batch, sync=True)
 
     def _land(self) -> None:
         assert self._write is not None
@@ -315,7 +348,12 @@ class Job:
             if self._ranker is not None:
                 self._ranker.shutdown()
             self._store.close()
-            self._remove_temporary()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._own_lock is not None:
+            self._own_lock.release()
+        self._remove_temporary()
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from msgspec.structs import replace
 from scrapy import Request, signals
@@ -37,7 +37,7 @@ from .core.politeness import Gap
 from .core.records import HOST_BYTES, Link, Page, host_key, ticket_key
 from .core.recrawl import Content
 from .dupefilter import DupeFilter
-from .exceptions import ExchangeError, SettingError, StorageError
+from .exceptions import ExchangeError, LostError, SettingError, StorageError
 from .job import Job, store_folder
 from .places import Places
 from .queries import print_report
@@ -57,7 +57,8 @@ from .requests import (
 )
 from .seeds import START, Inbox, Seed, give, seeds_folder
 from .settings import read, read_policy, store_memory
-from .storage import exists
+from .state import StateKeeper
+from .storage import exists, lock_job
 from .visit import Visit
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
     from .core.crawl import Crawl, Lease
     from .core.politeness import Outcome
+    from .storage.lock import Lock
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +118,7 @@ class Scheduler(BaseScheduler):
     are put in place if they are not listed. Settings: docs/settings.md.
     """
 
-    _of: ClassVar[WeakKeyDictionary[Crawler, Scheduler]] = WeakKeyDictionary()
+    _of: ClassVar[WeakKeyDictionary[Crawler, ReferenceType[Scheduler]]] = WeakKeyDictionary()
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -134,7 +136,11 @@ class Scheduler(BaseScheduler):
         self._are_seeds_seen: bool | None = None
         self._admission: Admission | None = None
         self._temporary: TemporaryDirectory[str] | None = None
-        Scheduler._of[crawler] = self
+        self._lock: Lock | None = None
+        self._state: StateKeeper | None = None
+        Scheduler._of[crawler] = ref(
+            self
+        )  # the engine keeps it: it would keep its crawler, the key, for ever
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -143,7 +149,8 @@ class Scheduler(BaseScheduler):
     @classmethod
     def of(cls, crawler: Crawler) -> Scheduler | None:
         """The scheduler of *crawler*, if it is one of ours and has started."""
-        return cls._of.get(crawler)
+        scheduler = cls._of.get(crawler)
+        return scheduler() if scheduler is not None else None
 
     # -- life
 
@@ -160,7 +167,10 @@ class Scheduler(BaseScheduler):
         except (SettingError, StorageError) as error:
             self._engine.refuse(error)
             self._forget_seeds()
+            self._release()
+            self._state = StateKeeper.replacing(self._crawler, None)
             return None
+        self._state = StateKeeper.replacing(self._crawler, self._lock)
         assert self._crawler.request_fingerprinter is not None
         self._place = Places(self._crawler.request_fingerprinter)
         self._engine.probe()
@@ -184,16 +194,21 @@ class Scheduler(BaseScheduler):
         self._reports: bool = read(settings, "AOPIC_REPORT")
         kind = read(settings, "AOPIC_STORE")
         folder = job_dir(settings)
+        # Before the seeds that it starts from: they are part of it.
+        self._lock = lock_job(store_folder(Path(folder)), "crawl") if folder else None
         waiting = self._give_seeds(folder)
         self._job = Job(
             Path(folder) if folder else None,
             policy,
+            lock=self._lock,
             kind=kind,
             interval=read(settings, "AOPIC_DURABILITY"),
             memory_mb=store_memory(settings),
         )
         self._clock = self._job.clock
-        self._inbox = Inbox(waiting, self._job, self._ask_for, self._count) if waiting else None
+        if waiting is not None:
+            where = seeds_folder(self._lock.around.where) if self._lock is not None else waiting
+            self._inbox = Inbox(waiting, self._job, self._ask_for, self._count, where=where)
         crawl = self._job.crawl
         self._persists = folder is not None and kind != "memory"
         if crawl.is_resumed:
@@ -246,6 +261,11 @@ class Scheduler(BaseScheduler):
                 extra={"spider": self._spider},
             )
         return waiting
+
+    def _release(self) -> None:
+        """Let others have the job, unless the state of the spider is still to be written to it."""
+        if self._lock is not None and (self._state is None or self._crawler.engine is None):
+            self._lock.release()
 
     def _forget_seeds(self) -> None:
         if self._temporary is not None:
@@ -337,6 +357,7 @@ class Scheduler(BaseScheduler):
             if self._inbox is not None:
                 self._inbox.close()
             self._forget_seeds()
+            self._release()
         if job.crawl.counts.queued and self._persists:
             logger.info(
                 "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer; run the same command to go "
@@ -955,9 +976,15 @@ class Scheduler(BaseScheduler):
         """Close the spider if the store takes no more."""
         if job.failure is not None and "storage" not in self._complained:
             self._complained.add("storage")
+            is_lost = isinstance(job.failure, LostError)
             logger.error(
-                "%(error)s The crawl stops; nothing that was committed is lost, run the same command to go on.",
-                {"error": job.failure},
+                "%(error)s The crawl stops%(advice)s",
+                {
+                    "error": job.failure,
+                    "advice": "."
+                    if is_lost
+                    else "; nothing that was committed is lost, run the same command to go on.",
+                },
                 extra={"spider": self._spider},
             )
             self._engine.abort("aopic_storage")

@@ -16,7 +16,7 @@ import math
 import os
 import secrets
 import time
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -25,9 +25,11 @@ from tqdm import tqdm
 
 from .exceptions import ExchangeError
 from .exchange import Row, read_seeds, url_error
+from .storage.lock import sync_folder, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from .job import Job
 
@@ -170,12 +172,7 @@ def _publish(folder: Path, name: str, lines: Iterator[str]) -> None:
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # Windows cannot open a folder
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync_names(folder)
 
 
 # -- seeds are taken up
@@ -185,6 +182,7 @@ class Inbox:
     """The lists of *folder*, taken up a few rows at a time.
 
     Args:
+        where: Path to the folder, if another one than for messages.
         take: Called with each row.
         count: Called with the name of a stat to increase.
 
@@ -193,9 +191,16 @@ class Inbox:
     """
 
     def __init__(
-        self, folder: Path, job: Job, take: Callable[[Seed], None], count: Callable[[str], None]
+        self,
+        folder: Path,
+        job: Job,
+        take: Callable[[Seed], None],
+        count: Callable[[str], None],
+        *,
+        where: Path | None = None,
     ) -> None:
         self._folder = folder
+        self._where = where or folder
         self._job = job
         self._take = take
         self._count = count
@@ -203,10 +208,15 @@ class Inbox:
         self._name = ""
         self._ended: set[str] = set()
         self._to_remove: dict[str, bool] = {}
+        self._removed: list[str] = []
+        self._syncing: Future[object] | None = None
         self._look_at = 0.0
         self.turn_at = 0.0
-        for name in [name for name in job.taken if not (folder / name).exists()]:
-            del job.taken[name]  # it was removed just before a crash
+        # Removed just before a crash, or at the end of a run.
+        self._removed = [name for name in job.taken if not (self._where / name).exists()]
+        if self._removed and self._where.exists():
+            sync_folder(self._where)
+        self._forget()
 
     @property
     def is_open(self) -> bool:
@@ -242,16 +252,16 @@ class Inbox:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._tidy()
+        self._tidy(is_last=True)
 
     def _open_next(self) -> bool:
         """Open the first list that was not taken up yet, where the job left it."""
-        names = (path.name for path in lists(self._folder))
+        names = (path.name for path in lists(self._where))
         self._name = next((name for name in names if name not in self._ended), "")
         if not self._name:
             return False
         try:
-            self._file = (self._folder / self._name).open("rb")
+            self._file = (self._where / self._name).open("rb")
             self._file.seek(self._job.taken.get(self._name, 0))
         except OSError as error:
             self._end(error)
@@ -293,13 +303,23 @@ class Inbox:
                 },
             )
 
-    def _tidy(self) -> None:
-        """Remove the lists whose rows the store holds, and rename those that cannot be read."""
+    def _tidy(self, *, is_last: bool = False) -> None:
+        """Remove the lists whose rows the store holds, and rename those that cannot be read.
+
+        How far a list was taken up is forgotten only when its name is gone for good: if a power failure brought it
+        back, its rows would count again.
+        """
+        if self._syncing is not None and self._syncing.done():
+            error, self._syncing = self._syncing.exception(), None
+            if error is None:
+                self._forget()
+        if self._syncing is not None or (self._to_remove and self._job.is_lost):
+            return
         for name, is_bad in list(self._to_remove.items()):
             if self._job.landed.get(name, 0) < self._job.taken.get(name, 0):
                 continue
             del self._to_remove[name]
-            path = self._folder / name
+            path = self._where / name
             try:
                 if is_bad:
                     path.replace(path.with_name(f"{name}.bad"))
@@ -307,10 +327,18 @@ class Inbox:
                     path.unlink()
             except OSError as error:
                 logger.warning(
-                    "%(path)s was taken up and cannot be removed: %(error)s", {"path": path, "error": error}
+                    "%(path)s was taken up and cannot be removed: %(error)s",
+                    {"path": self._folder / name, "error": error.strerror},
                 )
             else:
-                self._job.taken.pop(name, None)
+                self._removed.append(name)
+        if self._removed and not is_last:  # then the next run does
+            self._syncing = self._job.run(partial(sync_folder, self._where))
+
+    def _forget(self) -> None:
+        removed, self._removed = self._removed, []
+        for name in removed:
+            self._job.taken.pop(name, None)
 
 
 def _seed(line: bytes) -> Seed:

@@ -6,6 +6,8 @@ with its checksum. Until it is whole it has another name, and a store in it that
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 from contextlib import closing, suppress
@@ -18,7 +20,7 @@ from tqdm import tqdm
 from .core.audit import audit
 from .core.mend import Mended, mend
 from .exceptions import StorageError
-from .job import read_taken, store_folder
+from .job import STATE_FILE, read_taken, store_folder
 from .requests import url_of
 from .seeds import lists, seeds_folder
 from .storage import (
@@ -27,18 +29,18 @@ from .storage import (
     exists,
     finish_store,
     is_finished,
+    lock_job,
     make_store,
     open_damaged,
     open_snapshot,
 )
+from .storage.lock import sync_folder, sync_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from .core.ports import Store
-
-_STATE = "spider.state"
-"""What Scrapy itself keeps in a job folder: ``spider.state`` of the spider."""
 
 
 def backup(source: Path, target: Path, *, progress: bool = False) -> int:
@@ -53,17 +55,26 @@ def backup(source: Path, target: Path, *, progress: bool = False) -> int:
     if not exists(store_folder(source)):
         raise StorageError(f"There is no job in the folder {source}.")
     part = target.with_name(target.name + ".part")
-    for path in (target, part):
-        if path.exists():
-            raise StorageError(f"{path} exists; remove it, or copy the job to another folder.")
     try:
+        for path in (target, part):
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         part.mkdir(parents=True)
         try:
-            rows = _copy(source, part, progress=progress)
-            part.rename(target)
+            with lock_job(store_folder(part), "backup") as lock:
+                rows = _copy(source, lock.around.where, progress=progress)
+                lock.check()
+            if target.exists():  # on which a rename may end, if it is empty
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            part.rename(target)  # Windows does not while the lock is open
+            sync_names(target)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
+    except FileExistsError as error:
+        raise StorageError(
+            f"{error.filename} exists; remove it, or copy the job to another folder."
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise
@@ -72,13 +83,13 @@ def backup(source: Path, target: Path, *, progress: bool = False) -> int:
 
 
 def _copy(source: Path, target: Path, *, progress: bool) -> int:
-    if (source / _STATE).exists():
-        shutil.copy2(source / _STATE, target / _STATE)
+    if (source / STATE_FILE).exists():
+        _copy_file(source / STATE_FILE, target / STATE_FILE)
     # Before the snapshot: a list that is taken up to its end is removed.
     seeds_folder(target).mkdir()
     for path in lists(seeds_folder(source)):
         with suppress(FileNotFoundError):
-            shutil.copy2(path, seeds_folder(target) / path.name)
+            _copy_file(path, seeds_folder(target) / path.name)
     with closing(open_snapshot(store_folder(source))) as store:
         taken, waiting = read_taken(store), {path.name for path in lists(seeds_folder(source))}
         for path in lists(seeds_folder(target)):
@@ -86,6 +97,13 @@ def _copy(source: Path, target: Path, *, progress: bool) -> int:
                 path.unlink()
         with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
             return copy_store(store, store_folder(source), store_folder(target), line.update)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    shutil.copy2(source, target)
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+    sync_folder(target.parent)
 
 
 def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | None]:
@@ -97,44 +115,65 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
         What was mended, and the folder of the damaged store; ``None`` if there was nothing to mend.
 
     Raises:
-        StorageError: If a crawl uses the job, there is none, or nothing of it can be opened.
+        StorageError: If the job is in use, there is none, or nothing of it can be opened.
     """
-    folder = store_folder(job)
-    copy, new = folder.with_name(f"{folder.name}.copy"), folder.with_name(f"{folder.name}.new")
-    try:
-        if not folder.exists() and is_finished(new):  # killed between the two renames
-            new.rename(folder)
-        for left in (copy, new):
-            shutil.rmtree(left, ignore_errors=True)
-        if not folder.exists():
-            raise StorageError(f"There is no job in the folder {job}.")
+    if not any(folder.exists() for folder in (store_folder(job), _new(store_folder(job)))):
+        raise StorageError(f"There is no job in the folder {job}.")
+    with lock_job(store_folder(job), "repair") as lock:
+        where = lock.around.where
         try:
-            damaged, reason = open_damaged(folder, copy)
-            with closing(damaged):
-                if is_finished(folder) and not reason and _holds(damaged):
-                    return None, None
-                with (
-                    closing(make_store(new, damaged)) as store,
-                    tqdm(
-                        unit=" pages", unit_scale=True, disable=None if progress else True, leave=False
-                    ) as line,
-                ):
-                    mended = mend(damaged, store, _host_of, time.time(), line.update)
-                    mended.reason = reason
-                    arrange(store)
-        finally:
-            shutil.rmtree(copy, ignore_errors=True)
-        finish_store(new)
-        kept = next(
-            path for n in count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{n}")).exists()
-        )
-        folder.rename(kept)
+            mended, kept = _repair(store_folder(where), lock.check, progress=progress)
+        except OSError as error:
+            text = str(error).replace(str(where), str(job))
+            if isinstance(error, StorageError):
+                raise type(error)(text) from error
+            raise StorageError(f"The job in {job} cannot be mended: {text}.") from error
+    if mended is not None:
+        mended.reason = mended.reason.replace(str(where), str(job))
+    return mended, job / kept if kept else None
+
+
+def _new(folder: Path) -> Path:
+    """Where the store is made that takes the place of the one in *folder*."""
+    return folder.with_name(f"{folder.name}.new")
+
+
+def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Mended | None, str]:
+    """Mend the store in *folder*; *check* raises an error if this must not be done any more.
+
+    Returns:
+        What was mended, and the name of the folder of the damaged store.
+    """
+    copy, new = folder.with_name(f"{folder.name}.copy"), _new(folder)
+    if not folder.exists() and is_finished(new):  # killed between the two renames
         new.rename(folder)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"The job in {job} cannot be mended: {error}.") from error
-    return mended, kept
+    for left in (copy, new):
+        shutil.rmtree(left, ignore_errors=True)
+    if not folder.exists():
+        raise StorageError(f"There is no job in the folder {folder.parent}.")
+    try:
+        damaged, reason = open_damaged(folder, copy)
+        with closing(damaged):
+            if is_finished(folder) and not reason and _holds(damaged):
+                return None, ""
+            with (
+                closing(make_store(new, damaged)) as store,
+                tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
+            ):
+                mended = mend(damaged, store, _host_of, time.time(), line.update)
+                mended.reason = reason
+                arrange(store)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    finish_store(new)
+    kept = next(
+        path for n in count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{n}")).exists()
+    )
+    check()
+    folder.rename(kept)
+    new.rename(folder)
+    sync_folder(folder.parent)
+    return mended, kept.name
 
 
 def _holds(store: Store) -> bool:

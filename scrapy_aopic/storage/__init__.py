@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
-from .folder import check_format, check_unused, forget_sizes, write_format
+from .folder import check_format, forget_sizes, write_format
 from .landed import forget_landed, read_landed
+from .lock import lock_job, sync_folder, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,7 @@ __all__ = [
     "exists",
     "finish_store",
     "is_finished",
+    "lock_job",
     "make_store",
     "open_damaged",
     "open_snapshot",
@@ -129,15 +131,14 @@ def copy_store(
 
 
 def open_damaged(folder: Path, copy: Path) -> tuple[Store, str]:
-    """Copy the store in *folder*, which nobody has open, to the folder *copy*, and open what is left of it there.
+    """Copy the store in *folder*, whose lock the caller has, to the folder *copy*, and open what is left of it there.
 
     Returns:
         The copy, and why the store itself cannot be opened; empty if it can.
 
     Raises:
-        StorageError: If somebody has it open, there is no store, or nothing of it can be opened.
+        StorageError: If there is no store, or nothing of it can be opened.
     """
-    check_unused(folder)
     kind = _kind_of(folder)
     if kind is None:
         _check_not_gone(folder)
@@ -178,6 +179,7 @@ def arrange(store: Store) -> None:
 def finish_store(folder: Path) -> None:
     """Say that the store in *folder* is whole; without it nobody opens it."""
     write_format(folder)
+    sync_folder(folder.parent)
 
 
 def is_finished(folder: Path) -> bool:
@@ -227,6 +229,7 @@ def _open(folder: Path, kind: str, memory_mb: int, *, is_new: bool) -> Store:
     _check_not_gone(folder)
     try:
         write_format(folder)
+        sync_names(folder)
     except OSError as error:
         raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
     return _make(folder, kind, memory_mb)

@@ -1,4 +1,4 @@
-"""What the folder of a store says of itself: the format of what is in it, who has it open, how long its files were.
+"""What the folder of a store says of itself: the format of what is in it, and how long its files were.
 
 These are small text files beside the files of the store, so that they can be read without opening it: a store of
 another format is refused before its library has touched it.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.core.records import FORMAT
 from scrapy_aopic.exceptions import StorageError
 
+from .lock import sync_folder
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _FORMAT_FILE = "format"
-_OWNER_FILE = "owner.json"
 _SIZES_FILE = "sizes.json"
 
 
@@ -53,26 +54,12 @@ def write_format(folder: Path) -> None:
     replace_file(folder / _FORMAT_FILE, f"{FORMAT}\n")
 
 
-def claim(folder: Path) -> None:
-    """Say that this process has the store in *folder* open; it must hold the store's lock."""
-    since = datetime.now(timezone.utc).isoformat(" ", "seconds")
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-    replace_file(folder / _OWNER_FILE, json.dumps(owner) + "\n")
-
-
-def release(folder: Path) -> None:
-    """Say that nobody has the store in *folder* open."""
-    (folder / _OWNER_FILE).unlink(missing_ok=True)
-
-
 def in_use(folder: Path) -> StorageError:
-    """The error for a store that somebody else has open, or this process."""
-    try:
-        owner = json.loads((folder / _OWNER_FILE).read_text("utf-8"))
-        who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has only just begun
-        who = "another process has it open"
-    return StorageError(f"The store in {folder} is in use: {who}; wait for its end or choose another folder.")
+    """The error for a store whose files are open elsewhere, although nobody has the lock of its job."""
+    return StorageError(
+        f"The store in {folder} is in use: this process, or another, has it open; wait for its end or choose another "
+        "folder."
+    )
 
 
 def not_made(folder: Path) -> StorageError:
@@ -83,19 +70,6 @@ def not_made(folder: Path) -> StorageError:
     )
 
 
-def check_unused(folder: Path) -> None:
-    """Raise an error if the process that said last that it has the store in *folder* open may still live."""
-    try:
-        owner = json.loads((folder / _OWNER_FILE).read_text("utf-8"))
-        if owner["host"] == socket.gethostname() and os.name == "posix":
-            os.kill(owner["pid"], 0)  # sends nothing
-    except (FileNotFoundError, ProcessLookupError, ValueError, LookupError, TypeError):
-        return
-    except OSError:
-        pass  # somebody else's process
-    raise in_use(folder)
-
-
 def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
     """Note how long the files of a store that was closed are; they are as long as long as it has this *generation*."""
     replace_file(folder / _SIZES_FILE, json.dumps({"generation": generation, "sizes": sizes}) + "\n")
@@ -103,7 +77,9 @@ def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
 
 def forget_sizes(folder: Path) -> None:
     """The store is opened: its files may become longer and shorter."""
-    (folder / _SIZES_FILE).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        (folder / _SIZES_FILE).unlink()
+        sync_folder(folder)
 
 
 def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
@@ -124,9 +100,21 @@ def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Make *text* the content of the file at *path*, as a whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of the one at *path* once it is whole and on the disk."""
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from errno import EAGAIN
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
@@ -43,13 +46,13 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, claim, in_use, not_made, note_sizes, release
+from .folder import check_sizes, in_use, not_made, note_sizes
 from .landed import Landed, read_landed
+from .lock import hold_store, lock_store
 from .rocksdb_log import check_logs, find_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from rocksdict import ColumnFamily, RdictIter
 
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MB = 1 << 20
+
+_CONFIG_FILE = "rocksdict-config.json"
 
 # RocksDB keeps ten less than this many tables open. A table that is not open costs 15 us to open, which
 # made random reads 3.3 times slower with twice as many tables as descriptors; hence the large files of
@@ -74,6 +79,10 @@ _FILE_SIZE_GROWTH = 4
 _SNAPSHOT_ATTEMPTS = 50
 
 
+_ABANDONED: list[Rdict] = []
+"""Databases that may neither be closed nor collected; see :meth:`RocksStore._abandon`."""
+
+
 class RocksStore:
     """A RocksDB database in *folder*, or with *read_only* a snapshot of one that may be in use.
 
@@ -88,24 +97,25 @@ class RocksStore:
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._broken = ""  # why nothing can be written any more
         self._scans: WeakSet[_Scan] = WeakSet()
-        self._read_only = read_only
-        self._landed = Landed(folder)
+        self._db: Rdict | None = None
+        self._families: dict[Family, Rdict] = {}
+        self._handles: dict[Family, ColumnFamily] = {}
+        self._lock = None if read_only else lock_store(folder)
+        self._held = self._lock.around if self._lock else hold_store(folder)
+        where = self._held.where
+        self._landed = Landed(where)
         try:
-            _check_current(folder)
-            _check_sizes(folder)
-            self._db: Rdict | None = (
-                _open_snapshot(folder, memory_mb) if read_only else _open(folder, memory_mb)
-            )
-            self._families = {family: self._db.get_column_family(family.name) for family in Family}
-            self._handles: dict[Family, ColumnFamily] = {
-                family: self._db.get_column_family_handle(family.name) for family in Family
-            }
-            if not read_only:
-                claim(folder)
-        except StorageError:
-            raise
+            _check_current(where)
+            _check_sizes(where)
+            self._db = db = _open_snapshot(where, memory_mb) if read_only else _open(where, memory_mb)
+            self._families = {family: db.get_column_family(family.name) for family in Family}
+            self._handles = {family: db.get_column_family_handle(family.name) for family in Family}
+        except StorageError as error:
+            self._let_go()
+            raise type(error)(self._named(str(error))) from error
         except Exception as error:  # rocksdict raises bare Exception for everything
-            raise _open_error(folder, error) from error
+            self._let_go()
+            raise _open_error(folder, self._named(_cause(error))) from error
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         column = self._column(family)
@@ -141,6 +151,8 @@ class RocksStore:
         """
         with self._writing:
             db = self._writable()
+            if self._lock is not None:
+                self._lock.check()
             try:
                 db.write(self._record(batch))
             except Exception as error:
@@ -152,12 +164,14 @@ class RocksStore:
             try:
                 db.flush_wal(sync=True)
             except Exception as error:
-                self._broken = f"an earlier batch could not be forced to the disk ({_cause(error)})"
+                self._broken = (
+                    f"an earlier batch could not be forced to the disk ({self._named(_cause(error))})"
+                )
                 raise self._error("write to", error) from error
             self._landed.note(db.latest_sequence_number())
 
     def size_bytes(self) -> int:
-        return sum(_file_sizes(self._folder).values())
+        return sum(_file_sizes(self._held.where).values())
 
     def verify(self) -> None:
         # RocksDB compares each block that it reads with its checksum, and a scan reads them all.
@@ -184,22 +198,46 @@ class RocksStore:
                 scan.release()
             self._handles.clear()
             self._landed.close()
-            if not self._read_only:
-                release(self._folder)
+            if self._lock is not None and not self._held.is_followed and self._held.is_lost:
+                self._abandon(db)
+                return
+            is_closed = True
             for part in (*self._families.values(), db):
                 try:
                     part.close()
                 except Exception as error:  # noqa: BLE001, PERF203 (rocksdict raises nothing narrower; few parts)
                     # Closing moves rows from the log into tables; what cannot be moved stays in the log.
+                    is_closed = False
                     logger.warning(
                         "The store in %(folder)s was closed without tidying up: %(cause)s",
-                        {"folder": self._folder, "cause": _cause(error)},
+                        {"folder": self._folder, "cause": self._named(_cause(error))},
                     )
             self._families.clear()
-            if not self._read_only:
-                # The lock is gone, and so may be this generation; then the note is of no account.
+            if self._lock is not None:
+                where = self._held.where
                 with suppress(OSError):
-                    note_sizes(self._folder, _generation(self._folder), _file_sizes(self._folder))
+                    note_sizes(where, _generation(where), _file_sizes(where))
+            if is_closed:  # else it may go on using the number of the open folder
+                self._release()
+
+    def _abandon(self, db: Rdict) -> None:
+        """Leave the database open for good: it would write and remove files in a folder that is not its own."""
+        db.cancel_all_background(True)
+        _ABANDONED.extend((db, *self._families.values()))
+        self._families.clear()
+        self._release()
+
+    def _let_go(self) -> None:
+        """It could not be opened."""
+        self._handles.clear()
+        self._families.clear()
+        self._db = None
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        self._held.close()
 
     def _column(self, family: Family) -> Rdict:
         if self._db is None:
@@ -207,7 +245,7 @@ class RocksStore:
         return self._families[family]
 
     def _writable(self) -> Rdict:
-        if self._read_only:
+        if self._lock is None:
             raise StorageError(
                 f"The snapshot of the store in {self._folder} cannot be written; open the store."
             )
@@ -234,7 +272,11 @@ class RocksStore:
         return record
 
     def _error(self, action: str, error: Exception) -> StorageError:
-        return StorageError(f"Cannot {action} the store in {self._folder}: {_cause(error)}.")
+        return StorageError(f"Cannot {action} the store in {self._folder}: {self._named(_cause(error))}.")
+
+    def _named(self, text: str) -> str:
+        """*text* with the folder called as its user does."""
+        return text.replace(str(self._held.where), str(self._folder))
 
 
 def mend_files(folder: Path) -> None:
@@ -252,7 +294,7 @@ def mend_files(folder: Path) -> None:
         # It finds all tables, but of the log only what belongs to families that have some.
         Rdict.repair(str(folder), _options(16))
     except Exception as error:
-        raise _open_error(folder, error) from error
+        raise _open_error(folder, _cause(error)) from error
 
 
 class _Scan(Iterator[tuple[bytes, bytes]]):
@@ -315,7 +357,7 @@ def _cut(log: Path, end: int) -> None:
     logger.warning(
         "The last commit in the log %(log)s is not whole, as a power failure leaves one that had not landed: the crawl "
         "goes on from the commit before it; %(bytes)d bytes were cut off",
-        {"log": log, "bytes": size - end},
+        {"log": log.name, "bytes": size - end},
     )
 
 
@@ -331,7 +373,7 @@ def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
         try:
             snapshot = _open_read_only(folder, memory_mb)
         except Exception:
-            if before <= _file_sizes(folder).keys():
+            if before == _file_sizes(folder).keys():
                 raise
             continue
         if before <= _file_sizes(folder).keys():
@@ -385,7 +427,26 @@ def _read_only(folder: Path, options: Options, memory_mb: int, names: Sequence[s
     families = _families_options(memory_mb)
     if names:
         families = {name: families[name] for name in names if name in families}
-    return Rdict(str(folder), options, families, AccessType.read_only(False))
+    with tempfile.TemporaryDirectory(prefix="aopic-") as view:
+        where = _link_files(folder, Path(view))
+        return Rdict(str(where), options, families, AccessType.read_only(False))
+
+
+def _link_files(folder: Path, view: Path) -> Path:
+    """Make *view* look like *folder*; returns the one to open, which is *folder* where files cannot be linked.
+
+    rocksdict writes its own file anew whenever it opens a database, be it only to look: that takes the right to write,
+    and who opens it at that moment may find the file empty.
+    """
+    try:
+        for path in folder.iterdir():
+            if path.name != _CONFIG_FILE:
+                (view / path.name).symlink_to(path)
+    except OSError:
+        return folder
+    with suppress(FileNotFoundError):
+        shutil.copyfile(folder / _CONFIG_FILE, view / _CONFIG_FILE)
+    return view
 
 
 def _oldest_log(db: Rdict) -> int:
@@ -511,10 +572,9 @@ def _family_options(family: Family, cache: Cache, memory_mb: int) -> Options:
     return options
 
 
-def _open_error(folder: Path, error: Exception) -> StorageError:
+def _open_error(folder: Path, cause: str) -> StorageError:
     """Say in one sentence why the store in *folder* cannot be opened."""
-    cause = _cause(error)
-    if "lock file" in cause or "lock hold by current process" in cause:
+    if "lock hold by current process" in cause or ("lock file" in cause and os.strerror(EAGAIN) in cause):
         return in_use(folder)
     if "Column family not found" in cause:
         return not_made(folder)

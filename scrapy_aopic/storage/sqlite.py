@@ -31,8 +31,9 @@ from zlib import crc32
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, claim, forget_sizes, in_use, not_made, note_sizes, release
+from .folder import check_sizes, forget_sizes, not_made, note_sizes
 from .landed import Landed, check_landed, read_landed
+from .lock import hold_store, lock_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,27 +67,27 @@ class SqliteStore:
 
     One process at a time may have the store open; any number may have snapshots of it.
 
-    Files: ``store.sqlite3`` with the ``-wal`` and ``-shm`` files of SQLite, and ``lock.sqlite3``, an empty
-    database that is locked while the store is open. The schema may change without warning.
+    Files: ``store.sqlite3`` with the ``-wal`` and ``-shm`` files of SQLite. The schema may change without warning.
     """
 
     def __init__(self, folder: Path, *, memory_mb: int = 64, read_only: bool = False) -> None:
         self._folder = folder
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._closed = False
-        self._owns = False
         self._is_ready = False
         self._read_only = read_only
         self._connections: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []  # for scans
-        self._landed = Landed(folder)
+        self._lock = None if read_only else lock_store(folder)
+        self._held = self._lock.around if self._lock else hold_store(folder)
+        self._landed = Landed(self._held.where)
         self._n_batches = 0
         cache_kb = memory_mb * 1024
         try:
-            landed = read_landed(folder)
+            landed = read_landed(self._held.where)
             if read_only:
                 self._check_files()
-                self._reader = self._connect(cache_kb)
+                self._reader = self._connect_to_look(cache_kb)
                 # The transaction, and with it the snapshot, begins with the first read.
                 self._reader.execute("BEGIN")
                 number = _number(self._reader)
@@ -95,13 +96,9 @@ class SqliteStore:
                 if not self._reader.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                     raise not_made(folder)  # the tables come together
             else:
-                folder.mkdir(parents=True, exist_ok=True)
-                self._lock_folder()
                 self._check_files()
-                claim(folder)
-                self._owns = True
                 self._probe(landed)
-                forget_sizes(folder)
+                forget_sizes(self._held.where)
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
@@ -150,10 +147,12 @@ class SqliteStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         with self._writing:
-            if self._read_only:
+            if self._lock is None:
                 raise StorageError(
                     f"The snapshot of the store in {self._folder} cannot be written; open the store."
                 )
+            if not self._closed:
+                self._lock.check()
             try:
                 self._write(batch)
             except sqlite3.Error as error:
@@ -163,7 +162,7 @@ class SqliteStore:
         sizes = 0
         for name in (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"):
             with suppress(FileNotFoundError):
-                sizes += (self._folder / name).stat().st_size
+                sizes += (self._held.where / name).stat().st_size
         return sizes
 
     def verify(self) -> None:
@@ -180,28 +179,25 @@ class SqliteStore:
         with self._writing:
             self._closed = True
             self._idle.clear()
-            # Last opened first, so that the lock of the folder is released at the end.
-            while len(self._connections) > 1:
-                self._connections.pop().close()
-            self._landed.close()
-            if self._owns:
-                self._owns = False
-                release(self._folder)
-                if self._is_ready:
-                    with suppress(OSError):
-                        note_sizes(self._folder, "", self._sizes())
             while self._connections:
                 self._connections.pop().close()
+            self._landed.close()
+            if self._is_ready and (self._held.is_followed or not self._held.is_lost):
+                with suppress(OSError):
+                    note_sizes(self._held.where, "", self._sizes())
+            self._is_ready = False
+            if self._lock is not None:
+                self._lock.release()
+            self._held.close()
 
     def _sizes(self) -> dict[str, int]:
         names = (FILE_NAME, f"{FILE_NAME}-wal")  # the log is gone unless somebody still has a snapshot
-        return {
-            name: (self._folder / name).stat().st_size for name in names if (self._folder / name).exists()
-        }
+        where = self._held.where
+        return {name: (where / name).stat().st_size for name in names if (where / name).exists()}
 
     def _check_files(self) -> None:
-        log = self._folder / f"{FILE_NAME}-wal"
-        if _size(log) and not _size(self._folder / FILE_NAME):  # SQLite would remove the log, even to look
+        log = self._held.where / f"{FILE_NAME}-wal"
+        if _size(log) and not _size(log.with_name(FILE_NAME)):  # SQLite would remove the log, even to look
             raise StorageError(
                 f"The store in {self._folder} is damaged: its file {FILE_NAME} is empty or gone, but not its log. "
                 "'scrapy aopic repair' mends what can be mended."
@@ -216,11 +212,12 @@ class SqliteStore:
     def _probe(self, landed: int) -> None:
         """Look at what is there before anything is changed, by a connection that leaves the log of a crash alone."""
         number = 0
-        if (self._folder / FILE_NAME).exists():
-            uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode=ro"
+        path = self._held.where / FILE_NAME
+        if path.exists():
+            uri = f"{path.as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as probe:
                 number = _number(probe)
-                if _size(self._folder / f"{FILE_NAME}-wal"):
+                if _size(path.with_name(f"{FILE_NAME}-wal")):
                     self._check_log()
         check_landed(self._folder, landed, number)
 
@@ -230,15 +227,24 @@ class SqliteStore:
         A single commit behind what SQLite has found may be the one during which the process died, or that another
         one is writing now. Damage is there each time one looks, a log that another process begins anew is not.
         """
-        path, index = self._folder / f"{FILE_NAME}-wal", self._folder / f"{FILE_NAME}-shm"
+        path, index = (self._held.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
         if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
             raise StorageError(
                 f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. "
                 "'scrapy aopic repair' goes back to the last commit before it."
             )
 
-    def _connect(self, cache_kb: int) -> sqlite3.Connection:
-        uri = f"{(self._folder / FILE_NAME).absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
+    def _connect_to_look(self, cache_kb: int) -> sqlite3.Connection:
+        """Connect without a right to write, maybe not even in the folder, where SQLite would keep an index of its log."""
+        try:
+            return self._connect(cache_kb)
+        except sqlite3.OperationalError:
+            if any((self._held.where / f"{FILE_NAME}-{part}").exists() for part in ("wal", "shm")):
+                raise  # somebody has it open, or had when he died
+            return self._connect(cache_kb, "&immutable=1")
+
+    def _connect(self, cache_kb: int, more: str = "") -> sqlite3.Connection:
+        uri = f"{(self._held.where / FILE_NAME).as_uri()}?mode={'ro' if self._read_only else 'rwc'}{more}"
         connection = sqlite3.connect(
             uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
@@ -246,22 +252,6 @@ class SqliteStore:
         connection.execute(f"PRAGMA cache_size = -{cache_kb}")
         connection.execute("PRAGMA trusted_schema = OFF")  # views and triggers may be somebody else's
         return connection
-
-    def _lock_folder(self) -> None:
-        """Keep other processes out, by a lock that the operating system drops if this one is killed.
-
-        The database itself cannot be locked: that would shut out snapshots as well.
-        """
-        lock = sqlite3.connect(
-            self._folder / "lock.sqlite3", timeout=0, isolation_level=None, check_same_thread=False
-        )
-        self._connections.append(lock)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            raise in_use(self._folder) from error
 
     def _prepare(self) -> None:
         """Set up the writer's connection, and the tables of a new store."""
@@ -319,7 +309,11 @@ class SqliteStore:
             return self._reader  # everything on it is one moment anyway
         if self._closed:
             raise sqlite3.ProgrammingError("it is closed")
-        return self._idle.pop() if self._idle else self._connect(cache_kb=2048)
+        if self._idle:
+            return self._idle.pop()
+        if not self._held.is_followed:
+            self._held.check()  # else it may be a connection to another store
+        return self._connect(cache_kb=2048)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         if not self._read_only and not self._closed:

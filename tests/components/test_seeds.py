@@ -163,6 +163,9 @@ def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_pat
     intake.land()
     intake.turn()
     assert listed(seeds_folder(job)) == []
+    assert intake.job.taken != {}, "its name is not gone for good yet"
+    intake.job.run(lambda: None).result()  # what came before is over
+    intake.turn()
     assert intake.job.taken == {}
     give(seeds_folder(job), ["http://late.test/"])
     assert intake.turn() == 1

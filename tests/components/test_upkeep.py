@@ -18,7 +18,7 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job import store_folder
+from scrapy_aopic.job import Job, store_folder
 from scrapy_aopic.seeds import give, seeds_folder
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
@@ -171,7 +171,7 @@ def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None
         assert 2_000 < result.pages < 3_000
         assert f"{3_000 - result.pages:,} are forgotten" in done.stdout
     assert {path.name: path.read_bytes() for path in (job / "aopic.damaged-1").iterdir()} == damaged
-    assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1"]
+    assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1", "aopic.lock"]
     before = rows(job)
     assert "nothing to mend" in repair_command(job).stdout
     assert rows(job) == before
@@ -189,7 +189,6 @@ def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_mended(tmp_path: 
             crawl.changes_landed()
     shutil.copytree(killed, job)  # as a kill would leave it
     opened.close()
-    (store_folder(job) / "owner.json").unlink()
     log = max(store_folder(job).glob({"rocksdb": "*.log", "sqlite": "*-wal"}[store]), key=os.path.getsize)
     data = log.read_bytes()
     log.write_bytes(data[: len(data) // 2] + b"damage" + data[len(data) // 2 + 6 :])
@@ -254,8 +253,8 @@ def test_a_job_that_was_killed_between_the_renames_is_put_in_place(tmp_path: Pat
 def test_a_job_in_use_is_not_mended(tmp_path: Path, store: str) -> None:
     job = tmp_path / "job"
     make_job(job, store, 10)
-    opened = open_store(store_folder(job))
-    with pytest.raises(StorageError, match=f"in use: process {os.getpid()}"):
+    opened = Job(job, Policy(), kind=store)
+    with pytest.raises(StorageError, match=f"in use: process {os.getpid()} .*crawl"):
         repair(job)
     opened.close()
     assert repair(job) == (None, None)

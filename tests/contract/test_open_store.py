@@ -267,7 +267,7 @@ class TestOpenStore:
         with closing(open_store(tmp_path)), pytest.raises(StorageError, match=f"process {os.getpid()} on "):
             open_store(tmp_path)
         open_store(tmp_path).close()
-        assert not (tmp_path / "owner.json").exists()
+        assert (tmp_path / "store.lock").read_bytes() == b""
 
     @each_kind
     @pytest.mark.parametrize(

@@ -1,0 +1,320 @@
+"""One lock for everything that changes a job, and a hold on its folders.
+
+The lock is a file beside the folder of the store, so that the store may be exchanged for another under the lock:
+``<JOBDIR>/aopic.lock`` for ``<JOBDIR>/aopic``. The operating system locks the file (``flock``, on Windows a byte of it)
+and drops the lock when the process ends in any way, so nothing depends on process ids, which a container starts
+anew and a machine uses again. What the file says of its owner is only for the message. Each store that is open has a
+second one inside, ``store.lock``, for whoever opens it without a job.
+
+A folder that is held stays the same one whatever becomes of its name. On Linux its files are reached through the open
+folder itself (``/proc/self/fd/N``), so that even a library that opens and removes files by their paths, as RocksDB
+does in threads of its own, cannot touch a folder that was put in its place. Elsewhere the place can only be looked at
+before each write.
+
+Why not the ``filelock`` package, which tldextract brings: where ``flock`` is not supported it may take a file's
+existence for a lock, which outlives a kill; and a forked child keeps what its parent has locked.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import sys
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import final
+from weakref import WeakSet
+
+from scrapy_aopic.exceptions import LostError, StorageError
+
+_OPEN_FOLDERS = Path("/proc/self/fd")
+
+_ATTEMPTS = 10
+"""Times that a lock file may be replaced while it is being locked."""
+
+_OWNER_BYTES = 1_000
+
+_CONTENTION = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+_NO_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCKED_BYTE = 1 << 30  # far behind what others must be able to read
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+class HeldFolder:
+    """A folder that is held open until it is closed.
+
+    Args:
+        path: Where it is now; the working directory may change later.
+
+    Attributes:
+        path: The same, for messages.
+        where: Path for its files. If :attr:`is_followed`, it leads to this folder wherever that is moved, and nowhere
+            once it is deleted.
+        is_followed: Whether it does; else it is where the folder was found.
+
+    Raises:
+        OSError: If there is no such folder, or it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._absolute = path.absolute()
+        self._descriptor: int | None = None
+        self.where = self._absolute
+        if sys.platform == "win32":  # which does not move a folder whose files are open
+            self._found = self._absolute.stat()
+        else:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            self._found = os.fstat(self._descriptor)
+            open_folder = _OPEN_FOLDERS / str(self._descriptor)
+            with suppress(OSError):
+                if os.path.samestat(open_folder.stat(), self._found):
+                    self.where = open_folder
+        self.is_followed = self.where != self._absolute
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the folder was moved or deleted, or another one is in its place."""
+        # Not what was found at first: some file systems number a folder anew.
+        mine = self._found if self._descriptor is None else os.fstat(self._descriptor)
+        try:
+            return not os.path.samestat(self._absolute.stat(), mine)
+        except OSError:
+            return True
+
+    def check(self) -> None:
+        """Raise an error if the folder is not in its place any more.
+
+        Raises:
+            LostError: If so.
+        """
+        if self.is_lost:
+            raise LostError(
+                f"The folder {self.path} was moved, deleted or replaced while this process used it; what it held is "
+                "as of the last commit, wherever it is now."
+            )
+
+    def close(self) -> None:
+        """Hold it no longer; :attr:`where` must not be used any more."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@final
+class Lock:
+    """The right to change what is in a folder, until it is released or the process ends.
+
+    Only one object at a time has it, in all processes; a forked child does not.
+
+    Args:
+        path: Its file; the folder around it is made if need be.
+        store: Folder of the store that it protects.
+        task: What it is wanted for, for the message to others.
+
+    Attributes:
+        around: The folder around its file.
+
+    Raises:
+        StorageError: If another has the lock, or there can be none.
+    """
+
+    def __init__(self, path: Path, store: Path, task: str = "") -> None:
+        self._path = path
+        self._store = store
+        self._descriptor: int | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.around = HeldFolder(path.parent)
+        except OSError as error:
+            raise StorageError(f"Cannot open the store in {store}: {error}.") from error
+        try:
+            self._descriptor = self._take()
+            self._say(task)
+        except OSError as error:
+            self.release()
+            if isinstance(error, StorageError):
+                raise
+            if error.errno in _CONTENTION and error.filename is None:
+                raise self._in_use() from error
+            if error.errno in _UNSUPPORTED:
+                raise StorageError(
+                    f"{path} cannot be locked ({error.strerror}): its file system takes no locks, so nothing could keep "
+                    "two crawls apart. Choose a job folder on another one, or mount this one with locks."
+                ) from error
+            raise StorageError(f"{path} cannot be locked: {error}.") from error
+        _HELD.add(self)
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _take(self) -> int:
+        for _ in range(_ATTEMPTS):
+            descriptor = self._open()
+            try:
+                _lock(descriptor)
+                if self._is_mine(descriptor):  # else somebody has replaced it meanwhile
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+        raise StorageError(f"{self._path} cannot be locked: it is replaced all the time.")
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT
+        # A job folder may come from a stranger: neither write to what a link leads to nor wait for a pipe's end.
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        path = self.around.where / self._path.name
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise StorageError(f"{self._path} cannot be locked: it is no file.")
+        return descriptor
+
+    def _is_mine(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat((self.around.where / self._path.name).lstat(), os.fstat(descriptor))
+        except OSError:
+            return False
+
+    def _say(self, task: str) -> None:
+        assert self._descriptor is not None
+        since = datetime.now(timezone.utc).isoformat(" ", "seconds")
+        owner = {"task": task, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        with suppress(OSError):  # a full disk: it is only for the message
+            os.write(self._descriptor, json.dumps(owner).encode() + b"\n")
+
+    def _in_use(self) -> StorageError:
+        try:
+            with self._path.open("rb") as file:
+                owner = json.loads(file.read(_OWNER_BYTES))
+            task = f" ({owner['task']})" if owner["task"] else ""
+            who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
+        except (OSError, ValueError, LookupError, TypeError):  # it has only just begun
+            who = "another process has it open"
+        return StorageError(
+            f"The store in {self._store} is in use: {who}; wait for its end or choose another folder."
+        )
+
+    def check(self) -> None:
+        """Raise an error if the lock protects nothing any more.
+
+        Raises:
+            LostError: If the folder around it, or its file, was moved, deleted or replaced.
+        """
+        self.around.check()
+        if self._descriptor is None or not self._is_mine(self._descriptor):
+            raise LostError(
+                f"The file {self._path} was moved, deleted or replaced, so this process could not keep others out of "
+                f"the store in {self._store} any more."
+            )
+
+    def release(self) -> None:
+        """Let others have it; any number of times."""
+        _HELD.discard(self)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                _unlock(descriptor)
+            os.close(descriptor)
+        self.around.close()
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)  # not unlocked: the parent has it
+
+
+def lock_store(folder: Path) -> Lock:
+    """Lock the store that is, or will be, in *folder* itself."""
+    return Lock(folder / "store.lock", folder)
+
+
+def hold_store(folder: Path) -> HeldFolder:
+    """Hold the *folder* of a store, which is only looked at."""
+    try:
+        return HeldFolder(folder)
+    except OSError as error:
+        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+
+
+def lock_job(store: Path, task: str) -> Lock:
+    """Lock the job whose store is, or will be, in the folder *store*, for a *task*."""
+    return Lock(store.with_name(f"{store.name}.lock"), store, task)
+
+
+_HELD: WeakSet[Lock] = WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: let go of the locks, which else would outlive the parent that took them."""
+    for lock in list(_HELD):
+        lock._let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def sync_names(folder: Path) -> None:
+    """Make the names in *folder*, its own and those of all folders around it outlive a power failure.
+
+    Who made them is not known, and one that was not changed costs nothing. Those that may not be read are left out.
+    """
+    sync_folder(folder)
+    for each in folder.absolute().parents:
+        with suppress(OSError):
+            sync_folder(each)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* outlive a power failure, where folders can be synchronised."""
+    if sys.platform == "win32":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # one may write in it without seeing what is there
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
