@@ -14,7 +14,9 @@ from .downloadermiddlewares import PolitenessMiddleware
 from .extensions import Progress
 from .robots import RobotsMiddleware
 from .scheduler import Scheduler
+from .settings import url_rules
 from .spidermiddlewares import LinkMiddleware
+from .urls import BROAD_RULES
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -38,9 +40,13 @@ _NEIGHBOURS: dict[str, Any] = {
 _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
 
 _OWN: dict[str, Any] = {
+    "AOPIC_MAX_URL_LENGTH": 2083,
+    "AOPIC_MAX_PATH_DEPTH": 20,
+    "AOPIC_MAX_REPEATS": 3,
+    "AOPIC_MAX_PARAMETERS": 20,
+    "AOPIC_LINK_FLOOD": 50_000,
     "AOPIC_SKIP_EXTENSIONS": IGNORED_EXTENSIONS,
     "AOPIC_FOLLOW_DUPLICATES": False,
-    "AOPIC_LINK_FLOOD": 50_000,
     "AOPIC_CONTENT_TYPES": ["text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"],
 }
 
@@ -55,6 +61,7 @@ class Addon:
                 _set_default(settings, name, value)
         for name, value in _OWN.items():
             _set_default(settings, name, value)
+        _set_url_rules(settings)
         _set_default(settings, "SCHEDULER", Scheduler)
         settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
@@ -65,6 +72,17 @@ class Addon:
                 settings.replace_in_component_priority_dict(
                     "DOWNLOADER_MIDDLEWARES_BASE", RobotsTxtMiddleware, RobotsMiddleware
                 )
+
+
+def _set_url_rules(settings: BaseSettings) -> None:
+    """Set the rules of a broad crawl; what a user says to be different is different from these."""
+    name = "AOPIC_URL_RULES"
+    given = settings.get(name)
+    if given is None:
+        settings.set(name, BROAD_RULES, "addon")
+        return
+    with suppress(TypeError, ValueError):  # whoever reads it says what is wrong
+        settings.set(name, sorted(url_rules(given, BROAD_RULES)), settings.getpriority(name) or 0)
 
 
 def _set_default(settings: BaseSettings, name: str, value: Any) -> None:

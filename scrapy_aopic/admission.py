@@ -6,14 +6,17 @@ import logging
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from .refusals import UnwantedTypeError
+from .requests import PURPOSE
 from .settings import read
-from .urls import Normaliser
+from .urls import Normaliser, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.http.headers import Headers
 
 logger = logging.getLogger(__name__)
@@ -22,8 +25,34 @@ _YEARS_AHEAD = 2
 """Years from now that calendars are followed into."""
 
 
+_FAULTS = {
+    "invalid": "it is no URL",
+    "scheme": "it is neither http nor https (AOPIC_URL_RULES: scheme)",
+    "host": "no host can have that name (AOPIC_URL_RULES: host)",
+    "port": "no host can have that port (AOPIC_URL_RULES: port)",
+    "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
+    "length": "it is too long (AOPIC_MAX_URL_LENGTH)",
+    "depth": "its path has too many segments (AOPIC_MAX_PATH_DEPTH)",
+    "repeats": "its path repeats itself (AOPIC_MAX_REPEATS)",
+    "parameters": "it has too many parameters (AOPIC_MAX_PARAMETERS)",
+    "extension": "of the end of its path (AOPIC_SKIP_EXTENSIONS)",
+    "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
+    "user": "your own rule says so (AOPIC_URL_REWRITE)",
+}
+"""Why a URL is refused, in words, with the setting that says so."""
+
+_CANNOT_BE = ("invalid", "scheme", "host", "port")
+"""Reasons for which a row of a list of seeds is refused: there is nobody to be told of the failure."""
+
+_SHOWN = 200
+"""Characters of a URL that are shown."""
+
+
 class Admission:
-    """Gives the requests of a crawl the normal form of their URL, and turns away those that are not worth a place.
+    """Gives links the normal form of their URL, and turns away those that are not worth a place.
+
+    What the spider asks for on purpose (:mod:`scrapy_aopic.purpose`) is marked, and left as it is but for the spelling
+    of its host. The first refusal for each reason is in the log, all are counted.
 
     Raises:
         SettingError: If one of its settings cannot be used.
@@ -34,11 +63,13 @@ class Admission:
         self._crawler = crawler
         self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
         self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
-        self._has_complained = False
+        self._complained: set[str] = set()
         rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
+        self._has_schemes = "scheme" in rules
+        rewrite = self._rewrite if self._user_rewrite is not None else None
         self._normalise = Normaliser(
             rules,
-            rewrite=self._rewrite if self._user_rewrite is not None else None,
+            rewrite=rewrite,
             max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
             max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),
             max_repeats=read(settings, "AOPIC_MAX_REPEATS"),
@@ -46,41 +77,95 @@ class Admission:
             extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
             last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
         )
+        # One host has one name, or it would be asked twice at once.
+        self._spell = Normaliser(
+            rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
+        )
 
-    def admit(self, request: Request, page: str = "") -> Request | None:
-        """*request* under the normal form of its URL; ``None`` if it is turned away, which is counted.
+    def admit(self, request: Request, page: str = "", *, is_link: bool = False) -> Request | None:
+        """*request* as it is to be queued; ``None`` if it is turned away.
 
-        *page* is the URL of the page that links to it: only there a scheme other than HTTP's is out of place.
-        What a spider does on purpose stays possible: with ``dont_filter`` nothing is turned away, and forms and
-        ``verbatim_url`` are left alone.
+        Args:
+            page: URL of the page for which a callback yields it, ``""`` if none does.
+            is_link: Whether it is one of that page's links; else the spider asks for it on purpose.
         """
-        if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
-            return request
-        url, reason = self._normalise(request.url)
-        is_misplaced = reason != "scheme" or page.startswith("http")
-        if reason and is_misplaced and not request.dont_filter:
-            self._count(f"aopic/urls/refused/{reason}")
+        if is_link:
+            request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
+            verdict = self._normalise(request.url)
+        else:
+            request.meta[PURPOSE] = True
+            if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
+                return request
+            verdict = self._judge(request, page)
+        if verdict.reason:
+            self._refuse(verdict, page)
             return None
-        if url == request.url:
+        if verdict.url == request.url:
             return request
         self._count("aopic/urls/changed")
-        return request.replace(url=url)
+        return request.replace(url=verdict.url)
+
+    def admit_target(self, request: Request) -> Request | None:
+        """*request*, the target of a redirect, which is what the request was that was redirected."""
+        return self.admit(request, is_link=not request.meta.get(PURPOSE))
 
     def admit_url(self, url: str) -> str | None:
-        """Normal form of *url*; ``None`` if it is turned away, which is counted."""
-        normal, reason = self._normalise(url)
-        if reason:
-            self._count(f"aopic/urls/refused/{reason}")
+        """Normal form of *url*, a row of a list of seeds; ``None`` if it is turned away."""
+        verdict = self._normalise(url)
+        if verdict.reason in (*_CANNOT_BE, "user"):
+            self._refuse(verdict, "")
             return None
-        if normal != url:
+        if verdict.url != url:
             self._count("aopic/urls/changed")
-        return normal
+        return verdict.url
 
     def is_wanted(self, headers: Headers) -> bool:
         """Whether an answer with *headers* is of a content type that is read; one that does not say is."""
-        value = headers.get("Content-Type") or b""
-        kind = value.partition(b";")[0].strip().lower().decode("latin-1")
+        kind = _content_type(headers)
         return not kind or self._is_wanted(kind)
+
+    def unwanted(self, response: Response) -> UnwantedTypeError:
+        """What the errback is told of *response*, which is of a type that is not read; the first is in the log."""
+        kind = _content_type(response.headers)
+        self._warn(
+            "content type",
+            "%(url)s is not read, because links to %(kind)s are not (AOPIC_CONTENT_TYPES); further answers of such types "
+            "are only counted (aopic/outcomes/content type)",
+            {"url": _short(response.url), "kind": kind},
+        )
+        return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
+
+    def _judge(self, request: Request, page: str) -> Verdict:
+        """What is to be done with *request*, which is asked for on purpose."""
+        url = request.url
+        if not url.startswith(("http://", "https://", "data:")) and page.startswith("http"):
+            # Who writes a page shall not make a crawler read files, whatever the callback.
+            return Verdict(url, "scheme" if self._has_schemes and not request.dont_filter else "")
+        verdict = self._spell(url)
+        if verdict.reason == "user" and not request.dont_filter:
+            return verdict
+        return Verdict(url if verdict.reason == "invalid" else verdict.url)  # the errback is told
+
+    def _refuse(self, verdict: Verdict, page: str) -> None:
+        """Count a URL that is turned away; the first for each reason is in the log."""
+        reason = verdict.reason
+        self._count(f"aopic/urls/refused/{reason}")
+        self._warn(
+            reason,
+            "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "
+            "(aopic/urls/refused/%(reason)s)",
+            {
+                "url": _short(verdict.url),
+                "where": f" on {_short(page)}" if page else "",
+                "why": _FAULTS[reason],
+                "reason": reason,
+            },
+        )
+
+    def _warn(self, kind: str, text: str, args: dict[str, str]) -> None:
+        if kind not in self._complained:
+            self._complained.add(kind)
+            logger.warning(text, args, extra={"spider": self._crawler.spider})
 
     def _rewrite(self, url: str) -> str | None:
         """The user's rule on *url*; no change if it fails, which is counted and logged once."""
@@ -91,8 +176,8 @@ class Admission:
                 raise TypeError(f"{rewritten!r} is neither a URL nor None")
         except Exception:
             self._count("aopic/urls/unrewritten")
-            if not self._has_complained:
-                self._has_complained = True
+            if "rewrite" not in self._complained:
+                self._complained.add("rewrite")
                 logger.exception(
                     "AOPIC_URL_REWRITE fails on %(url)s, which is not rewritten; further ones are only counted "
                     "(aopic/urls/unrewritten)",
@@ -105,3 +190,13 @@ class Admission:
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value(name)
+
+
+def _content_type(headers: Headers) -> str:
+    """Content type that *headers* name, in lower case and without parameters; ``""`` if they do not."""
+    value: bytes = headers.get("Content-Type") or b""
+    return value.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def _short(url: str) -> str:
+    return url if len(url) <= _SHOWN else f"{url[:_SHOWN]}..."

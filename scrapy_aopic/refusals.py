@@ -27,6 +27,12 @@ class NothingAllowedError(RefusedError):
     reason = "robots.txt unreachable"
 
 
+class UnwantedTypeError(RefusedError):
+    """The answer is of a type that is not read."""
+
+    reason = "content type"
+
+
 def reason_of(exception: Exception) -> str:
     """A short name of what ended a request."""
     return exception.reason if isinstance(exception, RefusedError) else type(exception).__name__

@@ -1,7 +1,8 @@
 """A Scrapy request as bytes, and back.
 
-Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, and of the depth and
-the ``Referer`` that Scrapy's middlewares give each link. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
+Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, of the depth and
+the ``Referer`` that Scrapy's middlewares give each link, and of whether it is no link but asked for on purpose. Others
+are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
 ``cb_kwargs`` come back as what they were. A request that cannot be written this way (a lambda as callback, an object
 in ``meta``) raises :class:`UnserialisableError`.
 
@@ -40,6 +41,9 @@ COPY_OF = "aopic_copy_of"
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
 
+PURPOSE = "_aopic_purpose"
+"""Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""
+
 UNREADABLE = "unreadable"
 """Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
 
@@ -48,7 +52,7 @@ IN_MEMORY = b"\xc1"
 
 _IN_MEMORY_BYTES = 9  # before the URL
 
-_LINES = ("url", "callback", "errback", "depth", "referer")
+_LINES = ("url", "callback", "errback", "depth", "referer", "purpose")
 _FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
 
 _MAX_NESTING = 64
@@ -92,6 +96,11 @@ def stand_in(request: Request, number: int) -> bytes:
     return IN_MEMORY + number.to_bytes(_IN_MEMORY_BYTES - 1, "big") + request.url.encode()
 
 
+def encode_url(url: str) -> bytes:
+    """Bytes of a request for nothing but *url*, in normal form, that is asked for on purpose."""
+    return f"{url}\n\n\n\n\n1".encode()
+
+
 def encode(request: Request, spider: Spider) -> bytes:
     """Bytes of *request*, whose callback and errback must be methods of *spider*.
 
@@ -117,19 +126,23 @@ def encode(request: Request, spider: Spider) -> bytes:
 
 
 def _plain(headers: dict[bytes, list[bytes]], meta: dict[str, Any]) -> str | None:
-    """Depth and referer as lines; ``None`` if there is more to *headers* and *meta*."""
-    depth = referer = ""
+    """Depth, referer and purpose as lines; ``None`` if there is more to *headers* and *meta*."""
+    depth = referer = purpose = ""
     if meta:
-        if meta.keys() != {"depth"} or type(meta["depth"]) is not int:
-            return None
-        depth = str(meta["depth"])
+        if PURPOSE in meta:
+            purpose = "1"
+            meta = {key: value for key, value in meta.items() if key != PURPOSE}
+        if meta:
+            if meta.keys() != {"depth"} or type(meta["depth"]) is not int:
+                return None
+            depth = str(meta["depth"])
     if headers:
         if headers.keys() != {b"Referer"} or len(headers[b"Referer"]) != 1:
             return None
         referer = headers[b"Referer"][0].decode("latin-1")
         if not _is_line(referer):
             return None
-    return f"{depth}\n{referer}"
+    return f"{depth}\n{referer}\n{purpose}"
 
 
 def _is_line(text: str) -> bool:
@@ -214,6 +227,8 @@ def _values(data: bytes) -> dict[str, Any]:
             plain["meta"] = {"depth": int(plain.pop("depth"))}
         if "referer" in plain:
             plain["headers"] = {b"Referer": [plain.pop("referer").encode()]}
+        if plain.pop("purpose", ""):
+            plain["meta"] = {**plain.get("meta", {}), PURPOSE: True}
         return plain
     values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
     return values

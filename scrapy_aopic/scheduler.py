@@ -44,6 +44,7 @@ from .queries import print_report
 from .refusals import reason_of
 from .requests import (
     IN_MEMORY,
+    PURPOSE,
     SITEMAP,
     TAG,
     UNREADABLE,
@@ -51,6 +52,7 @@ from .requests import (
     UnserialisableError,
     decode,
     encode,
+    encode_url,
     forget_transfer,
     stand_in,
     url_of,
@@ -443,7 +445,7 @@ class Scheduler(BaseScheduler):
             return self._enqueue_copy(request, visit, job.crawl)
         if visit is not None and kind == "canonical":
             visit.same_as = self._place(request)[1]
-        # A link was admitted when it was yielded.
+        # What a callback yields was admitted there.
         admitted = request if kind in ("link", "canonical") else self.admit(request)
         return admitted is not None and self._enqueue_page(admitted, visit, job.crawl, *weights)
 
@@ -457,7 +459,8 @@ class Scheduler(BaseScheduler):
             self._count_enqueued(visit.retry)
             return True
         visit.is_redirect = True
-        admitted = self.admit(request)
+        assert self._admission is not None
+        admitted = self._admission.admit_target(request)
         if admitted is not None and self._place(admitted)[1] == visit.lease.key:
             admitted = request  # a site that sends each page to itself with a session would be asked for ever
         if admitted is not None and (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
@@ -486,9 +489,9 @@ class Scheduler(BaseScheduler):
         self._count_enqueued(link)
         return True
 
-    def admit(self, request: Request, page: str = "") -> Request | None:
-        """*request*, which *page* links to, under the normal form of its URL; ``None`` if it is not to be queued."""
-        return request if self._admission is None else self._admission.admit(request, page)
+    def admit(self, request: Request, page: str = "", *, is_link: bool = False) -> Request | None:
+        """*request*, of a callback for *page*, as it is to be queued; ``None`` if it is not."""
+        return request if self._admission is None else self._admission.admit(request, page, is_link=is_link)
 
     @staticmethod
     def _is_of(key: bytes, visit: Visit, crawl: Crawl) -> bool:
@@ -611,10 +614,10 @@ class Scheduler(BaseScheduler):
             self._are_seeds_seen = self._filter is not None or self._engine.is_told_of_requests()
         place = None if self._are_seeds_seen else self._place.of_url(url)
         if place is None or self._job.crawl.page(place[1]) is not None:
-            self._crawler.engine.crawl(Request(url, meta={_SEED: seed}))
+            self._crawler.engine.crawl(Request(url, meta={_SEED: seed, PURPOSE: True}))
         else:  # nobody would look at the request, whose making takes longer than all the rest
             name, key = place
-            self._take_seed(seed, key, None, Link(key, name, url.encode()))
+            self._take_seed(seed, key, None, Link(key, name, encode_url(url)))
 
     def _enqueue_seed(self, request: Request, seed: Seed, crawl: Crawl) -> bool:
         """Take *request* for *seed*."""
@@ -861,15 +864,16 @@ class Scheduler(BaseScheduler):
 
     def _is_wanted(self, request: Request, headers: Headers) -> bool:
         assert self._admission is not None
-        return SITEMAP in request.meta or self._admission.is_wanted(headers)
+        return bool(request.meta.keys() & {PURPOSE, SITEMAP}) or self._admission.is_wanted(headers)
 
     def _response_received(self, response: Response, request: Request) -> None:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
             return
         if response.status in range(200, 300) and not self._is_wanted(request, response.headers):
-            visit.reason = "content type"
-            request.callback = _nothing_new
+            assert self._admission is not None
+            visit.unwanted = self._admission.unwanted(response)
+            visit.reason = visit.unwanted.reason
             return
         visit.status = response.status
         if not self._recrawls:

@@ -34,7 +34,7 @@ from .core.recrawl import Recrawl
 from .core.window import Window, WindowKind
 from .exceptions import SettingError
 from .suffixes import registered_domain
-from .urls import CHANGES, DEFAULT_RULES, REFUSALS
+from .urls import CHANGES, PLAIN_RULES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -342,14 +342,14 @@ def _domain(name: str) -> str:
     return host
 
 
-def _rules(value: Any) -> frozenset[str]:
-    """Names of rules on URLs: all that are on, or what is different from the default, with a plus or a minus."""
+def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:
+    """Names of rules on URLs: all that are on, or what is different from *base*, with a plus or a minus."""
     names = _list(value)
     signs = {name[0] for name in names} & {"+", "-"}
     if not signs:
         rules = frozenset(names)
     elif all(name[0] in signs for name in names):
-        rules = frozenset(DEFAULT_RULES).union(name[1:] for name in names if name[0] == "+")
+        rules = frozenset(base).union(name[1:] for name in names if name[0] == "+")
         rules -= {name[1:] for name in names if name[0] == "-"}
         names = [name[1:] for name in names]
     else:
@@ -570,14 +570,15 @@ SETTINGS: dict[str, Setting] = {
             "Distinct links of one page that share its cash; further ones are queued without.",
         ),
         Setting(
-            "AOPIC_LINK_FLOOD", 0, "requests", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Requests of one page after which further ones are dropped, 0 to drop none; the add-on sets 50,000.",
+            "AOPIC_LINK_FLOOD", 0, "links", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Links of one page after which further ones are dropped; 0 for none. The add-on sets 50,000.",
         ),
         Setting(
-            "AOPIC_URL_RULES", DEFAULT_RULES, "", _rules,
+            "AOPIC_URL_RULES", PLAIN_RULES, "", url_rules,
             f"some of {', '.join((*CHANGES, *REFUSALS))}; or what is different from the default, such as "
-            '"+sort, -calendar"',
-            "Rules by which URLs get a normal form or are refused before they are queued (docs/urls.md).",
+            '"+sort, -percent"',
+            "Rules by which the URLs of links get a normal form or are refused before they are queued; the add-on sets "
+            "all but sort (docs/urls.md).",
         ),
         Setting(
             "AOPIC_URL_REWRITE", (), "", _rewrite,
@@ -586,29 +587,30 @@ SETTINGS: dict[str, Setting] = {
             "Your own rules on URLs, after the others (docs/urls.md).",
         ),
         Setting(
-            "AOPIC_MAX_URL_LENGTH", 2083, "characters", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Longest URL that is queued, without its fragment; 0 for any length.",
+            "AOPIC_MAX_URL_LENGTH", 0, "characters", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Longest URL of a link that is queued, without its fragment; 0 for any length. The add-on sets 2,083.",
         ),
         Setting(
-            "AOPIC_MAX_PATH_DEPTH", 20, "segments", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Most segments of the path of a URL that is queued; 0 for any number.",
+            "AOPIC_MAX_PATH_DEPTH", 0, "segments", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Most segments of the path of a link that is queued; 0 for any number. The add-on sets 20.",
         ),
         Setting(
-            "AOPIC_MAX_REPEATS", 3, "times", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Most times in a row that a segment of the path, or a cycle of two or three, may come; 0 for any number.",
+            "AOPIC_MAX_REPEATS", 0, "times", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Most times in a row that a segment of the path of a link, or a cycle of two or three, may come; 0 for any "
+            "number. The add-on sets 3.",
         ),
         Setting(
-            "AOPIC_MAX_PARAMETERS", 20, "parameters", _integer(0), "a whole number from 0 to 1,000,000,000",
-            "Most parameters in the query of a URL that is queued; 0 for any number.",
+            "AOPIC_MAX_PARAMETERS", 0, "parameters", _integer(0), "a whole number from 0 to 1,000,000,000",
+            "Most parameters in the query of a link that is queued; 0 for any number. The add-on sets 20.",
         ),
         Setting(
             "AOPIC_SKIP_EXTENSIONS", (), "", _extensions, 'a list of endings of file names such as ["pdf", "tar.gz"]',
-            "URLs whose path ends in one of these are not queued; the add-on sets those of Scrapy's LinkExtractor.",
+            "Links whose path ends in one of these are not queued; the add-on sets those of Scrapy's LinkExtractor.",
         ),
         Setting(
             "AOPIC_CONTENT_TYPES", (), "", _types, 'a list of content types such as ["text/*", "application/xml"]',
-            "Answers of another type are not read, and their pages have failed; all are read if it is empty. The "
-            "add-on sets HTML, XML and plain text.",
+            "Of links, answers of another type are not read, and their pages have failed; all are read if it is empty. "
+            "The add-on sets HTML, XML and plain text.",
         ),
         Setting(
             "AOPIC_CONTENT_SEEN", "exact", "", _one_of("off", "exact", "near"), '"off", "exact" or "near"',

@@ -18,6 +18,8 @@ from scrapy.utils.request import fingerprint
 
 from ._engine import configured
 from .content import read_canonical
+from .purpose import link_test
+from .refusals import UnwantedTypeError
 from .requests import COPY_OF, DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
@@ -43,7 +45,8 @@ _UNIT = 1000
 class LinkMiddleware:
     """Marks each request that a callback yields as a link of the page, before any other middleware sees it.
 
-    The request gets the normal form of its URL, or is dropped if that is not to be queued (docs/urls.md).
+    A link gets the normal form of its URL, or is dropped if that is not to be queued; what the spider asks for on
+    purpose is left as it is (docs/urls.md).
 
     Nothing is held back and nothing is kept but a fingerprint a link, up to ``AOPIC_MAX_LINKS``. What the other
     middlewares then drop never reaches the scheduler: its share of the cash goes to the virtual page.
@@ -76,6 +79,9 @@ class LinkMiddleware:
     def process_spider_input(self, response: Response) -> None:
         scheduler = Scheduler.of(self._crawler)
         if scheduler is not None and response.request is not None:
+            visit = scheduler.visit_of(response.request)
+            if visit is not None and visit.unwanted is not None and response.request is visit.request:
+                raise visit.unwanted
             response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
             response.meta.pop(COPY_OF, None)
             original, copy = scheduler.judge(response, self._named)
@@ -84,30 +90,37 @@ class LinkMiddleware:
             if copy:
                 response.meta[COPY_OF] = copy
 
+    def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
+        return [] if isinstance(exception, UnwantedTypeError) else None  # nobody needs an errback for that
+
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         scheduler = Scheduler.of(self._crawler)
         visit = scheduler.visit_of(response.request) if scheduler is not None and response.request else None
         is_followed = visit is None or not visit.is_duplicate or self._follows_duplicates
-        n_requests = 0
+        assert self._crawler.spider is not None
+        is_link = link_test(response, self._crawler.spider)
+        n_links, is_first = 0, True
         async for item in result:
             if not isinstance(item, Request) or scheduler is None:
                 yield item
                 continue
-            if not (is_followed or item.dont_filter):
+            is_one = is_link(item)
+            if is_one and not is_followed:
                 self._drop_of_duplicate(item, response)
                 continue
-            n_requests += 1
-            if n_requests > self._flood:
+            n_links += is_one
+            if is_one and n_links > self._flood:
                 self._drop_of_flood(response)
                 continue
-            if visit is not None and n_requests == 1:
+            if visit is not None and is_first:
+                is_first = False
                 canonical = self._canonical_of(response, visit, scheduler)
                 if canonical is not None:
                     visit.note(canonical, self._weight(canonical, response), "canonical")
                     yield canonical
-            admitted = scheduler.admit(item, response.url)
+            admitted = scheduler.admit(item, response.url, is_link=is_one)
             if visit is not None:
                 # By what the callback yields: that is how the page has the link.
                 visit.note(admitted or item, self._weight(item, response))
@@ -129,7 +142,7 @@ class LinkMiddleware:
         )
 
     def _drop_of_flood(self, response: Response) -> None:
-        """Count a request too many on the page of *response*; the first one is logged."""
+        """Count a link too many on the page of *response*; the first one is logged."""
         self._count("aopic/links/dropped")
         self._warn_once(
             "flood",
@@ -154,7 +167,7 @@ class LinkMiddleware:
             # Who copies a page with its head says so, too, and need not be asked for the other one.
             scheduler.note_named(visit, request)
             return None
-        admitted = scheduler.admit(request, response.url)
+        admitted = scheduler.admit(request, response.url, is_link=True)
         return None if admitted is None or visit.is_itself(admitted) else admitted
 
     def _named(self, response: Response) -> Request | None:

@@ -23,7 +23,13 @@ CHANGES = ("fragment", "userinfo", "root-dot", "percent", "empty-query", "sessio
 REFUSALS = ("scheme", "host", "port", "control", "calendar")
 """Rules that refuse one, besides the limits."""
 
-DEFAULT_RULES = tuple(name for name in (*CHANGES, *REFUSALS) if name != "sort")
+BROAD_RULES = tuple(name for name in (*CHANGES, *REFUSALS) if name != "sort")
+"""What a broad crawl wants, and the add-on sets."""
+
+PLAIN_RULES = tuple(
+    name for name in BROAD_RULES if name not in ("session", "tracking", "control", "calendar")
+)
+"""Those that neither change which page is asked for, nor refuse one that can be."""
 
 TRACKING = {
     "Google": "gclid gclsrc dclid gbraid wbraid gad_source gad_campaignid srsltid _ga _gl",
@@ -124,7 +130,7 @@ class Normaliser:
 
     def __init__(
         self,
-        rules: Iterable[str] = DEFAULT_RULES,
+        rules: Iterable[str] = BROAD_RULES,
         *,
         rewrite: Callable[[str], str | None] | None = None,
         max_length: int = 2083,

@@ -101,7 +101,7 @@ class Stage:
         visit, admit = visit_of(page), self.scheduler.admit
 
         def link(request: Request) -> bool:
-            admitted = admit(request, page.url)
+            admitted = admit(request, page.url, is_link=True)
             visit.note(request)
             return push(admitted)
 

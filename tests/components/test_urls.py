@@ -17,6 +17,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
+from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 from twisted.web.client import URI
@@ -26,11 +27,12 @@ from web import Follow, Web, ask, check, crawl
 from scrapy_aopic import Addon
 from scrapy_aopic._engine import slot_key
 from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.places import Places
 from scrapy_aopic.queries import status, top_pages
 from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.urls import CHANGES, DEFAULT_RULES, REFUSALS, Normaliser, Verdict, plain_host
+from scrapy_aopic.urls import BROAD_RULES, CHANGES, REFUSALS, Normaliser, Verdict, plain_host
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -40,7 +42,7 @@ DRAWN = "9682993c8daa2c5497996114facdc805"
 
 def normal(url: str, *rules: str, **options: Any) -> str:
     """Normal form of *url*, which is not refused, under the default rules or under *rules*."""
-    verdict = Normaliser(rules or DEFAULT_RULES, **options)(url)
+    verdict = Normaliser(rules or BROAD_RULES, **options)(url)
     assert verdict.reason == ""
     return verdict.url
 
@@ -132,7 +134,7 @@ def test_what_may_mean_another_page_is_left_alone(url: str) -> None:
 
 
 def test_the_rules_are_told_apart() -> None:
-    assert set(DEFAULT_RULES) == {*CHANGES, *REFUSALS} - {"sort"}
+    assert set(BROAD_RULES) == {*CHANGES, *REFUSALS} - {"sort"}
 
 
 # Refusals
@@ -227,7 +229,7 @@ def test_bounds_can_be_moved(url: str, reason: str, option: dict[str, int]) -> N
 )
 def test_refusals_can_be_turned_off(rule: str, url: str, expected: str) -> None:
     assert refusal(url) == rule
-    on = [name for name in DEFAULT_RULES if name != rule]
+    on = [name for name in BROAD_RULES if name != rule]
     assert Normaliser(on, last_year=2028)(url) == Verdict(expected)
 
 
@@ -297,8 +299,8 @@ def test_rules_are_pairs_or_a_function(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "on", "off"),
     [
-        ("+sort, -calendar", {"sort", "session"}, {"calendar"}),
-        (["-tracking"], {"session", "scheme"}, {"tracking", "sort"}),
+        ("+sort, -percent", {"sort", "fragment"}, {"percent", "session", "calendar"}),
+        (["+tracking"], {"tracking", "scheme"}, {"session", "sort"}),
         ("fragment,percent", {"fragment", "percent"}, {"scheme", "session"}),
         ((), set(), {*CHANGES, *REFUSALS}),
     ],
@@ -307,6 +309,30 @@ def test_rules_are_named_all_or_by_what_is_different(value: Any, on: set[str], o
     rules = read(Settings({"AOPIC_URL_RULES": value}), "AOPIC_URL_RULES")
     assert on <= rules
     assert not off & rules
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, set(BROAD_RULES)),
+        ("-tracking, +sort", {*BROAD_RULES, "sort"} - {"tracking"}),
+        ("fragment", {"fragment"}),
+        ("", set()),
+    ],
+)
+def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say(
+    given: Any, expected: set[str]
+) -> None:
+    settings = Settings({} if given is None else {"AOPIC_URL_RULES": given})
+    Addon().update_settings(settings)
+    assert read(settings, "AOPIC_URL_RULES") == expected
+
+
+def test_the_addon_leaves_wrong_rules_to_whoever_reads_them() -> None:
+    settings = Settings({"AOPIC_URL_RULES": "+nonsense"})
+    Addon().update_settings(settings)
+    with pytest.raises(SettingError, match="nonsense"):
+        read(settings, "AOPIC_URL_RULES")
 
 
 # Whatever the text
@@ -349,6 +375,7 @@ def test_what_is_not_refused_can_be_asked_for_as_it_is(text: str) -> None:
 # In a crawl
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1}
+BROAD = {**ALONE, "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_MAX_REPEATS": 3}
 HOME = "http://a.test/"
 
 
@@ -371,7 +398,7 @@ async def test_links_to_one_page_are_one(serve: Serve, tmp_path: Path) -> None:
         "http://a.test./x?",
     ]
     web = serve({HOME: names, "http://a.test/x": []})
-    crawler = await crawl(Follow, {**ALONE, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    crawler = await crawl(Follow, {**BROAD, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     assert web.asked == [HOME, "http://a.test/x"]
     assert check(tmp_path).pages == 2
     assert stats_of(crawler)["changed"] >= 3
@@ -379,7 +406,7 @@ async def test_links_to_one_page_are_one(serve: Serve, tmp_path: Path) -> None:
 
 @deferred_f_from_coro_f
 async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
-    serve: Serve, tmp_path: Path
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Raw(Spider):
         name = "raw"
@@ -403,7 +430,7 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
         "JOBDIR": str(tmp_path),
         "AOPIC_STORE": "sqlite",
     }
-    crawler = await crawl(Raw, {**ALONE, **settings})
+    crawler = await crawl(Raw, {**BROAD, **settings})
     assert web.asked == [HOME, "http://a.test/kept"]
     assert stats_of(crawler) == {
         "refused/host": 2,
@@ -413,31 +440,83 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
     }
     rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
     assert rows["http://a.test/kept"]["history"] == rows[HOME]["history"] // 5
+    warned = [record.getMessage() for record in caplog.records if "is not queued" in record.getMessage()]
+    assert len(warned) == 4
+    assert all(f" on {HOME} is not queued" in text and "aopic/urls/refused/" in text for text in warned)
+    for name in (
+        "AOPIC_URL_RULES: host",
+        "AOPIC_URL_RULES: port",
+        "AOPIC_URL_RULES: scheme",
+        "AOPIC_MAX_REPEATS",
+    ):
+        assert sum(f"({name})" in text for text in warned) == 1
     assert check(tmp_path).violations == []
 
 
 @deferred_f_from_coro_f
-async def test_what_a_spider_does_on_purpose_stays_possible(serve: Serve) -> None:
+async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve: Serve) -> None:
+
     class Purpose(Spider):
         name = "purpose"
-        start_urls = ["data:text/html,start"]
+        deep = f"/a/a/a/a/a/a?utm_source=x&session_id={DRAWN}&sid=%00#f"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request(f"http://start.test{self.deep}", errback=self.failed)
+
+        def failed(self, failure: Any) -> Iterator[Any]:
+            yield Request(f"http://errback.test{self.deep}", self.parse)
 
         def parse(self, response: Response) -> Iterator[Any]:
-            if response.url.startswith("data:"):
-                deep = "http://a.test/" + "a/" * 9
-                yield Request(f"{deep}?utm_source=x", dont_filter=True)
-                yield Request(deep)
-                yield Request("http://a.test/verbatim?utm_source=x", meta={"verbatim_url": True})
-                yield Request("http://a.test/form?utm_source=x", method="POST", body="q=1")
-                yield Request("http://a.test/form?utm_source=x", method="PUT")
+            if "errback" in response.url:
+                yield Request(f"http://filter.test{self.deep}", dont_filter=True)
+                yield Request(f"http://verbatim.test{self.deep}", meta={"verbatim_url": True})
+                yield Request(f"http://form.test{self.deep}", method="POST", body="q=1")
+                yield Request(f"http://api.test{self.deep}", self.parse_api)
+                yield Request(f"http://link.test{self.deep}")
 
-    web = serve({})
-    crawler = await crawl(Purpose, ALONE)
-    deep = "http://a.test/" + "a/" * 9
-    assert sorted(web.asked) == sorted(
-        [deep, "http://a.test/verbatim?utm_source=x", *["http://a.test/form?utm_source=x"] * 2]
+        def parse_api(self, response: Response) -> Iterator[Any]:
+            yield Request(response.url.replace("api", "next"), self.parse_api, meta=response.meta)
+
+    target = Purpose.deep.partition("#")[0]
+    names = ("errback", "filter", "verbatim", "form", "api", "next", "link")
+    web = serve(
+        {
+            **{f"http://{name}.test{target}": [] for name in names},
+            f"http://api.test{target}": Answer(headers={"Content-Type": "application/json"}, body=b"{}"),
+            f"http://next.test{target}": Answer(302, {"Location": f"http://moved.test{target}"}),
+        }
     )
-    assert stats_of(crawler) == {"changed": 1, "refused/repeats": 1}
+    crawler = await crawl(Purpose, BROAD)
+    expected = [*(name for name in names if name != "link"), "start", "moved"]
+    assert sorted(web.asked) == sorted(f"http://{name}.test{target}" for name in expected)
+    assert stats_of(crawler) == {"refused/control": 1}
+
+
+@deferred_f_from_coro_f
+async def test_the_scheduler_alone_refuses_no_link_that_can_be_asked_for(serve: Serve) -> None:
+    links = [
+        "/a/a/a/a/a",
+        f"/a?{'&'.join(f'p{n}=1' for n in range(25))}",
+        "/deep" + "/a/b/c/d/e" * 8,
+        "/calendar/2099/05",
+        "/a%0Ab?%00",
+        f"/x?utm_source=x&session_id={DRAWN}",
+        "/x;jsessionid=7",
+        "/" + "a" * 3000,
+        "/x.pdf",
+    ]
+
+    class Raw(Spider):
+        name = "raw"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield from (response.follow(link) for link in links)
+
+    web = serve({HOME: []})
+    crawler = await crawl(Raw, {**ALONE, "URLLENGTH_LIMIT": 0})
+    assert sorted(web.asked) == sorted([HOME, *(f"http://a.test{link}" for link in links)])
+    assert stats_of(crawler) == {}
 
 
 @deferred_f_from_coro_f
@@ -468,25 +547,37 @@ async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve: Serve, 
 
 
 @deferred_f_from_coro_f
-async def test_start_requests_and_those_of_errbacks_are_normalised_too(serve: Serve) -> None:
-    class Start(Spider):
-        name = "start"
+async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serve: Serve) -> None:
+    failed = []
+
+    class Wrong(Spider):
+        name = "wrong"
 
         async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/1?utm_source=x", errback=self.failed)
-            yield Request("http://a.test:0/", dont_filter=False)
+            yield Request("http://127.0.0.1:0/", errback=self.failed, meta={"proxy": None})
 
-        def failed(self, failure: Any) -> Iterator[Any]:
-            yield Request("http://a.test/2#x?utm_source=x")
-            yield Request("http://a..test/")
+        def failed(self, failure: Any) -> None:
+            assert not failure.check(HttpError)
+            failed.append(failure.request.url)
 
-        def parse(self, response: Response) -> None:
-            pass
+    serve({})
+    crawler = await crawl(Wrong, {**BROAD, "RETRY_ENABLED": False})
+    assert failed == ["http://127.0.0.1:0/"]
+    assert stats_of(crawler) == {}
 
-    web = serve({"http://a.test/1": Answer(404), "http://a.test/2": []})
-    crawler = await crawl(Start, ALONE)
-    assert web.asked == ["http://a.test/1", "http://a.test/2"]
-    assert stats_of(crawler) == {"changed": 2, "refused/port": 1, "refused/host": 1}
+
+@deferred_f_from_coro_f
+async def test_one_host_has_one_name_whoever_asks(serve: Serve) -> None:
+    class Dotted(Spider):
+        name = "dotted"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://A.test./1?utm_source=x#y")
+            yield Request("http://a.test:80/1?utm_source=x")
+
+    web = serve({"http://a.test/1?utm_source=x": []})
+    await crawl(Dotted, BROAD)
+    assert web.asked == ["http://a.test/1?utm_source=x"]
 
 
 @deferred_f_from_coro_f
@@ -499,7 +590,7 @@ async def test_the_target_of_a_redirect_is_normalised_or_refused(serve: Serve, t
             "http://a.test/x": [],
         }
     )
-    crawler = await crawl(Follow, {**ALONE, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    crawler = await crawl(Follow, {**BROAD, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     assert sorted(web.asked) == [HOME, "http://a.test/away", "http://a.test/moved", "http://a.test/x"]
     assert ask(tmp_path, status)["outcomes"]["redirect"] == 2
     assert stats_of(crawler)["refused/repeats"] == 1
@@ -517,7 +608,7 @@ async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve: Ser
     class Sessions(Follow):
         start_urls = ["http://a.test/0"]
 
-    await crawl(Sessions, ALONE)
+    await crawl(Sessions, BROAD)
     expected = [f"http://a.test/{n}{end}" for n in range(3) for end in ("", ";jsessionid=1")]
     assert web.asked == [*expected, "http://a.test/3"]
 
@@ -536,7 +627,7 @@ async def test_lists_of_seeds_are_normalised_before_they_become_requests(
         start_urls = []
 
     web = serve({"http://a.test/1": [], "http://xn--fa-hia.test/": []})
-    crawler = await crawl(Empty, {**ALONE, "AOPIC_SEEDS": str(seeds)})
+    crawler = await crawl(Empty, {**BROAD, "AOPIC_SEEDS": str(seeds)})
     assert sorted(web.asked) == ["http://a.test/1", "http://xn--fa-hia.test/"]
     assert stats_of(crawler) == {"changed": 3, "refused/port": 1}
     assert crawler.stats is not None
@@ -568,7 +659,9 @@ async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(
 
 
 @deferred_f_from_coro_f
-async def test_answers_of_other_types_are_not_read(serve: Serve, tmp_path: Path) -> None:
+async def test_answers_of_other_types_are_not_read(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     called = []
 
     class Called(Follow):
@@ -601,6 +694,8 @@ async def test_answers_of_other_types_are_not_read(serve: Serve, tmp_path: Path)
         "AOPIC_STORE": "sqlite",
     }
     crawler = await crawl(Called, {**ALONE, **settings})
+    (warning,) = [record for record in caplog.records if "AOPIC_CONTENT_TYPES" in record.getMessage()]
+    assert warning.levelname == "WARNING"
     assert len(web.asked) == 9
     assert sorted(called) == sorted(
         [HOME, *(f"http://a.test/{name}" for name in ("target", "plain", "feed", "none"))]

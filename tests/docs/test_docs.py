@@ -18,7 +18,7 @@ from web import crawl
 import scrapy_aopic
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.settings import SETTINGS
-from scrapy_aopic.urls import CHANGES, DEFAULT_RULES, REFUSALS, TRACKING
+from scrapy_aopic.urls import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, TRACKING
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "scrapy_aopic"
@@ -121,9 +121,12 @@ def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other(su
 def test_every_rule_reason_and_tracking_parameter_is_in_the_document() -> None:
     sections = re.split(r"^## (.+)\n", TEXTS["docs/urls.md"], flags=re.MULTILINE)
     section = dict(zip(sections[1::2], sections[2::2], strict=True))
-    rules = re.findall(r"^\| `([\w-]+)` \| (on|off) \|", section["Rules that change a URL"], re.MULTILINE)
+    rules = re.findall(
+        r"^\| `([\w-]+)` \| (on|off|add-on) \|", section["Rules that change a URL"], re.MULTILINE
+    )
     assert [name for name, _ in rules] == list(CHANGES)
-    assert {name for name, default in rules if default == "on"} == {*CHANGES} & {*DEFAULT_RULES}
+    assert {name for name, default in rules if default == "on"} == {*CHANGES} & {*PLAIN_RULES}
+    assert {name for name, default in rules if default != "off"} == {*CHANGES} & {*BROAD_RULES}
     reasons = re.findall(r"^\| `(\w+)` \| (?:rule `(\w+)`)?", section["Why a URL is refused"], re.MULTILINE)
     assert {rule for _, rule in reasons if rule} == {*REFUSALS}
     (yielded,) = (node for node in ast.walk(SOURCES["urls.py"]) if getattr(node, "name", "") == "_faults")

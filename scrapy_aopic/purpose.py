@@ -1,0 +1,64 @@
+"""What a spider asks for on purpose, and what is only a link that a page happens to have.
+
+Rules against traps and files that are no pages are for links: anybody can write them. What a spider asks for on purpose
+is made as it is, whatever its URL looks like and whatever type the answer has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scrapy.http import HtmlResponse, JsonResponse, TextResponse
+from scrapy.spiders import CrawlSpider
+
+from .requests import SITEMAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request, Spider
+    from scrapy.http import Response
+
+_HAS_ANCHOR = re.compile(r"<(?:[a-z]\w*:)?(?:a|area)\s", re.IGNORECASE).search
+
+
+def link_test(response: Response, spider: Spider) -> Callable[[Request], bool]:
+    """Whether a request that a callback yields for *response* is a link, and not asked for on purpose.
+
+    It is if nothing tells it from the page it is on: an ordinary GET or HEAD, with the callback that the page itself
+    has, from a page of the web that has links at all; or if a rule of a ``CrawlSpider`` made it. So the pages of an API that name
+    the next one are no links, and neither are a list that names its entries to another callback, sitemaps and forms.
+    """
+    asked = response.request
+    is_sitemap = SITEMAP in response.meta if asked is not None else False
+    makes_links = is_sitemap or (response.url.startswith("http") and _has_links(response))
+    own = _callback(asked, spider) if asked is not None else None
+    has_rules = isinstance(spider, CrawlSpider)
+
+    def is_link(request: Request) -> bool:
+        if not makes_links or request.dont_filter or request.method not in ("GET", "HEAD"):
+            return False
+        meta = request.meta
+        if meta.get("verbatim_url") or SITEMAP in meta:
+            return False
+        if is_sitemap or asked is None or (has_rules and "rule" in meta):
+            return True
+        return _callback(request, spider) == own
+
+    return is_link
+
+
+def _callback(request: Request, spider: Spider) -> Callable[..., object] | None:
+    if request.callback is not None:
+        return request.callback
+    default: Callable[..., object] | None = getattr(spider, "parse", None)
+    return default
+
+
+def _has_links(response: Response) -> bool:
+    if isinstance(response, HtmlResponse):
+        return True
+    if isinstance(response, JsonResponse) or not isinstance(response, TextResponse):
+        return False
+    return _HAS_ANCHOR(response.text) is not None
