@@ -3,6 +3,7 @@
     python benchmarks/politeness.py audit [--kills 3] [--after 25] [--size 1]
     python benchmarks/politeness.py stalls [--seconds 60] [--delay 2]
     python benchmarks/politeness.py use
+    python benchmarks/politeness.py backlog [--seconds 30]
 
 ``audit`` crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
 them without being told), 50 of them at one address, kills the crawler with SIGKILL on the way, and judges the log of
@@ -15,6 +16,12 @@ a Retry-After in seconds or as a date, redirects within the host, to others and 
 ``stalls`` crawls 200 hosts that answer at once together with 200 whose answers take 30 seconds, or that want 30
 seconds between requests, 100 requests at a time, and counts the pages of the fast hosts: alone, and beside the slow
 ones; with this package, and with Scrapy's own scheduler (DownloaderAwarePriorityQueue).
+
+``backlog`` crawls 20 hosts while this machine is quiet, while other processes take its CPU, and with a spider whose
+callbacks block for 50 ms, and compares the gaps that the servers saw with the factor times the servers' own times;
+then it crawls 20 hosts that answer in a millisecond, with a factor of 10 and without gaps: both are limited by the CPU
+only, so they fetch as many pages. The exit status is 1 if a gap is too short, or if gaps are more than 10 % longer in
+the middle, or if more than a tenth of the pages is lost.
 
 ``use`` crawls hosts of many speeds with the production crawl on a virtual clock, and compares the requests made with
 those that the rules allow: a host that has pages queued may be asked once in the time of a transfer and its gap.
@@ -32,20 +39,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
+from scrapy_aopic import Scheduler
 from scrapy_aopic.core.crawl import Policy
-from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.simulation import Simulation
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Running, Server, audit, read_log
 
@@ -342,12 +352,34 @@ class Follow(Spider):
 
     name = "follow"
 
-    def __init__(self, seeds: str, stats: str, **arguments: Any) -> None:
+    def __init__(self, seeds: str, stats: str, block: str = "0", **arguments: Any) -> None:
         super().__init__(**arguments)
+        self._block = float(block)
+        self._measured: list[tuple[str, float]] = []
         self.start_urls = Path(seeds).read_text().split()
         self._stats = Path(stats)
 
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Follow:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.listen, signal=signals.spider_opened)
+        return spider
+
+    def listen(self) -> None:
+        """Note how long each transfer took, as far as the crawler knows."""
+        scheduler = Scheduler.of(self.crawler)
+        if scheduler is None:  # Scrapy's own
+            return
+        transferred = scheduler.transferred
+
+        def note(key: str, seconds: float, *args: Any, **kwargs: Any) -> Gap:
+            self._measured.append((key, seconds))
+            return transferred(key, seconds, *args, **kwargs)
+
+        vars(scheduler)["transferred"] = note
+
     async def parse(self, response: Response) -> AsyncIterator[Any]:
+        time.sleep(self._block)  # noqa: ASYNC251 - a callback that blocks
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
         if response.url.endswith("/p/7"):
@@ -356,7 +388,7 @@ class Follow(Spider):
 
     def closed(self, reason: str) -> None:
         assert self.crawler.stats is not None
-        stats = {**self.crawler.stats.get_stats(), "finish_reason": reason}
+        stats = {**self.crawler.stats.get_stats(), "finish_reason": reason, "measured": self._measured}
         self._stats.write_text(json.dumps(stats, default=str))
 
 
@@ -483,6 +515,120 @@ def _first(running: Running) -> float:
     return min(entry.start for entry in list(running.log))
 
 
+# -- backlog
+
+N_PLAIN = 20
+OWN_TIME = 0.3
+FOLLOWED = 60
+BLOCKED = 0.05
+
+
+def run_backlog(options: argparse.Namespace, folder: Path) -> int:
+    print("| 20 hosts | pages | transfers as measured | gaps, middle | least | loop late, mean |")
+    print("|---|---|---|---|---|---|", flush=True)
+    is_bad = False
+    for what, n_hogs, block in (
+        ("quiet", 0, 0.0),
+        ("two processes that take the CPU", 2, 0.0),
+        ("callbacks that block for 50 ms", 0, BLOCKED),
+    ):
+        with hogs(n_hogs):
+            ((log, stats),) = plain([5], OWN_TIME, options.seconds, folder, block)
+        is_bad |= _compare(f"take 0.3 s, {what}", 5, log, stats) > 1.1
+    both = plain([0, 10], 0.001, options.seconds, folder)
+    for factor, (log, stats) in zip((0, 10), both, strict=True):
+        is_bad |= _compare(f"answer in 1 ms, factor {factor}", factor, log, stats) < 0
+    free, gapped = (len(log) for log, _ in both)
+    return 1 if is_bad or gapped < 0.9 * free else 0
+
+
+def _compare(what: str, factor: float, log: list[Entry], stats: dict[str, Any]) -> float:
+    """Print what servers and crawler measured; returns the larger of the middles, infinite for gaps too short.
+
+    A request that is due still waits for the loop, which is no part of the gap that the crawler wants.
+    """
+    cells, result, late = "| | ", 0.0, stats["aopic/loop/late_seconds/mean"]
+    if factor:
+        measured = sorted(seconds / true for seconds, true in transfers(log, stats["measured"]))
+        gaps = sorted(gap / (factor * true) for true, gap in rests(log))
+        middles = measured[len(measured) // 2], gaps[len(gaps) // 2]
+        cells = f"{middles[0]:.3f} | {middles[1]:.3f} | {gaps[0]:.3f}"
+        wanted = sorted((gap - late) / (factor * true) for true, gap in rests(log))
+        result = max(middles[0], wanted[len(wanted) // 2]) if gaps[0] >= 1 else math.inf
+    n_pages = sum(entry.status > 0 for entry in log)
+    print(f"| {what} | {n_pages:,} | {cells} | {late:.3f} s |", flush=True)
+    return result
+
+
+def transfers(log: list[Entry], measured: list[tuple[str, float]]) -> Iterator[tuple[float, float]]:
+    """Seconds of each transfer, as the crawler measured them and as the server did."""
+    own: dict[str, list[float]] = {}
+    for entry in sorted(log, key=lambda entry: entry.start):
+        own.setdefault(entry.host, []).append(entry.end - entry.start)
+    for host, seconds in measured:
+        if own.get(host):
+            yield seconds, own[host].pop(0)
+
+
+def rests(log: list[Entry]) -> Iterator[tuple[float, float]]:
+    """The server's own time for each request but the last to a host, and the gap after it."""
+    last: dict[str, Entry] = {}
+    for entry in sorted(log, key=lambda entry: entry.start):
+        before = last.get(entry.host)
+        if before is not None:
+            yield before.end - before.start, entry.start - before.end
+        last[entry.host] = entry
+
+
+def plain(
+    factors: Sequence[float], own: float, seconds: float, folder: Path, block: float = 0.0
+) -> list[tuple[list[Entry], dict[str, Any]]]:
+    """What servers of their own saw of a crawl with each factor, all at the same time, and its stats."""
+
+    def reply(exchange: Exchange) -> Answer:
+        number = int(exchange.target[1:] or 1)
+        links = [f"/{FOLLOWED * number + n}" for n in range(FOLLOWED)]
+        body = page(f"{exchange.host} {number}", links)
+        return Answer(headers={"Content-Type": "text/html"}, body=body, delay=own)
+
+    folders = [folder / f"factor{factor:g}" for factor in factors]
+    crawls, logs = [], []
+    with ExitStack() as stack:
+        for factor, each in zip(factors, folders, strict=True):
+            each.mkdir(exist_ok=True)
+            settings = {
+                "ADDONS": '{"scrapy_aopic.Addon": 500}',
+                "ROBOTSTXT_OBEY": False,
+                "AOPIC_POLITENESS_FACTOR": factor,
+                "AOPIC_CONTENT_SEEN": "off",
+                "AOPIC_DOMAIN_BUDGET": 0,
+                "COOKIES_ENABLED": False,
+                "CLOSESPIDER_TIMEOUT": seconds,
+            }
+            seeds = each / "seeds.txt"
+            seeds.write_text("".join(f"http://h{n}.test/1\n" for n in range(N_PLAIN)))
+            running = stack.enter_context(Server(reply).run_in_thread())
+            crawls.append(start(settings, each, seeds, running.url, block=str(block)))
+            logs.append(running.log)
+        for crawl in crawls:
+            crawl.wait()
+    return [
+        (log, json.loads((each / "stats.json").read_text())) for log, each in zip(logs, folders, strict=True)
+    ]
+
+
+@contextmanager
+def hogs(n: int) -> Iterator[None]:
+    """Processes that take the CPU meanwhile."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for hog in running:
+            hog.kill()
+            hog.wait()
+
+
 # -- use
 
 
@@ -571,6 +717,9 @@ def main() -> int:
     part.set_defaults(run=run_stalls)
     part.add_argument("--seconds", type=float, default=60)
     part.add_argument("--delay", type=float, default=2, help="seconds between requests to a fast host")
+    part = parts.add_parser("backlog")
+    part.set_defaults(run=run_backlog)
+    part.add_argument("--seconds", type=float, default=30)
     parts.add_parser("use").set_defaults(run=run_use)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:

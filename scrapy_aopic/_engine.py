@@ -1,4 +1,4 @@
-"""The only file that touches Scrapy's private names; each is looked for once, when the crawl starts.
+"""Touches the private names of Scrapy's engine; each is looked for once, when the crawl starts.
 
 What Scrapy 2.16 to 2.19 does not offer in public:
 
@@ -7,9 +7,9 @@ What Scrapy 2.16 to 2.19 does not offer in public:
   the engine's heartbeat, up to 5 seconds;
 * adding a middleware that the user did not list (``MiddlewareManager._add_middleware``);
 * a download slot that knows when a transfer started and how it ended, and that is asked before each start;
-* that Twisted and aiohttp send a request again by themselves, at once, when a kept connection breaks;
-* that Twisted reads headers without end, as long as each line is short;
 * an exit code for a crawl that failed after its spider was opened.
+
+Those of its connections are touched in :mod:`._network`, and no others anywhere.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
+from ._network import Watch, watch_connections
 from .core.politeness import Gap
 from .exceptions import SettingError
 from .settings import check_names
@@ -268,11 +269,23 @@ def _start(call: Callable[[], Any]) -> None:
 
 
 class _Transfers(set["Request"]):
-    """The requests that a slot transfers; the downloader adds one when it starts and removes it when it ends."""
+    """The requests that a slot transfers; the downloader adds one when it starts and removes it when it ends.
+
+    It does so, and all that it has to do with the request in between, in one context.
+
+    Attributes:
+        watch: Over the transfer that was started last.
+    """
 
     def __init__(self, ended: Callable[[Request], None]) -> None:
         super().__init__()
         self._ended = ended
+        self.watch = Watch()
+
+    def add(self, request: Request) -> None:
+        super().add(request)
+        self.watch = Watch()
+        Watch.current.set(self.watch)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
@@ -302,7 +315,8 @@ class Transfer(NamedTuple):
     Attributes:
         key: Key of its slot.
         seconds: How long it took.
-        at_least: Seconds for which others (AutoThrottle, ``DOWNLOAD_SLOTS``) want the slot to be left alone.
+        ago: Seconds since it was over.
+        at_least: Seconds from then for which others (AutoThrottle, ``DOWNLOAD_SLOTS``) want the slot to be left alone.
         response: The answer, if there was one.
         error: The exception that ended it, if there was one.
     """
@@ -310,6 +324,7 @@ class Transfer(NamedTuple):
     key: str
     request: Request
     seconds: float
+    ago: float
     at_least: float
     response: Response | None
     error: BaseException | None
@@ -334,7 +349,7 @@ class PoliteSlot(Slot):
         delay: float,
         not_before: float,
         *,
-        ended: Callable[[PoliteSlot, Request], Gap],
+        ended: Callable[[PoliteSlot, Request], tuple[float, Gap]],
         kick: Callable[[PoliteSlot], None],
         default: Gap,
     ) -> None:
@@ -346,7 +361,7 @@ class PoliteSlot(Slot):
         self.not_before = not_before
         self._ended = ended
         self._kick = kick
-        self.transferring = _Transfers(self._end)
+        self.transferring: _Transfers = _Transfers(self._end)
 
     @property
     def lastseen(self) -> float:
@@ -384,19 +399,18 @@ class PoliteSlot(Slot):
         return 0 if held else 1
 
     def _end(self, request: Request) -> None:
-        gap = self._default
+        end, gap = monotonic(), self._default
         try:
-            gap = self._ended(self, request)
+            end, gap = self._ended(self, request)
         finally:
-            self._release(gap)
+            self._release(end, gap)
 
-    def _release(self, gap: Gap) -> None:
-        """Let the host and what it shares with others be asked again after *gap*."""
+    def _release(self, end: float, gap: Gap) -> None:
+        """Let the host and what it shares with others be asked again when *gap* has passed since *end*."""
         self._is_busy = False
-        now = monotonic()
-        self.not_before = max(self.not_before, now + gap.own, self.lastseen + self.delay)
+        self.not_before = max(self.not_before, end + gap.own, self.lastseen + self.delay)
         for clock in self.clocks:
-            clock.not_before = max(clock.not_before, now + gap.shared)
+            clock.not_before = max(clock.not_before, end + gap.shared)
             clock.holder = None
         for clock in self.clocks:
             waiting, clock.waiting = clock.waiting, set()
@@ -408,7 +422,7 @@ class Slots:
     """Makes the downloader's slots polite.
 
     Args:
-        ended: Called when a transfer ends; returns for how long its host is left alone.
+        ended: Called when a transfer ends; returns for how long its host is left alone from then on.
         waits: Seconds for which a host must still be left alone, by the key of its slot.
         shares: Names of what a slot shares with others.
         default: For how long a host is left alone if *ended* fails.
@@ -443,8 +457,7 @@ class Slots:
         downloader = self._downloader
         if not self._is_prepared:
             self._is_prepared = True
-            _forbid_hidden_retries(downloader)
-            _bound_headers(downloader)
+            watch_connections(downloader)
             self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
         if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
@@ -469,17 +482,22 @@ class Slots:
             default=self._default,
         )
 
-    def _end(self, key: str, slot: PoliteSlot, request: Request) -> Gap:
-        """Take note of a transfer that ended. Nothing may be raised: others wait for what the slot holds."""
+    def _end(self, key: str, slot: PoliteSlot, request: Request) -> tuple[float, Gap]:
+        """Take note of a transfer that ended; returns when, and the gap after it.
+
+        Nothing may be raised: others wait for what the slot holds.
+        """
+        now = monotonic()
         try:
-            now = monotonic()
             # The downloader is between the end of the transfer and whoever waits for it, who gets the exception.
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
-            at_least = slot.lastseen + slot.delay - now
-            return self._ended(Transfer(key, request, now - slot.lastseen, at_least, response, error))
+            span = slot.transferring.watch.span(slot.lastseen, request, response)
+            at_least = slot.lastseen + slot.delay - span.end
+            transfer = Transfer(key, request, span.seconds, now - span.end, at_least, response, error)
+            return span.end, self._ended(transfer)
         except Exception as error:  # noqa: BLE001 - logged below
             self._complain(error, f"The end of a transfer from {key} was not understood")
-            return self._default
+            return now, self._default
 
     def _kick(self, slot: PoliteSlot) -> None:
         try:
@@ -621,64 +639,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _forbid_hidden_retries(downloader: Any) -> None:
-    """Leave retries to RetryMiddleware, which goes through the scheduler and so keeps the gap."""
-    for scheme in ("http", "https"):
-        handler = downloader.handlers._get_handler(scheme)
-        for owner, name in (
-            ("_pool", "retryAutomatically"),
-            ("_session", "_retry_connection"),
-        ):  # Twisted, aiohttp
-            client: Any = getattr(handler, owner, None)
-            if hasattr(client, name):
-                setattr(client, name, False)
-
-
-_MAX_HEADER = 256 * 1024
-"""Bytes of an answer before its body: as much as Chrome takes; curl takes 300 kB."""
-
-
-class _HeaderBound:
-    """What a connection of Twisted's does with data, unless the header of the answer is too long: then it hangs up."""
-
-    def __init__(self, protocol: Any) -> None:
-        self._protocol = protocol
-        self._receive: Callable[[bytes], None] = protocol.dataReceived
-        self._parser: Any = None  # there is one for each answer
-        self._n_bytes = 0
-
-    def __call__(self, data: bytes) -> None:
-        parser = self._protocol._parser
-        if parser is not self._parser:
-            self._parser, self._n_bytes = parser, 0
-        if parser is not None and parser.state in ("STATUS", "HEADER"):
-            self._n_bytes += len(data)
-            if self._n_bytes > _MAX_HEADER:
-                self._protocol.transport.abortConnection()
-                return
-        self._receive(data)
-
-
-def _bound_headers(downloader: Any) -> None:
-    """Bound the headers that Twisted reads; aiohttp takes 128 of 8 kB."""
-    for scheme in ("http", "https"):
-        pool: Any = getattr(downloader.handlers._get_handler(scheme), "_pool", None)
-        make: Any = getattr(pool, "_factory", None)
-        if make is not None:
-            pool._factory = partial(_make_bound, make)
-
-
-def _make_bound(make: Callable[..., Any], *args: Any) -> Any:
-    """A factory of connections, as *make* makes it, that bound their headers."""
-    factory = make(*args)
-    build = factory.buildProtocol
-
-    def build_bound(address: Any) -> Any:
-        protocol = build(address)
-        protocol.dataReceived = _HeaderBound(protocol)
-        return protocol
-
-    factory.buildProtocol = build_bound
-    return factory

@@ -15,6 +15,7 @@ from scrapy.utils.misc import load_object
 
 from ._engine import Addresses, Slots, configured, slot_key
 from .core.politeness import Gap, Outcome, Pace
+from .lateness import Lateness
 from .reach import Reach
 from .settings import read, read_politeness
 from .suffixes import registered_domain
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
             seconds: float,
             outcome: Outcome,
             *,
+            ago: float,
             retry_after: float,
             at_least: float,
             address: str,
         ) -> Gap:
-            """Take note of a transfer that is over; returns for how long its host is left alone."""
+            """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then."""
 
         def set_crawl_delay(self, key: str, seconds: float) -> None:
             """Have *seconds* between the requests to a host, whose robots.txt was just read."""
@@ -109,6 +111,7 @@ class PolitenessMiddleware:
         self._slots = Slots(
             crawler, self._ended, self._waits, self._shares, max(politeness.max_gap, politeness.min_gap)
         )
+        self._lateness = Lateness(crawler)
         self.addresses = Addresses()
         self.pacer: Pacer | None = None
         self._reach = Reach(crawler)
@@ -182,7 +185,7 @@ class PolitenessMiddleware:
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = Outcome.DOWN if is_down else Outcome.OTHER
         else:
-            outcome, retry_after = judge(transfer.response)
+            outcome, retry_after = judge(transfer.response, transfer.ago)
             if (
                 "address" in self._keys
                 and "proxy" not in transfer.request.meta
@@ -198,6 +201,7 @@ class PolitenessMiddleware:
             transfer.key,
             seconds,
             outcome,
+            ago=transfer.ago,
             retry_after=retry_after,
             at_least=transfer.at_least,
             address=address,
@@ -234,12 +238,13 @@ class Memory:
         seconds: float,
         outcome: Outcome,
         *,
+        ago: float,
         retry_after: float,
         at_least: float,
         address: str = "",  # known to the slot
     ) -> Gap:
         gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
-        self._hold(key, max(gap.own, at_least))
+        self._hold(key, max(gap.own, at_least) - ago)
         return gap
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
@@ -264,11 +269,11 @@ class Memory:
         return 0
 
 
-def judge(response: Response) -> tuple[Outcome, float]:
-    """What *response* shows of its host, and for how many seconds it asks to be left alone."""
+def judge(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
+    """What *response*, which came *ago*, shows of its host, and for how many seconds it asked to be left alone."""
     if response.status not in (429, 503):
         return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0
-    wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time())
+    wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time() - ago)
     is_down = wish is not None or response.status == 429
     return (Outcome.DOWN if is_down else Outcome.ERROR), wish or 0.0
 

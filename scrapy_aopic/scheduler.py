@@ -898,11 +898,12 @@ class Scheduler(BaseScheduler):
         seconds: float,
         outcome: Outcome,
         *,
+        ago: float,
         retry_after: float,
         at_least: float,
         address: str,
     ) -> Gap:
-        """Take note of a transfer that is over; returns for how long its host is left alone."""
+        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
         assert self._job is not None, "only an open job paces hosts"
         if retry_after:
             self._job.hurry()  # a crash must not forget it
@@ -910,7 +911,7 @@ class Scheduler(BaseScheduler):
             return self._job.crawl.transferred(
                 key,
                 seconds,
-                self._clock(),
+                self._clock() - ago,
                 outcome,
                 retry_after=retry_after,
                 at_least=at_least,

@@ -289,7 +289,7 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
 def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: float) -> None:
     memory = Memory(Politeness())
     memory.set_crawl_delay("a.test", seconds)
-    gap = memory.transferred("a.test", transfer, Outcome.ANSWER, retry_after=0.0, at_least=0.0)
+    gap = memory.transferred("a.test", transfer, Outcome.ANSWER, ago=0.0, retry_after=0.0, at_least=0.0)
     assert 0 <= gap.shared <= gap.own <= 86_400
     assert memory.waits("a.test") <= 86_400
 

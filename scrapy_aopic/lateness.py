@@ -1,0 +1,84 @@
+"""How late the event loop gets round to what is due: whether this machine is slower than the web that it crawls."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.utils.asyncio import call_later
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.utils.asyncio import CallLaterResult
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 0.1
+"""Seconds between the instants at which it is looked how late the loop is."""
+
+_WINDOW = 300
+"""Beats of which the mean is judged."""
+
+_LATE = 0.1
+"""Mean seconds from which on the machine is called the bottleneck."""
+
+
+class Lateness:
+    """Looks at a loop while a spider is open; keeps ``aopic/loop/late_seconds/mean`` and ``max`` up to date.
+
+    Instants on a grid are what answers are to a loop: nobody knows when they come. If the loop is busy for longer than
+    a beat, those it missed count, too, so the mean is that of an event at any time.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._timer: CallLaterResult | None = None
+        self._due = 0.0
+        self._sum = self._sum_before = self._max = 0.0
+        self._n = self._n_before = 0
+        self._is_said = False
+        crawler.signals.connect(self._start, signal=signals.spider_opened)
+        crawler.signals.connect(self._stop, signal=signals.spider_closed)
+
+    def _start(self) -> None:
+        self._due = monotonic() + _BEAT
+        self._timer = call_later(_BEAT, self._beat)
+
+    def _beat(self) -> None:
+        now = monotonic()
+        n = self.note(now - self._due)
+        self._due += n * _BEAT
+        self._timer = call_later(max(self._due - now, 0.0), self._beat)
+
+    def note(self, late: float) -> int:
+        """Take note of a beat that came *late* seconds after its time; returns how many were due until then."""
+        n = int(late / _BEAT) + 1
+        self._sum += n * late - _BEAT * n * (n - 1) / 2
+        self._n += n
+        self._max = max(self._max, late)
+        if self._n - self._n_before >= _WINDOW:
+            mean = (self._sum - self._sum_before) / (self._n - self._n_before)
+            self._sum_before, self._n_before = self._sum, self._n
+            if mean >= _LATE and not self._is_said:
+                self._say(mean)
+        if self._crawler.stats is not None:
+            self._crawler.stats.set_value("aopic/loop/late_seconds/mean", round(self._sum / self._n, 6))
+            self._crawler.stats.set_value("aopic/loop/late_seconds/max", round(self._max, 6))
+        return n
+
+    def _say(self, mean: float) -> None:
+        self._is_said = True
+        logger.warning(
+            "This machine is slower than the web that it crawls: in the last %(window).0f s, what happened waited for "
+            "%(mean).2f s on average until the crawl got to it. Hosts are asked later than they may be. What "
+            "helps is less work in callbacks and pipelines, fewer CONCURRENT_REQUESTS, or a faster or less busy "
+            "processor (aopic/loop/late_seconds)",
+            {"window": _WINDOW * _BEAT, "mean": mean},
+            extra={"spider": self._crawler.spider},
+        )
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

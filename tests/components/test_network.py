@@ -1,0 +1,250 @@
+"""How long a transfer took: as the network saw it, not as late as a busy process gets round to it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from web import Web, crawl
+
+from scrapy_aopic import _network
+from scrapy_aopic._network import Span, Watch
+from scrapy_aopic.lateness import Lateness
+from scrapy_aopic.testing.server import Answer, audit
+
+Serve = Callable[[dict[str, Any]], Web]
+
+TICK = 0.01
+NO_BODY = Request("http://a.test/")
+BODY = Request("http://a.test/", method="POST", body=b"much")
+
+
+class Connection:
+    """A socket whose kernel tells what it is told; instants are seconds of the clock below."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.sent = self.received = self.heard = 0.0
+        self.n_resent = 0
+        self.is_closed = False
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        if self.is_closed:
+            raise OSError("Bad file descriptor")
+        ago = [round(1000 * (self.now - instant)) for instant in (self.sent, self.received, self.heard)]
+        return struct.pack("=44xIIII40xI", ago[0], 0, ago[1], ago[2], self.n_resent)
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Connection:
+    connection = Connection()
+    monkeypatch.setattr(_network, "monotonic", lambda: connection.now)
+    monkeypatch.setattr(_network, "_TICK", TICK)
+    monkeypatch.setattr(_network, "_TCP_INFO", 11)
+    monkeypatch.setattr(_network, "_polled", lambda: connection.now - 0.5)
+    return connection
+
+
+def transfer(connection: Connection) -> tuple[Watch, Any]:
+    """A transfer on *connection*: at hand at 100.0, sent at 100.3, there at 100.4, and read at 102.0."""
+    wire = _network._Wire(lambda data: None, lambda: connection)
+    watch = Watch()
+    watch.connected(wire)
+    connection.sent, connection.received, connection.heard = 100.3, 100.4, 100.4
+    connection.now = 102.0
+    wire(b"all of it")
+    connection.now = 103.0
+    return watch, wire
+
+
+def answer(**how: Any) -> Response:
+    return Response("http://a.test/", **how)
+
+
+def check(span: Span, seconds: float, end: float) -> None:
+    assert span.seconds == pytest.approx(seconds)
+    assert span.end == pytest.approx(end)
+
+
+def test_a_transfer_lasts_from_its_sending_to_its_arrival_however_late_that_is_noticed(connection):
+    watch, _ = transfer(connection)
+    check(watch.span(99.0, NO_BODY, answer()), 0.1 + TICK, 100.4 + TICK)
+
+
+def test_the_process_knows_better_than_the_kernel_if_it_is_in_time(connection):
+    wire = _network._Wire(lambda data: None, lambda: connection)
+    watch = Watch()
+    watch.connected(wire)
+    connection.sent = connection.received = connection.heard = 100.0
+    connection.now = 100.002
+    wire(b"all of it")
+    check(watch.span(99.0, NO_BODY, answer()), 0.002, 100.002)
+
+
+@pytest.mark.parametrize("what", ["body", "sent again"])
+def test_a_request_that_was_not_sent_at_once_counts_from_when_its_connection_was_at_hand(connection, what):
+    if what == "body":
+        watch, _ = transfer(connection)
+        check(watch.span(99.0, BODY, answer()), 0.4 + TICK, 100.4 + TICK)
+        return
+    wire = _network._Wire(lambda data: None, lambda: connection)
+    watch = Watch()
+    watch.connected(wire)
+    connection.sent, connection.received, connection.n_resent = 100.3, 100.4, 1
+    connection.now = 102.0
+    wire(b"all of it")
+    check(watch.span(99.0, NO_BODY, answer()), 0.4 + TICK, 100.4 + TICK)
+
+
+def test_what_is_sent_once_an_answer_comes_is_no_request(connection):
+    watch, wire = transfer(connection)
+    connection.sent, connection.received = 102.9, 102.95
+    wire(b"and more")
+    check(watch.span(99.0, NO_BODY, answer()), 2.65 + TICK, 102.95 + TICK)
+
+
+def test_an_answer_that_ends_with_its_connection_ends_when_that_did(connection):
+    watch, wire = transfer(connection)
+    connection.heard = 102.5
+    assert wire.lose(lambda reason: reason, "done") == "done"
+    connection.now, connection.is_closed = 110.0, True
+    check(watch.span(99.0, NO_BODY, answer(flags=["partial"])), 2.2 + TICK, 102.5 + TICK)
+    check(watch.span(99.0, NO_BODY, answer()), 0.1 + TICK, 100.4 + TICK)
+
+
+@pytest.mark.parametrize("flags", [["partial"], ["dataloss"], ["download_stopped"]])
+def test_an_answer_that_was_not_read_to_its_end_ends_now(connection, flags):
+    watch, _ = transfer(connection)
+    span = watch.span(99.0, NO_BODY, answer(flags=flags))
+    assert span.end == 103.0
+    assert span.seconds >= 3.0
+
+
+def test_no_answer_counts_from_the_start_until_now(connection):
+    watch, _ = transfer(connection)
+    check(watch.span(99.0, NO_BODY, None), 4.0, 103.0)
+
+
+def test_without_a_connection_the_loop_knows_when_it_last_looked(connection):
+    check(Watch().span(99.0, NO_BODY, answer()), 0.5, 99.5)
+
+
+def test_where_the_kernel_does_not_tell_the_time_of_reading_counts(connection):
+    connection.is_closed = True
+    watch, _ = transfer(connection)
+    check(watch.span(99.0, NO_BODY, answer()), 2.0, 102.0)
+
+
+def test_the_next_transfer_on_a_connection_does_not_count_for_the_last(connection):
+    watch, wire = transfer(connection)
+    following = Watch()
+    following.connected(wire)
+    connection.sent, connection.received = 103.5, 104.0
+    connection.now = 105.0
+    wire(b"another one")
+    check(watch.span(99.0, NO_BODY, answer()), 0.1 + TICK, 100.4 + TICK)
+    check(following.span(103.0, NO_BODY, answer()), 0.5 + TICK, 104.0 + TICK)
+
+
+HANDLERS = {
+    "Twisted": "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler",
+    "aiohttp": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler",
+}
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel does not tell")
+@pytest.mark.parametrize("handler", HANDLERS)
+@deferred_f_from_coro_f
+async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, handler: str) -> None:
+    if handler == "aiohttp":
+        pytest.importorskip(HANDLERS[handler].rpartition(".")[0])
+
+    class Blocking(Spider):
+        name = "blocking"
+        start_urls = ["http://busy.test/", "http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == "http://busy.test/":
+                time.sleep(2)  # the answer of a.test comes meanwhile
+                yield from (Request(f"http://busy.test/{n}") for n in range(3))
+            elif response.url == "http://a.test/":
+                yield Request("http://a.test/1")
+
+    page = Answer(headers={"Content-Type": "text/html"}, body=b"<html></html>")
+    slow = Answer(headers={"Content-Type": "text/html"}, body=b"<html></html>", delay=0.1)
+    pages = {"http://a.test/": slow, "http://a.test/1": slow, "http://busy.test/": page}
+    web = serve({**pages, **{f"http://busy.test/{n}": page for n in range(3)}})
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_POLITENESS_FACTOR": 3,
+        "AOPIC_HOST_RULES": {"busy.test": {"factor": 0, "min_gap": 1}},
+        "DOWNLOAD_HANDLERS": {"http": HANDLERS[handler]},
+    }
+    await asyncio.wait_for(crawl(Blocking, settings), 60)
+    # By the loop's clock it took 2 seconds, and had to be left alone for 6.
+    assert web.asked.index("http://a.test/1") < web.asked.index("http://busy.test/2")
+    log = [entry for entry in web.log if entry.host == "a.test"]
+    result = audit(log, 3)
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+
+
+# -- lateness
+
+
+@pytest.mark.parametrize("late", [[0.0, 0.03, 0.05], [0.0, 0.35, 0.02], [2.05, 0.0], [10.0]])
+def test_instants_that_nobody_looked_at_count_as_late_as_they_were(late: list[float]) -> None:
+    crawler = get_crawler()
+    lateness = Lateness(crawler)
+    due, instants = 0.1, []
+    for seconds in late:
+        now = due + seconds
+        while due <= now:
+            instants.append(now - due)
+            due = round(due + 0.1, 6)
+        assert lateness.note(seconds) >= 1
+    assert crawler.stats is not None
+    mean = crawler.stats.get_value("aopic/loop/late_seconds/mean")
+    assert mean == pytest.approx(sum(instants) / len(instants), abs=1e-3)
+    assert crawler.stats.get_value("aopic/loop/late_seconds/max") == max(late)
+
+
+def test_it_is_said_once_if_this_machine_is_too_slow(caplog: pytest.LogCaptureFixture) -> None:
+    lateness = Lateness(get_crawler())
+    for _ in range(299):
+        lateness.note(0.05)
+    lateness.note(1.0)  # one callback that blocks says nothing of the machine
+    assert not caplog.records
+    for _ in range(1000):
+        lateness.note(0.5)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "This machine is slower than the web that it crawls" in record.getMessage()
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
+    class Blocking(Spider):
+        name = "blocking"
+        start_urls = ["http://a.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            time.sleep(0.5)
+            yield Request("http://a.test/1", callback=self.parse_last)
+
+        def parse_last(self, response: Response) -> None:
+            """Nothing more."""
+
+    serve({"http://a.test/": [], "http://a.test/1": []})
+    crawler = await crawl(Blocking, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0.2})
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/loop/late_seconds/max") >= 0.3
+    assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < 0.6
