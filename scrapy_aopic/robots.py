@@ -647,7 +647,7 @@ def _crawl_delay(parser: Any, user_agent: str | bytes) -> float | None:
 def sitemap_urls(text: bytes, base_url: str) -> Iterator[str]:
     """The sitemaps that the robots.txt *text* names."""
     for match in _SITEMAP.finditer(lines_of(text)):
-        url = match[1].strip().decode("utf-8", "replace")
+        url = match[1].partition(b"#")[0].strip().decode("utf-8", "replace")
         if is_parsable(url):
             with suppress(ValueError):  # no URL
                 yield urljoin(base_url, url)
@@ -655,4 +655,6 @@ def sitemap_urls(text: bytes, base_url: str) -> Iterator[str]:
 
 def _sitemap_request(url: str, domain: str, *, is_of_index: bool = False) -> Request:
     meta = {SITEMAP: (domain, is_of_index), "verbatim_url": True}  # no rule on URLs of pages applies
-    return Request(url, priority=_SITEMAP_PRIORITY, meta=meta)
+    return Request(
+        safe_url_string(url), priority=_SITEMAP_PRIORITY, meta=meta
+    )  # verbatim, but one that can be asked for

@@ -189,6 +189,9 @@ class Scheduler(BaseScheduler):
     def _open_job(self) -> None:
         settings = self._crawler.settings
         policy = read_policy(settings, self._crawler.spider)
+        policy.domain_of(
+            ""
+        )  # reads the public suffix list, a tenth of a second, before anything has to be in time
         self._admission = Admission(self._crawler)
         self._recrawls = policy.recrawl is not None
         self._max_links: int = read(settings, "AOPIC_MAX_LINKS")
