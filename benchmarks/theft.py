@@ -16,8 +16,8 @@ change     each copy has the text of the victim only at first, and comes back wi
 
 The production ledger and frontier crawl this web to its end, as the add-on would have it: links of duplicates are
 dropped. The table has the importance of the victim's first page, and of its whole site, as parts of what they have if
-each copy has a text of its own and all else is the same, in the mean over webs and at least; and how many of the
-victim's pages were found.
+each copy has a text of its own and all else is the same, in the mean over webs and at least; that of the page as a part
+of what it has without any copies; and how many of the victim's pages were found.
 
 A mirror is a copy that means no harm, of a site of 100 pages: under another name of its registered domain, on one of
 its own with the original named as canonical, or without. It is linked from one page, the original from 10. The table has

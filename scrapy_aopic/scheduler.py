@@ -746,6 +746,7 @@ class Scheduler(BaseScheduler):
             if crawl.give_way(visit.lease, it, key):
                 twin, copy = it, b""
         visit.is_duplicate = bool(twin)
+        visit.is_excess = visit.is_duplicate and not crawl.are_same(key, twin)
         if copy:
             self._count("aopic/content/copies")
         return self._url(crawl, twin) if twin else "", self._url(crawl, copy) if copy else ""

@@ -107,8 +107,8 @@ class LinkMiddleware:
                 yield item
                 continue
             is_one = is_link(item)
-            if is_one and not is_followed:
-                self._drop_of_duplicate(item, response)
+            if visit is not None and is_one and not is_followed:
+                self._drop_of_duplicate(item, response, visit)
                 continue
             n_links += is_one
             if is_one and n_links > self._flood:
@@ -127,17 +127,21 @@ class LinkMiddleware:
             if admitted is not None:
                 yield admitted
 
-    def _drop_of_duplicate(self, request: Request, response: Response) -> None:
-        """Count *request*, which a duplicate leads to; the first one is logged."""
+    def _drop_of_duplicate(self, request: Request, response: Response, visit: Visit) -> None:
+        """Count *request*, which a duplicate leads to; the first one of a kind is logged."""
         self._count("aopic/content/links_dropped")
+        name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
+        what = "one more page with the words of" if visit.is_excess else "the same page as"
         self._warn_once(
-            "duplicate",
-            "%(page)s is the same page as %(first)s (AOPIC_CONTENT_SEEN = %(seen)r), so that its links are not "
-            "followed, the first of them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such "
-            "links are not logged (aopic/content/links_dropped counts them)",
+            name,
+            "%(page)s is %(what)s %(first)s (%(name)s = %(value)r), so that its links are not followed, the first of "
+            "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
+            "(aopic/content/links_dropped counts them)",
             page=response.url,
+            what=what,
             first=response.meta.get(DUPLICATE_OF, ""),
-            seen=read(self._crawler.settings, "AOPIC_CONTENT_SEEN"),
+            name=name,
+            value=read(self._crawler.settings, name),
             link=request.url,
         )
 

@@ -33,13 +33,14 @@ class Visit:
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_conditional: Whether the scheduler asked the host only for what has changed.
         is_duplicate: Whether another page had its text before.
+        is_excess: Whether that one has other links, and there are too many such pages.
         same_as: Key of the page that it says it is.
         is_if_same: Whether that only counts if they have the same words.
     """
 
     __slots__ = ("_max_links", "_place", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
-                 "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as", "status",
-                 "unwanted", "weight")  # fmt: skip
+                 "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as",
+                 "status", "unwanted", "weight")  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Visit:
         self.weight = 0
         self.is_conditional = False
         self.is_duplicate = False
+        self.is_excess = False
         self.same_as = b""
         self.is_if_same = False
         self.is_downloading = True

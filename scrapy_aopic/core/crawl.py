@@ -525,7 +525,7 @@ class Crawl:
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
         twin = self._twins.pop(lease.key, b"")
-        self._copies.pop(lease.key, None)
+        copy = self._copies.pop(lease.key, b"")
         if content is not None and (content.is_same or content.is_missing) and page.visits and not twin:
             links = [*links, *self._links_kept(lease.key)]
         targets, extra = _distinct(links, lease.key)
@@ -545,7 +545,7 @@ class Crawl:
             n_distinct,
             now,
             whole=max(weight or n_distinct, sum([link.weight for link in targets.values()])),
-            host_visited=None if outcome else self._site_visited(host),
+            host_visited=None if outcome or self._is_outdone(host, copy) else self._site_visited(host),
             is_plain=not outcome,
         )
         page.outcome = outcome
@@ -687,6 +687,10 @@ class Crawl:
         if found.copy:
             self._copies[lease.key] = found.copy
         return found.twin
+
+    def are_same(self, key: bytes, other: bytes) -> bool:
+        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
+        return self._contents.agree(key, other)
 
     def copy_of(self, lease: Lease) -> bytes:
         """Key of a page of another registered domain that has the text of a leased page; ``b""`` if none is known."""
@@ -884,6 +888,17 @@ class Crawl:
     def _next_place(self) -> int:
         self._order += 1
         return self.order.place(self._order)
+
+    def _is_outdone(self, host: Host, copy: bytes) -> bool:
+        """Whether the page under key *copy*, with the text of one of *host*, is of a domain with no fewer supporters.
+
+        Such a page is not endowed: else the same text could be endowed under any number of names. Who was first does
+        not matter, and nothing else depends on it, because supporters can be bought.
+        """
+        if not copy or self._domains is None:
+            return False
+        own, other = self._domains.key(host), self._domain(copy[:HOST_BYTES])
+        return self._domains.get(own).supporters <= self._domains.get(other).supporters
 
     def _site_visited(self, host: Host) -> int:
         """Visited pages of the registered domain of *host*; of the host, if domains are not counted."""

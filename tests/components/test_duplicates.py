@@ -331,7 +331,9 @@ async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
 
 
 @deferred_f_from_coro_f
-async def test_a_site_that_makes_up_links_around_one_text_ends(serve: Serve, tmp_path: Path) -> None:
+async def test_a_site_that_makes_up_links_around_one_text_ends(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def answer(exchange: Exchange) -> Answer:
         number = int(exchange.target[1:] or 0)
         return page(words("x"), [f"/{number + 1}"])
@@ -339,6 +341,10 @@ async def test_a_site_that_makes_up_links_around_one_text_ends(serve: Serve, tmp
     web = serve({HOME: answer, **{f"http://a.test/{number}": answer for number in range(100)}})
     crawler = await run(tmp_path, AOPIC_SAME_WORDS=5, **DROP)
     assert len(web.asked) == 6
+    warnings = [
+        record.getMessage() for record in caplog.records if "AOPIC_SAME_WORDS = 5" in record.getMessage()
+    ]
+    assert len(warnings) == 1
     assert same(tmp_path) == {"http://a.test/5": HOME}
     assert stat(crawler, "content/links_dropped") == 1
 

@@ -180,7 +180,7 @@ def judged(job: Job, page: Link, *links: Link, text: Text = TEXT, **how: Any) ->
 
 
 def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_its_links() -> None:
-    job = sites(endowment=6.0)
+    job = sites()
     job.seed(A, B)
     had = holdings(job, A, B)
     lease = begin(job, A)
@@ -190,9 +190,33 @@ def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_it
     assert (job.crawl.judge(lease, TEXT), job.crawl.copy_of(lease)) == (b"", A.key)
     job.settle(lease, D)
     assert histories(job, A, B) == had
-    assert job.cash(C) > had[0]  # with an endowment
-    assert job.cash(D) > had[1]
+    assert holdings(job, C, D) == had
     assert (job.page(B).outcome, job.page(B).canonical, job.crawl.n_united) == ("", b"", 0)
+    job.commit()
+
+
+@pytest.mark.parametrize("supporters", [0, 1, 2, 3])
+def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporters_are_not_endowed(
+    supporters: int,
+) -> None:
+    """Two other sites lead to the page that is fetched first, and some to the one that is fetched later."""
+    job = sites(endowment=6.0)
+    hubs = [link(f"hub{number}") for number in range(5)]
+    job.seed(*hubs)
+    for number, hub in enumerate(hubs):
+        visit(
+            job,
+            hub,
+            A if number < 2 else D,
+            *([B] if number < supporters else []),
+        )
+    if not supporters:
+        job.seed(B, is_endowed=False)
+    assert judged(job, A, C) == b""
+    virtual = job.virtual
+    assert judged(job, B, E) == b""
+    assert (job.virtual < virtual) == (supporters > 2)
+    assert job.page(B).outcome == ""
     job.commit()
 
 
