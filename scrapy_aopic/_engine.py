@@ -179,6 +179,10 @@ class Engine:
     def abort(self, reason: str) -> None:
         """Make the engine close the spider, and the process end with exit code 1."""
         self.fail()
+        self.close(reason)
+
+    def close(self, reason: str) -> None:
+        """Make the engine close the spider."""
         call_later(0, _start, partial(self._close, reason))
 
     async def _close(self, reason: str) -> None:

@@ -39,6 +39,7 @@ from .core.recrawl import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, LostError, SettingError, StorageError
 from .job import Job, store_folder
+from .patience import WAITING, Patience
 from .places import Places
 from .queries import print_report
 from .refusals import reason_of
@@ -216,6 +217,7 @@ class Scheduler(BaseScheduler):
             self._inbox = Inbox(waiting, self._job, self._ask_for, self._count, where=where)
         crawl = self._job.crawl
         self._persists = folder is not None and kind != "memory"
+        self._patience = Patience(self._crawler, read(settings, "AOPIC_MAX_WAIT"), persists=self._persists)
         if crawl.is_resumed:
             counts = crawl.counts
             logger.info(
@@ -382,11 +384,15 @@ class Scheduler(BaseScheduler):
         if self._job.failure is not None:
             return True  # the spider is being closed, and not because it has finished
         crawl = self._job.crawl
-        return (
-            crawl.has_work(self._clock())
-            or (self._recrawls and isinstance(crawl.when(), NotBefore))
-            or (self._inbox is not None and bool(self._guard(self._inbox.has_rows)))
-        )
+        if (self._recrawls and isinstance(crawl.when(), NotBefore)) or (
+            self._inbox is not None and bool(self._guard(self._inbox.has_rows))
+        ):
+            return True
+        has_work = crawl.has_work(self._clock())
+        # The engine asks when it has nothing else to do; with visits in work, somebody else does.
+        if has_work and not self._visits and self._guard(self._patience.ends, crawl, self._clock()):
+            self._engine.close(WAITING)
+        return has_work
 
     def __len__(self) -> int:
         """Pages that wait and are not being fetched."""

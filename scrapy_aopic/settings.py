@@ -503,6 +503,11 @@ SETTINGS: dict[str, Setting] = {
             "crawl does not wait for it any more.",
         ),
         Setting(
+            "AOPIC_MAX_WAIT", 3600.0, "seconds", _number(0, 1e7), "a number of seconds from 0 to 10,000,000",
+            "Longest time that a crawl waits with nothing else to do because all hosts that have pages must be left "
+            "alone; it closes if that would be longer. 0 for any time.",
+        ),
+        Setting(
             "AOPIC_DURABILITY", 500, "milliseconds", _durability,
             '"page", "close" or a number of milliseconds from 1 to 60,000',
             "How soon finished work is on the disk: at once (a commit follows the other), within about this time "

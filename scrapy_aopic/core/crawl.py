@@ -359,6 +359,11 @@ class Crawl:
         """The earliest instant at which a page may be leased; it may be past."""
         return self._later(self.frontier.when())
 
+    def awaited(self) -> tuple[float, str]:
+        """The instant at which the first host may be asked that is not dead, and its name; ``""`` if nobody waits."""
+        instant, name = self.frontier.awaited()
+        return max(instant, self._not_before), name
+
     def _later(self, when: NotBefore | Empty) -> NotBefore | Empty:
         """What *when*, which the frontier says, is for the crawl."""
         instant = when.instant if isinstance(when, NotBefore) else inf

@@ -507,6 +507,26 @@ class Frontier:
             instant = min(instant, self._waiting[0][0])
         return NotBefore(instant) if instant != float("inf") else Empty()
 
+    def awaited(self) -> tuple[float, str]:
+        """The instant at which the first host may be asked that is not dead, and its name; ``""`` if nobody waits.
+
+        O(hosts in memory), for who has nothing else to do.
+        """
+        found: tuple[float, bytes] = (float("inf"), b"")
+        for instant, key in self._waiting:
+            host = self.active.get(key)
+            if host is not None and host.phase == WAITING and host.wakes_at == instant:
+                found = min(found, (instant, key))
+        for heap in self.gates.waiting.values():
+            entry = self._first(heap)
+            if entry is not None:
+                found = min(found, (self.gates.not_before(self.active[entry[2]]), entry[2]))
+        if self._unpark_at[_PARKED] < found[0]:
+            rows, _ = self.index.first(_PARKED, 1)
+            found = min(found, (_instant(rows[0][0]), rows[0][0][-HOST_BYTES:])) if rows else found
+        host = self.host(found[1])
+        return found[0], host.name if host is not None else ""
+
     # -- places
 
     def _place(self, key: bytes, host: Host, now: float) -> None:

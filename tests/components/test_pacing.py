@@ -505,6 +505,50 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
     assert gaps[1] >= 0.5, gaps  # the first may have been over before it was told
 
 
+@pytest.mark.parametrize("asks", ["Crawl-delay", "Retry-After"])
+@deferred_f_from_coro_f
+async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, asks: str
+) -> None:
+    robots = Answer(body=b"User-agent: *\nCrawl-delay: 1000000000\n" if asks == "Crawl-delay" else b"")
+    web = serve(
+        {
+            "http://a.test/": ["http://slow.test/1", "http://slow.test/2", "http://b.test/"],
+            "http://b.test/": ["/1"],
+            "http://b.test/1": [],
+            "http://slow.test/robots.txt": robots,
+            "http://slow.test/1": [] if asks == "Crawl-delay" else later(10**8),
+            "http://slow.test/2": [] if asks == "Crawl-delay" else later(10**8),
+        }
+    )
+    settings = {**SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path, "ROBOTSTXT_OBEY": True}
+    caplog.set_level("INFO", logger="scrapy_aopic")
+    for run in range(2):
+        crawler = await asyncio.wait_for(crawl(Follow, {**settings, "AOPIC_MIN_GAP": 0.01}), 50)
+        assert crawler.stats is not None
+        assert crawler.stats.get_value("finish_reason") == "aopic_waiting"
+        queued = crawler.stats.get_value("aopic/job/queued")
+        assert queued >= 1
+        said = [record for record in caplog.records if "AOPIC_MAX_WAIT" in record.getMessage()]
+        assert len(said) == run + 1
+        assert said[-1].levelname == "WARNING"
+        assert "when slow.test may be" in said[-1].getMessage()
+        assert f"{queued} pages are queued; run the same command" in said[-1].getMessage()
+    assert {"http://b.test/1"} <= set(web.asked)
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    serve({"http://a.test/": later(600)})
+    caplog.set_level("INFO", logger="scrapy_aopic")
+    crawler = await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 2}), 50)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "closespider_timeout"
+    (record,) = [record for record in caplog.records if "the crawl waits for" in record.getMessage()]
+    assert "the crawl waits for a.test, and has 1 pages queued" in record.getMessage()
+
+
 # -- other keys, and rules
 
 

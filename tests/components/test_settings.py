@@ -41,6 +41,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_BACKOFF": [-1, "slow", 1e9],
     "AOPIC_MAX_BACKOFF": [-1, "slow", float("inf")],
     "AOPIC_MAX_RETRY_AFTER": [-1, "day", 1e9],
+    "AOPIC_MAX_WAIT": [-1, 1e8, "soon"],
     "AOPIC_DEAD_AFTER": [1, 2.5, "never"],
     "AOPIC_DURABILITY": [0, -5, "never", 1e9],
     "AOPIC_STORE": ["redis", ""],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -470,3 +471,27 @@ def test_the_address_of_a_leased_host_is_kept_with_it():
     host = job.crawl.frontier.host(lease.key[:HOST_BYTES])
     assert host is not None
     assert (host.address, host.is_located) == ("10.0.0.1", False)
+
+
+def test_it_is_known_whom_the_crawl_waits_for(shared: Shared):
+    assert shared.crawl.awaited() == (math.inf, "")
+    shared.seed(link("a.one", shift=1), link("a.one", 1, shift=1))
+    shared.end(shared.lease(), transfer=2.0)
+    assert shared.crawl.awaited() == (NOW + 20.0, "a.one")
+    shared.seed(link("b.one"))
+    shared.try_lease()
+    assert shared.crawl.awaited()[0] == NOW + 20.0
+    assert shared.crawl.awaited()[1] in ("a.one", "b.one")
+
+
+def test_it_is_known_whom_the_crawl_waits_for_if_that_is_on_the_disk():
+    job = Job(politeness=Politeness(), max_active=1)
+    job.seed(*(link(f"h{n}", m) for n in range(4) for m in range(2)))
+    asked = []
+    for n in range(4):
+        lease = job.lease()
+        job.crawl.transferred(lease.host, 1.0 + n, job.now, Outcome.ANSWER)
+        job.crawl.release(lease, job.now)
+        job.settle(lease)
+        asked.append(lease.host)
+    assert job.crawl.awaited() == (pytest.approx(NOW + 10.0, abs=0.01), asked[0])
