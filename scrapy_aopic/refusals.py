@@ -33,6 +33,18 @@ class UnwantedTypeError(RefusedError):
     reason = "content type"
 
 
+class CodingsError(RefusedError):
+    """The answer is packed so often that to unpack it would stop everything."""
+
+    reason = "codings"
+
+
+class AttributesError(RefusedError):
+    """The page has an element with so many attributes that to parse it would stop everything."""
+
+    reason = "attributes"
+
+
 def reason_of(exception: Exception) -> str:
     """A short name of what ended a request."""
     return exception.reason if isinstance(exception, RefusedError) else type(exception).__name__

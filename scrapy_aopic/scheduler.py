@@ -31,6 +31,12 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from ._engine import Engine, slot_key
 from .admission import Admission
+from .bounds import (
+    MAX_ATTRIBUTES,
+    MAX_CODINGS,
+    has_too_many_attributes,
+    is_packed_too_often,
+)
 from .content import read_text
 from .core.frontier import Empty, NotBefore, Unlocated
 from .core.politeness import Gap
@@ -42,7 +48,7 @@ from .job import Job, store_folder
 from .patience import WAITING, Patience
 from .places import Places
 from .queries import print_report
-from .refusals import reason_of
+from .refusals import AttributesError, CodingsError, reason_of
 from .requests import (
     IN_MEMORY,
     PURPOSE,
@@ -868,8 +874,22 @@ class Scheduler(BaseScheduler):
         return content, is_failure
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
-        """Read no more of a page that is not of a type that is wanted; its status decides what becomes of it."""
-        if request in self._visits and not self._is_wanted(request, headers):
+        """Read no more of an answer that would stop everything, or of a page that is not of a type that is wanted."""
+        visit = self._visits.get(request)
+        if is_packed_too_often(headers):
+            self._warn_once(
+                "codings",
+                "%(url)s is packed more than %(n)d times (Content-Encoding) and is not read, because to unpack it would "
+                "stop everything; further ones are only counted (aopic/hostile/codings)",
+                {"url": request.url, "n": MAX_CODINGS},
+            )
+            self._count("aopic/hostile/codings")
+            if visit is not None:
+                visit.unwanted = CodingsError(f"{request.url} is packed too often")
+            raise StopDownload(fail=visit is None)
+        if visit is not None and not self._is_wanted(
+            request, headers
+        ):  # its status decides what becomes of it
             raise StopDownload(fail=False)
 
     def _is_wanted(self, request: Request, headers: Headers) -> bool:
@@ -883,6 +903,16 @@ class Scheduler(BaseScheduler):
         if response.status in range(200, 300) and not self._is_wanted(request, response.headers):
             assert self._admission is not None
             visit.unwanted = self._admission.unwanted(response)
+        elif has_too_many_attributes(response):
+            self._warn_once(
+                "attributes",
+                "%(url)s has an element with more than %(n)d attributes and is not read, because to parse it would stop "
+                "everything; further ones are only counted (aopic/hostile/attributes)",
+                {"url": response.url, "n": MAX_ATTRIBUTES},
+            )
+            self._count("aopic/hostile/attributes")
+            visit.unwanted = AttributesError(f"{response.url} has an element with too many attributes")
+        if visit.unwanted is not None:
             visit.reason = visit.unwanted.reason
             return
         visit.status = response.status

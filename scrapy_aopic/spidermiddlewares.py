@@ -19,7 +19,7 @@ from scrapy.utils.request import fingerprint
 from ._engine import configured
 from .content import read_canonical
 from .purpose import link_test
-from .refusals import UnwantedTypeError
+from .refusals import RefusedError
 from .requests import COPY_OF, DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
@@ -91,7 +91,7 @@ class LinkMiddleware:
                 response.meta[COPY_OF] = copy
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
-        return [] if isinstance(exception, UnwantedTypeError) else None  # nobody needs an errback for that
+        return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .core.crawl import Lease
     from .core.records import Link
     from .core.recrawl import Content
-    from .refusals import UnwantedTypeError
+    from .refusals import RefusedError
 
 
 class Visit:
@@ -28,7 +28,7 @@ class Visit:
         retry: The request to make instead, if the downloader wants another try.
         status: Status of the answer that reached the callback.
         reason: Why there was none.
-        unwanted: What the errback is told, if the answer is of a type that is not read.
+        unwanted: What the errback is told, if the answer is not read.
         content: What it says of the page's content, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_conditional: Whether the scheduler asked the host only for what has changed.
@@ -57,7 +57,7 @@ class Visit:
         self.retry: Link | None = None
         self.status: int | None = None
         self.reason = ""
-        self.unwanted: UnwantedTypeError | None = None
+        self.unwanted: RefusedError | None = None
         self.content: Content | None = None
         self.weight = 0
         self.is_conditional = False

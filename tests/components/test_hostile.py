@@ -97,6 +97,9 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     assert audit.queued == stats["aopic/job/dead_pages"]
     assert stats["aopic/job/dead_hosts"] <= len(SILENT)
 
+    # What would stop everything is not read.
+    assert (stats["aopic/hostile/codings"], stats["aopic/hostile/attributes"]) == (1, 1)
+
     # What went wrong has a name.
     assert "aopic/errors" not in stats
     outcomes = {name[15:]: n for name, n in stats.items() if name.startswith("aopic/outcomes/")}

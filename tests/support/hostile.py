@@ -244,6 +244,26 @@ def bomb(exchange: Exchange) -> Answer:
     return Answer(headers={**HTML, "Content-Encoding": kind}, body=body)
 
 
+@trap("layers/")
+@without_robots
+def layers(exchange: Exchange) -> Answer:
+    body = b"<p>packed</p>"
+    for _ in range(50):
+        body = gzip.compress(body)
+    return Answer(headers={**HTML, "Content-Encoding": ", ".join(["gzip"] * 50)}, body=body)
+
+
+@trap("attributes/", "canonicals/")
+@without_robots
+def many(exchange: Exchange) -> Answer:
+    if exchange.host == "attributes.test":  # which libxml2 would parse for a minute
+        return Answer(
+            headers=HTML, body=b"<p " + b" ".join(b"a%d" % number for number in range(250_000)) + b">"
+        )
+    links = "".join(f'<link rel="canonical" href="/?{number}">' for number in range(50_000))
+    return page(head=links)
+
+
 @trap("headers/", "header/")
 @without_robots
 def headers(exchange: Exchange) -> Answer:
@@ -406,6 +426,7 @@ def wrong_links(exchange: Exchange) -> Answer:
 
 ROBOTS = {
     "huge": Answer(body=f"User-agent: *\nDisallow: {FORBIDDEN}\n".encode() + b"Disallow: /x\n" * 400_000),
+    "agents": Answer(body=f"User-agent: *\nDisallow: {FORBIDDEN}\n".encode() + b"user-agent:\nx\n" * 20_000),
     "endless": Answer(body=f"User-agent: *\nDisallow: {FORBIDDEN}\n".encode() * 1000, endless=True),
     "drip": Answer(body=b"#", body_delay=0.05, endless=True),
     "circle": Answer(302, {"Location": "/robots.txt"}),
@@ -418,7 +439,7 @@ ROBOTS = {
     "page": Answer(headers=HTML, body=f"<p>{TEXT}".encode()),
     "location": Answer(302, {"Location": "http://["}),
 }
-OBEYED = ("huge", "endless")
+OBEYED = ("huge", "agents", "endless")
 UNREACHABLE = ("drip", "500", "later", "reset", "bomb")
 
 

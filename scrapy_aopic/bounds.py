@@ -1,0 +1,60 @@
+"""What an answer may not have, because reading it would keep the event loop for minutes.
+
+These are bounds on what others do with an answer, before or after us; each has a cost that is not linear in bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lxml import etree  # type: ignore[import-untyped]  # has no types
+from scrapy.http import HtmlResponse
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+    from scrapy.http.headers import Headers
+
+MAX_CODINGS = 5
+"""How often a body may be packed, as for curl. Scrapy unpacks it as often as the header says: 10 MB in fifty thousand
+layers of gzip take five minutes."""
+
+MAX_ATTRIBUTES = 1000
+"""Attributes of an element. libxml2 appends each behind all others: 400 kB of them take four seconds, and 10 MB forty
+minutes."""
+
+_SMALL = 32_768
+"""Characters of a page that is read in less than 0.1 s, whatever they are."""
+
+
+class _TooManyError(Exception):
+    pass
+
+
+class _Attributes:
+    """Target of a parser that builds no tree, which takes it a time linear in the bytes."""
+
+    def start(self, _: str, attributes: dict[str, str]) -> None:
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise _TooManyError
+
+    def close(self) -> None:
+        pass
+
+
+def is_packed_too_often(headers: Headers) -> bool:
+    """Whether an answer with *headers* has more than :data:`MAX_CODINGS`."""
+    return sum(value.count(b",") + 1 for value in headers.getlist("Content-Encoding")) > MAX_CODINGS
+
+
+def has_too_many_attributes(response: Response) -> bool:
+    """Whether an element of *response*, a page of HTML, has more than :data:`MAX_ATTRIBUTES`."""
+    if not isinstance(response, HtmlResponse) or len(response.body) < _SMALL:
+        return False
+    html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
+    try:
+        etree.fromstring(html, etree.HTMLParser(target=_Attributes(), encoding="utf-8", huge_tree=True))
+    except _TooManyError:
+        return True
+    except etree.LxmlError:  # there is nothing in it
+        return False
+    return False
