@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
-import sys
-import threading
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,11 +26,14 @@ import scrapy_aopic
 
 NAME, OURS = "scrapy_aopic", str(Path(scrapy_aopic.__file__).parent)
 
-PASSING = {"_HeaderBound.__call__", "PoliteSlot._end", "_Transfers.remove"}
-"""Functions of ours that stand in for some of Scrapy's or Twisted's, which do the work."""
+PASSING = {"_engine.py", "_network.py"}
+"""Files of ours in which functions stand in for some of Scrapy's or Twisted's, which do the work."""
 
 TICK, LATE = 0.01, 0.1
 """Seconds between beats of the event loop, and from which on it is late."""
+
+
+Clocks = tuple[float, float, float, float]
 
 
 class Wander(Spider):
@@ -47,7 +50,7 @@ class Wander(Spider):
         if not isinstance(response, TextResponse):
             return
         links: list[Any] = []
-        with suppress(ValueError, UnicodeError, LookupError):  # what extractors say of some pages
+        with suppress(Exception):  # what extractors say of some pages
             links = LinkExtractor().extract_links(response)
         for link in links:
             with suppress(ValueError):
@@ -59,20 +62,28 @@ class Wander(Spider):
 
 
 class Call:
-    """A call that the event loop made, as far as it was seen."""
+    """A call that the event loop made, as far as it was seen.
 
-    def __init__(self, frame: FrameType | None, now: float, waited: float) -> None:
+    Args:
+        clocks: When it may have begun; see :func:`clocks`.
+    """
+
+    def __init__(self, frame: FrameType | None, clocks: Clocks) -> None:
         self.frame = frame  # kept, so that the next one is another object
-        self.began = self.seen = now
-        self.waited = (waited, waited)
+        self._began = self.last = clocks
         self.owners: Counter[str] = Counter()
 
     def report(self, began: float) -> dict[str, Any]:
-        """What took how long: seconds in all, and those in which the system ran other processes."""
+        """What took how long, and which part of it was ours."""
+        wall, ran, waited, collected = (
+            last - first for first, last in zip(self._began, self.last, strict=True)
+        )
         return {
-            "at": self.began - began,
-            "seconds": self.seen - self.began + TICK,
-            "others": self.waited[1] - self.waited[0],
+            "at": self._began[0] - began,
+            "seconds": wall,
+            "ran": ran,
+            "waited": waited,
+            "collected": collected,
             "ours": sum(n for name, n in self.owners.items() if name.startswith(NAME)) / self.owners.total(),
             "seen": self.owners.most_common(4),
         }
@@ -81,20 +92,20 @@ class Call:
 class Watchdog:
     """Looks at the stack of the main thread while the event loop is late, and at the memory now and then.
 
-    What is measured is each single call that the loop makes. Of its time, that part is ours in which the innermost
-    frame of ours or of the spider is ours: what the spider does between two of our frames is its own affair.
+    It does so from a signal: frames of another thread cannot be looked at safely. What is measured is each single call
+    that the loop makes. Of its time, that part is ours in which the innermost frame of ours or of the spider is ours:
+    what the spider does between two of our frames is its own affair.
     """
 
     def __init__(self, crawler: Crawler, report: Path) -> None:
         self._report = report
         self._crawler = crawler
-        self._main = threading.main_thread()
-        self._beat = time.perf_counter()
+        self._call: Call | None = None
         self._calls: list[dict[str, Any]] = []
         self._late: list[float] = []
         self._memory: list[tuple[float, float, int]] = []
         self._began = time.perf_counter()
-        self._ends = threading.Event()
+        self._beat = clocks()
         crawler.signals.connect(self._start, signal=signals.spider_opened)
         crawler.signals.connect(self._stop, signal=signals.spider_closed)
 
@@ -103,55 +114,46 @@ class Watchdog:
         return cls(crawler, Path(crawler.settings["HOSTILE_REPORT"]))
 
     def _start(self) -> None:
-        self._beat = self._began = time.perf_counter()
+        self._began = time.perf_counter()
+        self._beat = clocks()
         self._loop = create_looping_call(self._note)
         self._loop.start(TICK, now=False)
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
 
     def _note(self) -> None:
-        now = time.perf_counter()
-        if now - self._beat > LATE:
-            self._late.append(now - self._beat)
+        """The event loop beats."""
+        self._end_call()
+        now = clocks()
+        if now[0] - self._beat[0] > LATE:
+            self._late.append(now[0] - self._beat[0])
         self._beat = now
+        if not self._memory or now[0] - self._began - self._memory[-1][0] > 1:
+            assert self._crawler.stats is not None
+            pages = self._crawler.stats.get_value("response_received_count", 0)
+            self._memory.append((now[0] - self._began, resident(), pages))
 
-    def _watch(self) -> None:
-        while not self._ends.wait(TICK):
-            if time.perf_counter() - self._beat > 2 * TICK:
-                self._follow(self._beat)
-            if not self._memory or time.perf_counter() - self._began - self._memory[-1][0] > 1:
-                stats = self._crawler.stats
-                pages = stats.get_value("response_received_count", 0) if stats is not None else 0
-                self._memory.append((time.perf_counter() - self._began, resident(), pages))
+    def _look(self, _: int, frame: FrameType | None) -> None:
+        """Look at what the main thread does, if it is late for its next beat."""
+        if time.perf_counter() - self._beat[0] < 2 * TICK:
+            return
+        now, called = clocks(), call_of(frame)
+        if self._call is None or self._call.frame is not called:
+            # It may have begun just after the last look, during which signals do not come.
+            before = self._beat if self._call is None else self._call.last
+            self._end_call()
+            self._call = Call(called, before)
+        self._call.last = now
+        self._call.owners[owner(frame)] += 1
 
-    def _follow(self, beat: float) -> None:
-        """Look at what the main thread does until its next beat."""
-        call: Call | None = None
-        while self._beat == beat and not self._ends.is_set():
-            frame = sys._current_frames().get(self._main.ident or 0)
-            now, waited, called = time.perf_counter(), self._waited(), call_of(frame)
-            if call is None or call.frame is not called:
-                self._end(call)
-                call = Call(called, now, waited)
-            call.seen, call.waited = now, (call.waited[0], waited)
-            call.owners[owner(frame)] += 1
-            del frame
-            time.sleep(TICK / 2)
-        self._end(call)
-
-    def _end(self, call: Call | None) -> None:
-        if call is not None and call.seen - call.began + TICK > LATE / 2:
-            self._calls.append(call.report(self._began))
-
-    def _waited(self) -> float:
-        """Seconds for which the main thread was ready, but did not run; 0 where the system does not say."""
-        try:
-            return int(Path(f"/proc/self/task/{self._main.native_id}/schedstat").read_text().split()[1]) / 1e9
-        except (OSError, IndexError):
-            return 0.0
+    def _end_call(self) -> None:
+        call, self._call = self._call, None
+        if call is not None and (report := call.report(self._began))["seconds"] > LATE / 2:
+            self._calls.append(report)
 
     def _stop(self, reason: str) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         self._loop.stop()
-        self._ends.set()
         assert self._crawler.stats is not None
         report = {
             "reason": reason,
@@ -161,6 +163,32 @@ class Watchdog:
             "stats": self._crawler.stats.get_stats(),
         }
         self._report.write_text(json.dumps(report, default=str))
+
+
+class Collections:
+    """Seconds for which Python collected garbage, which may come in the middle of anything."""
+
+    def __init__(self) -> None:
+        self.seconds = self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.seconds += time.perf_counter() - self._began
+
+
+collections = Collections()
+
+
+def clocks() -> Clocks:
+    """Seconds of the wall, of this thread, for which it was ready while the system ran others, and for garbage."""
+    try:
+        waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        waited = 0.0
+    return time.perf_counter(), time.thread_time(), waited, collections.seconds
 
 
 def call_of(frame: FrameType | None) -> FrameType | None:
@@ -178,9 +206,11 @@ def owner(frame: FrameType | None) -> str:
     innermost = ""
     while frame is not None:
         code = frame.f_code
-        if innermost and code.co_qualname in PASSING:
+        if innermost and code.co_filename.startswith(OURS) and Path(code.co_filename).name in PASSING:
             frame = frame.f_back
             continue
+        if code.co_qualname == "Scheduler.close":
+            return "the end of the crawl"  # which waits for the disk
         innermost = innermost or f"{Path(code.co_filename).name}:{code.co_qualname}"
         if code.co_filename.startswith(OURS):
             return f"{NAME}/{Path(code.co_filename).relative_to(OURS)}:{code.co_qualname} ({innermost})"

@@ -135,7 +135,7 @@ class Misbehaviour:
             case 1:
                 charset = random.choice(CHARSETS)
                 return (
-                    f'<meta charset="{charset}">é{self._link(random, host)}'.encode(),
+                    f'<meta charset="{charset}">é{self._link(random, host)}'.encode("utf-8", "replace"),
                     f"{html}; charset={charset}",
                 )
             case 2:
