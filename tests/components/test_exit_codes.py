@@ -16,6 +16,7 @@ from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web
 
+from scrapy_aopic._engine import Engine
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
@@ -134,3 +135,18 @@ async def test_a_crawl_that_is_refused_before_its_engine_runs_has_failed(
     crawler.signals.connect(slow, signal=signals.engine_started, weak=False)
     await runner.crawl(crawler)
     assert runner.bootstrap_failed
+
+
+@deferred_f_from_coro_f
+async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    runner = AsyncCrawlerRunner({**ALONE, "AOPIC_STORE": "memory", "TELNETCONSOLE_ENABLED": False})
+    crawler = runner.create_crawler(Follow)
+    engine = Engine(crawler)
+    crawler.signals.connect(lambda: engine.abort("aopic_storage"), signal=signals.spider_closed, weak=False)
+    await runner.crawl(crawler)
+    await asyncio.sleep(0.05)
+    assert runner.bootstrap_failed
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

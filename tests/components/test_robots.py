@@ -991,6 +991,27 @@ async def test_sitemaps_are_seeds_if_they_are_wanted(serve: Serve, settings: dic
 
 
 @deferred_f_from_coro_f
+async def test_a_sitemap_may_have_a_comment_or_a_space(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = "Sitemap: http://a.com/one.xml # the first\nSitemap: http://a.com/two maps.xml\n"
+    xml = {"Content-Type": "application/xml"}
+    web = serve(
+        {
+            "http://a.com/robots.txt": rules("/no", more=lines),
+            "http://a.com/": [],
+            "http://a.com/one.xml": Answer(headers=xml, body=sitemap("http://a.com/1")),
+            "http://a.com/two%20maps.xml": Answer(headers=xml, body=sitemap("http://a.com/2")),
+        }
+    )
+    await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    assert {"http://a.com/one.xml", "http://a.com/two%20maps.xml", "http://a.com/1", "http://a.com/2"} <= set(
+        web.asked
+    )
+    assert "Traceback" not in caplog.text
+
+
+@deferred_f_from_coro_f
 async def test_sitemaps_are_left_alone_by_default(serve: Serve) -> None:
     web = serve(mapped())
     await crawl(Start, SCHEDULER, urls=["http://a.com/"])
