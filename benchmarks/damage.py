@@ -24,8 +24,10 @@ from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError

@@ -50,8 +50,9 @@ import numpy as np
 from tqdm import tqdm
 
 from scrapy_aopic.comparison import half_width
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.order import Aopic, OpicCycle
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
 from scrapy_aopic.core.recrawl import Content, Rates, Recrawl

@@ -45,9 +45,10 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.content import text_of
-from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.recrawl import Recrawl
 from scrapy_aopic.job import store_folder

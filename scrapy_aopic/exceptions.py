@@ -21,3 +21,7 @@ class LostError(StorageError):
 
 class ExchangeError(AopicError, ValueError):
     """A list of seeds cannot be used, or an export cannot be written."""
+
+
+class CallError(AopicError, ValueError):
+    """A crawl was called with something that cannot be right; nothing was changed."""

@@ -81,7 +81,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
     from typing_extensions import Self
 
-    from .core.crawl import Crawl, Lease
+    from .core.api import Lease
+    from .core.crawl import Crawl
     from .core.politeness import Outcome
     from .storage.lock import Lock
 

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from .core.api import Lease
 from .core.audit import audit
-from .core.crawl import Crawl, Lease, Policy
+from .core.crawl import Crawl, Policy
 from .core.frontier import NotBefore
 from .core.graph import FrozenGraph
 from .core.records import HOST_BYTES, Link, host_key, page_key
@@ -394,7 +395,7 @@ class Simulation:
         account.visits += 1
         account.handed = self._handed(account)
         before = totals.virtual
-        units = crawl.settle(lease, [target.link for target in accounts], self.now)
+        units = crawl.settle(lease, [target.link for target in accounts], self.now).paid
         targets = dict(zip(links, accounts, strict=True))
         targets.pop(page, None)
         paid = lease.cash + before - totals.virtual

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from .core.crawl import Lease
+    from .core.api import Lease
     from .core.records import Link
     from .core.recrawl import Content
     from .refusals import RefusedError

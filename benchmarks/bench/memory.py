@@ -12,7 +12,7 @@ from measure import Runner, disk_bytes, resident
 from work import EACH, GAP, OBJECTS_UP_TO, copied, core, store
 from world import build, policy
 
-from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.job import Job
 
 

@@ -12,7 +12,7 @@ from measure import Runner, cpu, disk_bytes, live_by_cpu_time, resident
 from stage import OURS, STOCK, Stage
 from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 
-from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job import Job, store_folder

@@ -1,7 +1,7 @@
 """One crawl's memory: what is known, what is queued, who holds how much cash.
 
-This is the port between the frontier and whatever fetches: :meth:`Crawl.lease` hands out the best page that
-may be asked now, :meth:`Crawl.settle` is the whole of one visit in one step. Between two steps the sum of all
+This stands behind the port of :mod:`.api`: :meth:`Crawl.lease` hands out the best page that may be asked now,
+:meth:`Crawl.settle` is the whole of one visit in one step. Between two steps the sum of all
 cash is :data:`~scrapy_aopic.core.ledger.TOTAL`, the seen-set is the page table, and a queued page has exactly
 one queue row, so none of them can disagree with another.
 
@@ -15,12 +15,13 @@ from __future__ import annotations
 from dataclasses import asdict, astuple, dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import CallError, StorageError
 
+from .api import Counts, Ending, Lease, Settled
 from .caches import ClockCache
 from .content import Claim, Contents, Text
 from .domains import Domains
@@ -34,6 +35,7 @@ from .records import (
     FAILED,
     FORMAT,
     HOST_BYTES,
+    PAGE_BYTES,
     QUEUED,
     VISITED,
     Link,
@@ -62,6 +64,12 @@ TOTALS_KEY = b"totals"
 _COUNTER = (1 << 32) - 1
 
 _MAX_SUPPORTED = 50_000
+
+_LEASES_A_MILLISECOND = 20
+"""Binary digits of the leases in a millisecond, so that each run numbers its own behind those of the runs before."""
+
+_MAX_ENDED = 10_000
+"""Ended leases that are told apart from those of other runs: several times those that can be in flight."""
 
 MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
@@ -111,33 +119,6 @@ class Policy:
     commit_within: float = 1.0
 
 
-class Lease(NamedTuple):
-    """A page handed out to be fetched; it stays queued until it is settled.
-
-    Attributes:
-        key: Page key.
-        host: Name of its host.
-        request: The request as bytes.
-        cash: Units that the visit will distribute; what comes later stays for the next visit.
-        visits: Visits before this one.
-    """
-
-    key: bytes
-    host: str
-    request: bytes
-    cash: int
-    visits: int
-
-
-class Counts(NamedTuple):
-    """Pages by state, and hosts."""
-
-    queued: int
-    visited: int
-    failed: int
-    hosts: int
-
-
 def read_totals(store: Store) -> dict[str, Any]:
     """The totals of the last commit, the ledger's under ``"ledger"``; empty if there was none.
 
@@ -169,6 +150,26 @@ def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], lis
         elif link.again:
             extra.append(link)
     return targets, extra
+
+
+def _check_link(call: str, link: Link) -> None:
+    """Refuse a *link* to a new page that would be stored where nobody finds it."""
+    if len(link.key) != PAGE_BYTES or link.key[:HOST_BYTES] != host_key(link.host):
+        raise CallError(
+            f"{call}: the key of a page of {link.host!r} must begin with {host_key(link.host)!r} and have {PAGE_BYTES} "
+            f"bytes (core.page_key makes one), not {link.key!r}"
+        )
+
+
+def _check_visit(new: Iterable[Link], same_as: bytes, **numbers: int) -> None:
+    """Refuse what a visit cannot have shown; *new* are its links to pages that are not known."""
+    for link in new:
+        _check_link("settle", link)
+    for name, number in numbers.items():
+        if number < 0:
+            raise CallError(f"settle: {name} must be 0 or more, not {number}")
+    if same_as and len(same_as) != PAGE_BYTES:
+        raise CallError(f"settle: same_as must be the key of a page, {PAGE_BYTES} bytes, not {same_as!r}")
 
 
 def order_name(order: Order) -> str:
@@ -216,6 +217,9 @@ class Crawl:
         self._copies: dict[bytes, bytes] = {}
         self._supported: set[bytes] = set()  # hosts with the domains that were noted to link to them
         self._leases: dict[bytes, Lease] = {}
+        self._asked: dict[bytes, int] = {}  # number of the lease that asks a host, by its key
+        self._ended: dict[int, None] = {}  # numbers of the leases that were ended last
+        self._n_leases = int(now * 1000) << _LEASES_A_MILLISECOND
         self._visited = self._failed = self._order = self._visited_once = 0
         self.n_united = 0
         self._changed = False
@@ -390,6 +394,7 @@ class Crawl:
         page = self._pages.get(link.key)
         if page is not None and not link.again:
             return False
+        _check_link("seed", link)
         if page is None:
             page = self._admit(link, 0)
             if is_endowed:
@@ -440,8 +445,11 @@ class Crawl:
         self._wheel.fetched()
         self._pages.put(taken.page, page)
         host = self.frontier.active[taken.host]
-        lease = Lease(taken.page, host.name, self._requests.get(taken.page) or b"", page.cash, page.visits)
+        self._n_leases = number = self._n_leases + 1
+        request = self._requests.get(taken.page) or b""
+        lease = Lease(taken.page, host.name, request, page.cash, page.visits, number)
         self._leases[taken.page] = lease
+        self._asked[taken.host] = number
         self._changed = True
         return lease
 
@@ -469,14 +477,35 @@ class Crawl:
         self.frontier.defer(host, not_before, transfer)
         self._changed = True
 
-    def transferred(self, name: str, transfer: float, now: float, outcome: Outcome, **how: Any) -> Gap:
+    def transferred(
+        self,
+        name: str,
+        transfer: float,
+        now: float,
+        outcome: Outcome,
+        *,
+        retry_after: float = 0.0,
+        at_least: float = 0.0,
+        address: str = "",
+    ) -> Gap:
         """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
 
         Args:
-            how: See :meth:`~scrapy_aopic.core.frontier.Frontier.transferred`.
+            retry_after: Seconds for which the host asks to be left alone.
+            at_least: Seconds for which somebody else wants it to be left alone.
+            address: The address that was asked.
         """
         self._changed = True
-        return self.frontier.transferred(host_key(name), name, transfer, now, outcome, **how)
+        return self.frontier.transferred(
+            host_key(name),
+            name,
+            transfer,
+            now,
+            outcome,
+            retry_after=retry_after,
+            at_least=at_least,
+            address=address,
+        )
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to the host called *name*, whose robots.txt was just read."""
@@ -488,13 +517,31 @@ class Crawl:
         self._changed = True
         self.frontier.locate(host.key, address, now)
 
-    def release(self, lease: Lease, now: float) -> None:
+    def _standing(self, lease: Lease) -> Ending:
+        """Whether *lease* is held, was ended, or is none of this run's."""
+        held = self._leases.get(lease.key)
+        if held is not None and held.number == lease.number:
+            return Ending.OK
+        return Ending.DUP if lease.number in self._ended else Ending.STALE
+
+    def _end(self, lease: Lease) -> None:
+        """*lease* is held no more."""
+        del self._leases[lease.key]
+        self._ended[lease.number] = None
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def release(self, lease: Lease, now: float) -> Ending:
         """Nothing is asked of the lease's host any more; the page itself may still be in work."""
         host = lease.key[:HOST_BYTES]
+        if self._asked.get(host) != lease.number:
+            return Ending.STALE if self._standing(lease) == Ending.STALE else Ending.DUP
+        del self._asked[host]
         self.frontier.release(host, now)
         if self._recrawl is not None and self._is_free(host):
             self._wheel.freed(host)
         self._changed = True
+        return Ending.OK
 
     def settle(
         self,
@@ -509,7 +556,7 @@ class Crawl:
         content: Content | None = None,
         same_as: bytes = b"",
         is_if_same: bool = False,
-    ) -> list[int]:
+    ) -> Settled:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
         Args:
@@ -523,24 +570,29 @@ class Crawl:
             outcome: Why it is no ordinary page; ``""`` for an ordinary one.
             is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
 
-        Returns:
-            Units that each distinct link was paid, in document order; 0 for those to pages that failed.
+        Raises:
+            CallError: If an argument cannot be right; nothing was changed.
         """
-        del self._leases[lease.key]
+        if (standing := self._standing(lease)) != Ending.OK:
+            return Settled(standing)
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
-        twin = self._twins.pop(lease.key, b"")
-        copy = self._copies.pop(lease.key, b"")
+        twin = self._twins.get(lease.key, b"")
+        copy = self._copies.get(lease.key, b"")
         if content is not None and (content.is_same or content.is_missing) and page.visits and not twin:
             links = [*links, *self._links_kept(lease.key)]
         targets, extra = _distinct(links, lease.key)
         known = self._pages.get_many(list(targets))
         hosts = {key[:HOST_BYTES] for key in targets}
-        self.frontier.preload(hosts)
         weights = [
             link.weight if target is None or target.state != FAILED or link.again else 0
             for link, target in zip(targets.values(), known, strict=True)
         ]
+        new = (link for link, target in zip(targets.values(), known, strict=True) if target is None)
+        _check_visit(new, same_as, n_links=n_links, weight=weight, weight_of_a_link=min(weights, default=0))
+        self._end(lease)
+        self._unjudge(lease)
+        self.frontier.preload(hosts)
         n_distinct = max(n_links, len(targets))
         host = self.frontier.finish(lease.key, page.level, page.order)
         paid = self.ledger.visit(
@@ -588,7 +640,7 @@ class Crawl:
         if page.is_claimed:
             self._unite_claims(lease.key, page, now)
         self._changed = True
-        return paid
+        return Settled(Ending.OK, paid)
 
     def _note_links(
         self, key: bytes, host: Host, targets: Iterable[bytes], hosts: Iterable[bytes], *, is_kept: bool
@@ -654,9 +706,11 @@ class Crawl:
         known = self._pages.get_many(keys)
         return [Link(target, "", b"") for target, page in zip(keys, known, strict=True) if page is not None]
 
-    def put_back(self, lease: Lease, link: Link, now: float) -> None:
+    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
-        del self._leases[lease.key]
+        if (standing := self._standing(lease)) != Ending.OK:
+            return standing
+        self._end(lease)
         self._unjudge(lease)
         page = self._pages.get(lease.key)
         assert page is not None, "a lease without its page"
@@ -667,6 +721,7 @@ class Crawl:
         self._relevel(lease.key, page, now)
         self._pages.put(lease.key, page)
         self._changed = True
+        return Ending.OK
 
     # -- pages that are the same
 
@@ -682,7 +737,7 @@ class Crawl:
         """
         key = key or lease.key
         text = text or self._contents.text(key)
-        if text is None:
+        if text is None or self._standing(lease) != Ending.OK:
             return b""
         self._changed = True
         found = self._contents.judge(key, text, partial(self._is_other, key))
@@ -710,6 +765,8 @@ class Crawl:
         Returns:
             False if that one is not known to have the same text.
         """
+        if self._standing(lease) != Ending.OK:
+            return False
         key = key or lease.key
         page = self._pages.get(other)
         is_there = page is not None and page.state != FAILED and self._root(other)[0] != key

@@ -24,6 +24,7 @@ FORMAT = 5
 """Version of everything written to a store."""
 
 HOST_BYTES = 8
+PAGE_BYTES = 2 * HOST_BYTES
 ROW_BYTES = 9
 N_FRONT_QUEUES = 64
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from scrapy_aopic import job as job_module
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Lease, Policy
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key

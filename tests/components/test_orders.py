@@ -15,7 +15,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.core.crawl import Lease, Policy
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.graph import KnownGraph, Ranking
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, front_queue

@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Batch

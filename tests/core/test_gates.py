@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from crawl_job import NOW, Job, link
 
-from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.gates import Lanes
 from scrapy_aopic.core.politeness import Outcome, Politeness

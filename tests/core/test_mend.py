@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from crawl_job import NOW, Job, link
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import TOTALS_KEY, Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.crawl import TOTALS_KEY, Crawl, Policy
+from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.mend import mend
 from scrapy_aopic.core.ports import Family, Store

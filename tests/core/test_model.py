@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.content import text_of
-from scrapy_aopic.core.crawl import MAX_HEIGHT, Lease, Policy
+from scrapy_aopic.core.crawl import MAX_HEIGHT, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Outcome, Politeness

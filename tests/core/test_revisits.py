@@ -11,7 +11,8 @@ from crawl_job import NOW, Job, by_cash, link
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.crawl import Lease, read_totals
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.crawl import read_totals
 from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from scrapy_aopic.core.crawl import Lease, Policy
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class

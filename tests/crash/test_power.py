@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Lease, Policy
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job import Job, store_folder

@@ -17,9 +17,10 @@ from typing import Any
 
 import msgpack
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.content import text_of
-from scrapy_aopic.core.crawl import Crawl, Lease, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.politeness import Outcome

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.core.crawl import Crawl, Lease, NotBefore, Policy
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.recrawl import Content

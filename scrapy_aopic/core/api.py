@@ -1,0 +1,170 @@
+"""The port between a frontier and whatever fetches: what a caller does with a crawl, in which order, and what it gets.
+
+One visit::
+
+    lease = crawl.lease(now)                      # a Lease: its host may be asked, and nobody else asks it
+    gap = crawl.transferred(lease.host, seconds, now, outcome)
+    crawl.release(lease, now)                     # the host: it may be asked again when its gap is over
+    crawl.settle(lease, links, now)               # the page: its cash is spent, its links are known
+
+Rule 1: each lease is released once and ended once, by ``settle`` or by ``put_back``. A host that is not released is
+never asked again by this process; a page that is not ended stays in flight. A process that dies leaves both to the
+next one.
+
+Rule 2: ``transferred`` comes before ``release``, or the host may be asked again at once. Each transfer is reported,
+also those that are no lease's (robots.txt, say).
+
+Rule 3: ``release`` and the end of the lease may come in either order: the transfer is over long before its links are
+known.
+
+Rule 4: what comes for a lease that is no longer held changes nothing, and the caller learns which it is:
+
+==============  ==========================  ===========================================  ==========================
+call            while the lease is held     once more                                    lease of another run, or lost
+==============  ==========================  ===========================================  ==========================
+``settle``      ``OK``, and it is ended     ``DUP``                                      ``STALE``
+``put_back``    ``OK``, and it is ended     ``DUP``                                      ``STALE``
+``release``     ``OK``                      ``DUP``                                      ``STALE``
+==============  ==========================  ===========================================  ==========================
+
+Rule 5: arguments are checked before anything is changed. A call that raises :class:`~scrapy_aopic.exceptions.CallError`
+has done nothing.
+
+Rule 6: nothing is on the disk before the caller has written what ``take_changes`` gave, and said ``changes_landed``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .frontier import Empty, NotBefore, Unlocated
+    from .politeness import Gap, Outcome
+    from .ports import Batch
+    from .records import Link
+    from .recrawl import Content
+
+
+class Lease(NamedTuple):
+    """A page handed out to be fetched; it stays queued until it is settled.
+
+    Attributes:
+        key: Page key.
+        host: Name of its host.
+        request: The request as bytes.
+        cash: Units that the visit will distribute; what comes later stays for the next visit.
+        visits: Visits before this one.
+        number: Which lease it is: larger than that of any lease before it, also of earlier runs.
+    """
+
+    key: bytes
+    host: str
+    request: bytes
+    cash: int
+    visits: int
+    number: int = 0
+
+
+class Ending(Enum):
+    """What became of a call that ends a lease, or a part of it."""
+
+    OK = "ok"
+    """It was done."""
+
+    DUP = "dup"
+    """It had been done before; nothing was changed."""
+
+    STALE = "stale"
+    """The lease is none of this run's; nothing was changed."""
+
+
+class Settled(NamedTuple):
+    """What became of a visit.
+
+    Attributes:
+        ending: Whether the visit counted.
+        paid: Units that each distinct link was paid, in document order; 0 for those to pages that failed.
+    """
+
+    ending: Ending
+    paid: Sequence[int] = ()
+
+
+class Counts(NamedTuple):
+    """Pages by state, and hosts."""
+
+    queued: int
+    visited: int
+    failed: int
+    hosts: int
+
+
+class CrawlPort(Protocol):
+    """What hands out pages and takes visits; see the rules above. Times are seconds since the epoch."""
+
+    @property
+    def counts(self) -> Counts:
+        """Pages by state, and hosts; pages in flight count as queued."""
+        ...
+
+    def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool:
+        """Queue a page that no page in work links to; ``False`` if it is known already."""
+        ...
+
+    def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
+        """The best page whose host may be asked at *now*, or when to come back."""
+        ...
+
+    def transferred(
+        self,
+        name: str,
+        transfer: float,
+        now: float,
+        outcome: Outcome,
+        *,
+        retry_after: float = 0.0,
+        at_least: float = 0.0,
+        address: str = "",
+    ) -> Gap:
+        """A transfer from the host called *name* took *transfer* seconds; for how long it is left alone."""
+        ...
+
+    def release(self, lease: Lease, now: float) -> Ending:
+        """The transfer of *lease* is over."""
+        ...
+
+    def settle(
+        self,
+        lease: Lease,
+        links: Sequence[Link],
+        now: float,
+        *,
+        n_links: int = 0,
+        outcome: str = "",
+        is_failure: bool = False,
+        weight: int = 0,
+        content: Content | None = None,
+        same_as: bytes = b"",
+        is_if_same: bool = False,
+    ) -> Settled:
+        """End the visit of a leased page: its cash goes to its history and to the pages it links to."""
+        ...
+
+    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
+        """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
+        ...
+
+    def take_changes(self, now: float, *, is_clean: bool = False) -> Batch:
+        """Everything that changed, as one batch for a store."""
+        ...
+
+    def changes_landed(self) -> None:
+        """The batch is in the store."""
+        ...
+
+    def changes_failed(self) -> None:
+        """The batch did not reach the store; the next one will hold it too."""
+        ...
