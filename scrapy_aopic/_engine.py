@@ -37,6 +37,7 @@ from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
 from ._network import Watch, watch_connections
+from .clocks import Clocks
 from .core.politeness import Gap
 from .exceptions import SettingError
 from .settings import check_names
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.utils.asyncio import CallLaterResult
 
+    from .clocks import Clock
     from .exceptions import StorageError
 
 logger = logging.getLogger(__name__)
@@ -66,8 +68,12 @@ OWN_SLOT = "_aopic_slot"
 _SOON = 0.01
 """Seconds between looks at an engine that starts."""
 
-_CLOCKS = 10_000
-"""Clocks, and addresses, that are remembered."""
+_ADDRESSES = 10_000
+"""Addresses that are remembered."""
+
+_LONGEST_ELSEWHERE = 60.0
+"""Seconds for which a transfer of one crawl keeps others of the same process from a host: they wait in their
+downloaders, and know about longer wishes when they were told themselves."""
 
 
 _refused: WeakSet[Crawler] = WeakSet()
@@ -296,23 +302,6 @@ class _Transfers(set["Request"]):
         self._ended(request)
 
 
-class Clock:
-    """What slots share: one of them transfers at a time, and none before an instant.
-
-    Attributes:
-        holder: The slot that transfers.
-        not_before: Instant (``time.monotonic``) before which no transfer may start.
-        waiting: Slots that would have started while another one transferred.
-    """
-
-    __slots__ = ("holder", "not_before", "waiting")
-
-    def __init__(self) -> None:
-        self.holder: PoliteSlot | None = None
-        self.not_before = 0.0
-        self.waiting: set[PoliteSlot] = set()
-
-
 class Transfer(NamedTuple):
     """A transfer that ended.
 
@@ -343,7 +332,7 @@ class PoliteSlot(Slot):
 
     Attributes:
         not_before: Instant (``time.monotonic``) before which no transfer may start.
-        clocks: What it shares with other slots.
+        clocks: What it shares with other slots: that of its host, for other crawls, and maybe others.
     """
 
     __slots__ = ("_default", "_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
@@ -413,13 +402,19 @@ class PoliteSlot(Slot):
         """Let the host and what it shares with others be asked again when *gap* has passed since *end*."""
         self._is_busy = False
         self.not_before = max(self.not_before, end + gap.own, self.lastseen + self.delay)
-        for clock in self.clocks:
+        for clock in self.clocks[:1]:  # of the host
+            clock.not_before = max(clock.not_before, end + min(gap.own, _LONGEST_ELSEWHERE))
+        for clock in self.clocks[1:]:
             clock.not_before = max(clock.not_before, end + gap.shared)
+        for clock in self.clocks:
             clock.holder = None
         for clock in self.clocks:
-            waiting, clock.waiting = clock.waiting, set()
-            for slot in waiting:
-                self._kick(slot)
+            clock.release()
+
+    def kick(self) -> None:
+        """Start what waits, if it may start."""
+        if self.queue:
+            self._kick(self)
 
 
 class Slots:
@@ -447,10 +442,9 @@ class Slots:
         self._shares = shares
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
-        self._clocks: OrderedDict[str, Clock] = OrderedDict()
+        self._clocks: Clocks | None = None
         self._responses: dict[Request, Response] = {}
         self._complained: set[type[Exception]] = set()
-        self._is_prepared = False
 
     @property
     def _downloader(self) -> Any:
@@ -459,8 +453,9 @@ class Slots:
     def govern(self, request: Request) -> None:
         """Make sure that the slot *request* is about to enter is a polite one."""
         downloader = self._downloader
-        if not self._is_prepared:
-            self._is_prepared = True
+        if self._clocks is None:
+            self._clocks = Clocks.join(self)
+            self._crawler.signals.connect(self._leave, signal=signals.spider_closed)
             watch_connections(downloader)
             self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
@@ -473,7 +468,13 @@ class Slots:
             slot = downloader.slots[key] = self._make(key)
             downloader._start_slot_gc()
         if not slot.is_busy:
-            slot.clocks = tuple(map(self._clock, self._shares(key)))
+            slot.clocks = (self._clocks.get(f"host {key}"), *map(self._clocks.get, self._shares(key)))
+
+    def _leave(self) -> None:
+        if self._clocks is not None:
+            self._clocks.leave(
+                self, {slot for slot in self._downloader.slots.values() if isinstance(slot, PoliteSlot)}
+            )
 
     def _make(self, key: str) -> PoliteSlot:
         delay = float(self._own_delays.get(key, {}).get("delay", self._delay))
@@ -523,15 +524,6 @@ class Slots:
                 extra={"spider": self._crawler.spider},
             )
 
-    def _clock(self, name: str) -> Clock:
-        clock = self._clocks.get(name)
-        if clock is None:
-            clock = self._clocks[name] = Clock()
-        self._clocks.move_to_end(name)
-        while len(self._clocks) > _CLOCKS and next(iter(self._clocks.values())).holder is None:
-            self._clocks.popitem(last=False)
-        return clock
-
     def _downloaded(self, response: Response, request: Request) -> None:
         if isinstance(self._downloader.slots.get(request.meta.get(SLOT)), PoliteSlot):
             self._responses[request] = response
@@ -551,6 +543,8 @@ class Slots:
         slot = self._downloader.slots.get(key)
         if isinstance(slot, PoliteSlot):
             slot.not_before = max(slot.not_before, monotonic() + seconds)
+            for clock in slot.clocks[:1]:
+                clock.not_before = max(clock.not_before, monotonic() + min(seconds, _LONGEST_ELSEWHERE))
 
 
 class _Receiver:
@@ -589,7 +583,7 @@ class Addresses:
         """The host called *name* has *address*."""
         self._known[name] = address
         self._known.move_to_end(name)
-        if len(self._known) > _CLOCKS:
+        if len(self._known) > _ADDRESSES:
             self._known.popitem(last=False)
 
     def look_up(self, name: str, found: Callable[[str], None]) -> None:

@@ -505,6 +505,40 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
     assert gaps[1] >= 0.5, gaps  # the first may have been over before it was told
 
 
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@deferred_f_from_coro_f
+async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    hosts = [f"http://h{n}.test/" for n in range(2)]
+    pages = {f"{host}{n}": slow([]) for host in hosts for n in range(6)}
+    web = serve({**pages, **{host: slow([f"{host}{n}" for n in range(6)]) for host in hosts}})
+
+    class Both(Follow):
+        start_urls = hosts
+
+    wanted = {"AOPIC_POLITENESS_FACTOR": FACTOR}
+    both = [crawl(Both, {**settings, **wanted}), crawl(Both, {**settings, **wanted})]
+    await asyncio.wait_for(asyncio.gather(*both), 100)
+    log = [entry for entry in web.log if entry.target != "/robots.txt"]
+    assert len(log) == 2 * 2 * 7
+    result = audit(web.log, FACTOR)
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve: Serve) -> None:
+    web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
+    first = crawl(
+        Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 1, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False}
+    )
+    await asyncio.wait_for(asyncio.gather(first, crawl(Follow, SCHEDULER)), 100)
+    assert web.asked == ["http://a.test/", "http://a.test/"]
+    assert audit(web.log, 0).n_overlaps == 0
+    await asyncio.wait_for(crawl(Follow, SCHEDULER), 50)
+    assert len(web.asked) == 3
+
+
 @pytest.mark.parametrize("asks", ["Crawl-delay", "Retry-After"])
 @deferred_f_from_coro_f
 async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
