@@ -46,6 +46,7 @@ _OWN: dict[str, Any] = {
     "AOPIC_MAX_PARAMETERS": 20,
     "AOPIC_LINK_FLOOD": 50_000,
     "AOPIC_SKIP_EXTENSIONS": IGNORED_EXTENSIONS,
+    "AOPIC_CANONICAL": "domain",
     "AOPIC_FOLLOW_DUPLICATES": False,
     "AOPIC_CONTENT_TYPES": ["text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"],
 }

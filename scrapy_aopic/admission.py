@@ -6,6 +6,8 @@ import logging
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from scrapy.settings import SETTINGS_PRIORITIES
+
 from .refusals import UnwantedTypeError
 from .requests import PURPOSE
 from .settings import read
@@ -64,6 +66,10 @@ class Admission:
         self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
         self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
         self._complained: set[str] = set()
+        addon = SETTINGS_PRIORITIES["addon"]
+        self._lacks_cookies = (
+            not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
+        )
         rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
         self._has_schemes = "scheme" in rules
         rewrite = self._rewrite if self._user_rewrite is not None else None
@@ -94,6 +100,8 @@ class Admission:
             verdict = self._normalise(request.url)
         else:
             request.meta[PURPOSE] = True
+            if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
+                self._miss_cookies(request)
             if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
                 return request
             verdict = self._judge(request, page)
@@ -134,6 +142,19 @@ class Admission:
             {"url": _short(response.url), "kind": kind},
         )
         return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
+
+    def note_answer(self, request: Request, headers: Headers) -> None:
+        """Say it if the answer to *request*, such as a form that logs in, has cookies in its *headers*; they are not kept."""
+        if self._lacks_cookies and request.method != "GET" and "Set-Cookie" in headers:
+            self._miss_cookies(request)
+
+    def _miss_cookies(self, request: Request) -> None:
+        self._warn(
+            "cookies",
+            "%(url)s needs cookies, and they are neither sent nor kept, because the add-on turns them off: set "
+            "COOKIES_ENABLED = True to log in. Further such requests are not logged",
+            {"url": _short(request.url)},
+        )
 
     def _judge(self, request: Request, page: str) -> Verdict:
         """What is to be done with *request*, which is asked for on purpose."""

@@ -888,9 +888,10 @@ class Scheduler(BaseScheduler):
             if visit is not None:
                 visit.unwanted = CodingsError(f"{request.url} is packed too often")
             raise StopDownload(fail=visit is None)
-        if visit is not None and not self._is_wanted(
-            request, headers
-        ):  # its status decides what becomes of it
+        if visit is None or self._admission is None:
+            return
+        self._admission.note_answer(request, headers)
+        if not self._is_wanted(request, headers):  # its status decides what becomes of it
             raise StopDownload(fail=False)
 
     def _is_wanted(self, request: Request, headers: Headers) -> bool:

@@ -581,7 +581,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOPIC_URL_RULES", PLAIN_RULES, "", url_rules,
             f"some of {', '.join((*CHANGES, *REFUSALS))}; or what is different from the default, such as "
-            '"+sort, -percent"',
+            '"+sort, -fragment"',
             "Rules by which the URLs of links get a normal form or are refused before they are queued; the add-on sets "
             "all but sort (docs/urls.md).",
         ),
@@ -632,7 +632,8 @@ SETTINGS: dict[str, Setting] = {
             "are duplicates, because a site can make them up without end. 0 for any number.",
         ),
         Setting(
-            "AOPIC_CANONICAL", "domain", "", _one_of("off", "domain", "any"), '"off", "domain" or "any"',
+            "AOPIC_CANONICAL", "known", "", _one_of("off", "known", "domain", "any"),
+            '"off", "known", "domain" or "any"',
             "Which rel=canonical counts: none, one that names a page of the same registered domain, or any.",
         ),
         Setting(

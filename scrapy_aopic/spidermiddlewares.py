@@ -167,9 +167,12 @@ class LinkMiddleware:
         request = self._named(response) if not visit.is_duplicate else None
         if request is None:
             return None
-        if self._canonical == "domain" and not _is_internal(request.url, response.url):
+        if self._canonical == "known" or (
+            self._canonical == "domain" and not _is_internal(request.url, response.url)
+        ):
             # Who copies a page with its head says so, too, and need not be asked for the other one.
-            scheduler.note_named(visit, request)
+            if not visit.is_itself(request):
+                scheduler.note_named(visit, request)
             return None
         admitted = scheduler.admit(request, response.url, is_link=True)
         return None if admitted is None or visit.is_itself(admitted) else admitted

@@ -26,10 +26,8 @@ REFUSALS = ("scheme", "host", "port", "control", "calendar")
 BROAD_RULES = tuple(name for name in (*CHANGES, *REFUSALS) if name != "sort")
 """What a broad crawl wants, and the add-on sets."""
 
-PLAIN_RULES = tuple(
-    name for name in BROAD_RULES if name not in ("session", "tracking", "control", "calendar")
-)
-"""Those that neither change which page is asked for, nor refuse one that can be."""
+PLAIN_RULES = ("fragment", "userinfo", "root-dot", "scheme", "host", "port")
+"""Those that neither change what a server is asked for, nor refuse what can be."""
 
 TRACKING = {
     "Google": "gclid gclsrc dclid gbraid wbraid gad_source gad_campaignid srsltid _ga _gl",

@@ -506,7 +506,7 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(
             "http://a.test/1": page(words("y")),
         }
     )
-    crawler = await run(tmp_path)
+    crawler = await run(tmp_path, AOPIC_CANONICAL="domain")
     assert sorted(web.asked) == sorted(web.pages)
     assert same(tmp_path) == {
         "http://a.test/?from=mail": "http://a.test/real",
@@ -544,7 +544,7 @@ async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve: Ser
             "http://a.test/1": [],
         }
     )
-    await run(tmp_path, Other)
+    await run(tmp_path, Other, AOPIC_CANONICAL="domain")
     assert told == [(HOME, 5), ("http://a.test/real", 5)]
 
 
@@ -594,7 +594,7 @@ async def test_a_spider_that_follows_no_links_is_given_no_page(serve: Serve, tmp
 @deferred_f_from_coro_f
 async def test_a_canonical_page_that_is_missing_unites_nothing(serve: Serve, tmp_path: Path) -> None:
     web = serve({HOME: page(words("x"), ["/1"], canonical("/gone")), "http://a.test/1": page(words("y"))})
-    await run(tmp_path)
+    await run(tmp_path, AOPIC_CANONICAL="domain")
     assert "http://a.test/gone" in web.asked
     assert same(tmp_path) == {}
     assert rows(tmp_path)[HOME]["state"] == "visited"
@@ -624,7 +624,7 @@ async def test_a_site_whose_pages_all_name_the_home_page_is_crawled_all_the_same
         for number in range(5)
     }
     web = serve({HOME: page(words("home"), ["/0"], canonical("/")), **pages})
-    await run(tmp_path)
+    await run(tmp_path, AOPIC_CANONICAL="domain")
     assert sorted(web.asked)[:-1] == sorted(web.pages)
     assert same(tmp_path) == dict.fromkeys(pages, HOME)
 

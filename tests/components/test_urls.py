@@ -299,7 +299,7 @@ def test_rules_are_pairs_or_a_function(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "on", "off"),
     [
-        ("+sort, -percent", {"sort", "fragment"}, {"percent", "session", "calendar"}),
+        ("+sort, -fragment", {"sort", "userinfo"}, {"fragment", "percent", "session", "calendar"}),
         (["+tracking"], {"tracking", "scheme"}, {"session", "sort"}),
         ("fragment,percent", {"fragment", "percent"}, {"scheme", "session"}),
         ((), set(), {*CHANGES, *REFUSALS}),
