@@ -112,6 +112,7 @@ class Engine:
         self._due = float("inf")
         self._can_wake = True
         self._refusal = ""
+        self._connected: list[tuple[Callable[[], None], object]] = []
 
     def probe(self) -> None:
         """Look for every private name once; say in one warning what will not work without it."""
@@ -202,11 +203,24 @@ class Engine:
         Scrapy's commands, and ``bootstrap_failed`` of its runners, know two signs of a crawl that failed: an
         exception out of it, which would be logged with a traceback, and that it has no spider in the end.
         """
-        # Connected late, so that other receivers still find the spider. Not weakly, as in refuse().
-        self._crawler.signals.connect(self._unset_spider, signal=signals.engine_stopped, weak=False)
+        # Connected late, so that other receivers still find the spider.
+        self._connect(self._unset_spider, signals.engine_stopped)
 
     def _unset_spider(self) -> None:
         self._crawler.spider = None
+        self.sleep()
+        connected, self._connected = self._connected, []
+        for receiver, signal in connected:
+            self._crawler.signals.disconnect(receiver, signal=signal, weak=False)
+
+    def _connect(self, receiver: Callable[[], None], signal: object) -> None:
+        """Call *receiver* at *signal*, not weakly: whoever refuses may have no other use for this object.
+
+        So it must be disconnected in the end, or the crawl would outlive its end.
+        """
+        if (receiver, signal) not in self._connected:
+            self._connected.append((receiver, signal))
+            self._crawler.signals.connect(receiver, signal=signal, weak=False)
 
     def refuse(self, error: SettingError | StorageError) -> None:
         """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been.
@@ -220,9 +234,8 @@ class Engine:
             "%(error)s The crawl does not start.", {"error": error}, extra={"spider": self._crawler.spider}
         )
         self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
-        # Not weakly: whoever refuses may have no other use for this object.
-        self._crawler.signals.connect(self._refuse, signal=signals.spider_opened, weak=False)
-        self._crawler.signals.connect(self._refuse_idle, signal=signals.spider_idle, weak=False)
+        self._connect(self._refuse, signals.spider_opened)
+        self._connect(self._refuse_idle, signals.spider_idle)
 
     def _refuse(self) -> None:
         """Close the spider as soon as the engine runs: one that does not would not say that it has stopped."""
@@ -230,7 +243,7 @@ class Engine:
         if engine.running:
             self.abort(self._refusal)
         elif engine.spider is not None:
-            call_later(_SOON, self._refuse)
+            self._timer = call_later(_SOON, self._refuse)
 
     def _refuse_idle(self) -> None:
         """The engine has found nothing to do before it was looked at."""

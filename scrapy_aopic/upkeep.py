@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import time
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -37,10 +37,11 @@ from .storage import (
 from .storage.lock import sync_folder, sync_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from .core.ports import Store
+    from .storage.lock import Lock
 
 
 def backup(source: Path, target: Path, *, progress: bool = False) -> int:
@@ -61,7 +62,7 @@ def backup(source: Path, target: Path, *, progress: bool = False) -> int:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         part.mkdir(parents=True)
         try:
-            with lock_job(store_folder(part), "backup") as lock:
+            with lock_job(store_folder(part), "backup") as lock, _called(lock, part):
                 rows = _copy(source, lock.around.where, progress=progress)
                 lock.check()
             if target.exists():  # on which a rename may end, if it is empty
@@ -119,18 +120,31 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
     """
     if not any(folder.exists() for folder in (store_folder(job), _new(store_folder(job)))):
         raise StorageError(f"There is no job in the folder {job}.")
-    with lock_job(store_folder(job), "repair") as lock:
-        where = lock.around.where
-        try:
+    try:
+        with lock_job(store_folder(job), "repair") as lock, _called(lock, job):
+            where = lock.around.where
             mended, kept = _repair(store_folder(where), lock.check, progress=progress)
-        except OSError as error:
-            text = str(error).replace(str(where), str(job))
-            if isinstance(error, StorageError):
-                raise type(error)(text) from error
-            raise StorageError(f"The job in {job} cannot be mended: {text}.") from error
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"The job in {job} cannot be mended: {error}.") from error
     if mended is not None:
         mended.reason = mended.reason.replace(str(where), str(job))
     return mended, job / kept if kept else None
+
+
+@contextmanager
+def _called(lock: Lock, job: Path) -> Iterator[None]:
+    """Let errors call the folder of the job that is locked by the name that its user gave it."""
+    where = str(lock.around.where)
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(str(error).replace(where, str(job))) from error
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(where, str(job))
+        raise
 
 
 def _new(folder: Path) -> Path:

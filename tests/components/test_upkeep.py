@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web import check, html
+from web import ask, check, html
 
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import Job, store_folder
+from scrapy_aopic.queries import status
 from scrapy_aopic.seeds import give, seeds_folder
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
@@ -258,3 +259,36 @@ def test_a_job_in_use_is_not_mended(tmp_path: Path, store: str) -> None:
         repair(job)
     opened.close()
     assert repair(job) == (None, None)
+
+
+@each_store
+def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path: Path, store: str) -> None:
+    """Else a kill before its first commit has landed would leave no pause."""
+    job = tmp_path / "job"
+    make_job(job, store, 3)
+    assert ask(job, status)["closed"]
+    opened = Job(job, Policy(), kind=store)
+    try:
+        assert not ask(job, status)["closed"]
+    finally:
+        opened.close()
+    assert ask(job, status)["closed"]
+
+
+@each_store
+def test_a_job_that_takes_no_first_commit_is_not_begun(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / "job"
+    make_job(job, store, 3)
+
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("The disk is full.")
+
+    kind = type(opened := open_store(store_folder(job)))
+    opened.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "write", fail)
+        with pytest.raises(StorageError, match="The disk is full"):
+            Job(job, Policy(), kind=store)
+    Job(job, Policy(), kind=store).close()
