@@ -5,20 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import sys
 from argparse import ArgumentError
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from difflib import get_close_matches
 from functools import partial
-from io import TextIOWrapper
 from os import strerror
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
+
+from .output import OutputError, drop, flush, write
 
 # Scrapy loads this file at every call of any of its commands, so the rest is imported when it is needed.
 
@@ -107,10 +107,6 @@ class _Names(dict[str, Subcommand]):
         raise ArgumentError(None, f'there is no subcommand "{word}"{hint}')
 
 
-class _OutputError(Exception):
-    """Standard output takes no more."""
-
-
 def _run(run: Callable[[], int]) -> int:
     """Exit code of *run*; every error is one sentence."""
     from .exceptions import AopicError  # noqa: PLC0415
@@ -118,9 +114,9 @@ def _run(run: Callable[[], int]) -> int:
     logging.getLogger("scrapy_aopic").addHandler(logging.NullHandler())  # else warnings go to standard error
     try:
         code = run()
-        _flush()
-    except _OutputError as error:
-        _drop_output()
+        flush()
+    except OutputError as error:
+        drop()
         if not isinstance(error.__cause__, BrokenPipeError):  # else whoever reads has seen enough
             _say(f"The output cannot be written: {error}.")
         return 1
@@ -148,42 +144,9 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _drop_output() -> None:
-    """Have nothing written to standard output any more: Python would try again, and complain, at its end."""
-    if sys.stdout is not None:
-        with suppress(OSError, ValueError):  # it is no file
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, sys.stdout.fileno())
-            os.close(nothing)
-
-
 def _say(sentence: str) -> None:
     with suppress(OSError):  # there is nowhere to say it
         sys.stderr.write(f"{sentence}\n")
-
-
-def _write(text: str) -> None:
-    if sys.stdout is None:
-        raise _OutputError("it is closed")
-    try:
-        if not isinstance(sys.stdout, TextIOWrapper):  # somebody in this process reads it
-            sys.stdout.write(text + "\n")
-            return
-        # A URL, or the name of a host, may have characters that a terminal has not. And with PYTHONUNBUFFERED, text of
-        # which a pipe or a disk takes only a part counts as written.
-        data = memoryview(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
-        while data:
-            data = data[sys.stdout.buffer.write(data) :]
-    except OSError as error:
-        raise _OutputError(error) from error
-
-
-def _flush() -> None:
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except OSError as error:
-            raise _OutputError(error) from error
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
@@ -224,9 +187,9 @@ def _top(opts: argparse.Namespace, _: BaseSettings) -> int:
         else:
             rows = top_pages(store, opts.number, everything=opts.all)
     if opts.json:
-        _write(json.dumps(rows, indent=1))
+        write(json.dumps(rows, indent=1))
     else:
-        _write((format_hosts if opts.hosts else format_pages)(rows))
+        write((format_hosts if opts.hosts else format_pages)(rows))
     return 0
 
 
@@ -239,11 +202,11 @@ def _status(opts: argparse.Namespace, _: BaseSettings) -> int:
     with _snapshot(opts.jobdir) as store:
         state = status(store)
     if opts.json:
-        _write(json.dumps(state, indent=1))
+        write(json.dumps(state, indent=1))
     else:
         for name in ("created_at", "saved_at"):
             state[name] = datetime.fromtimestamp(state[name], timezone.utc).isoformat(" ", "seconds")
-        _write(_lines(state))
+        write(_lines(state))
     return 0
 
 
@@ -295,11 +258,11 @@ def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
             result = Audit()
             result.expect(False, "{} 'scrapy aopic repair' mends what can be mended.", error)
     if opts.json:
-        _write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
+        write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
     else:
         for sentence in result.violations:
-            _write(sentence)
-        _write(
+            write(sentence)
+        write(
             f"{result.pages:,} pages ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) "
             f"on {result.hosts:,} hosts; cash of pages {result.cash:,} + virtual page {result.virtual:,} = "
             f"{result.cash + result.virtual:,} units: "
@@ -323,7 +286,7 @@ def _add_backup_options(parser: argparse.ArgumentParser) -> None:
 def _backup(opts: argparse.Namespace, _: BaseSettings) -> int:
     from .upkeep import backup  # noqa: PLC0415
 
-    _write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
+    write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
     return 0
 
 
@@ -339,15 +302,15 @@ def _repair(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     mended, kept = repair(opts.jobdir, progress=True)
     if mended is None:
-        _write("Every invariant holds: there is nothing to mend.")
+        write("Every invariant holds: there is nothing to mend.")
         return 0
     if mended.reason:
-        _write(mended.reason)
+        write(mended.reason)
     for family, n in mended.gaps.items():
-        _write(f"Rows of {family} could not be read in {n:,} places.")
+        write(f"Rows of {family} could not be read in {n:,} places.")
     if not mended.has_totals:
-        _write("The totals are lost: the job begins with a new ledger, in the default order.")
-    _write(
+        write("The totals are lost: the job begins with a new ledger, in the default order.")
+    write(
         f"{mended.pages:,} pages on {mended.hosts:,} hosts are kept, {mended.forgotten:,} are forgotten, "
         f"{mended.again:,} wait to be visited again because only their requests are left, "
         f"{mended.parted:,} stand for themselves again; the virtual page took up {mended.cash:,} units. "
@@ -379,7 +342,7 @@ def _seed(opts: argparse.Namespace, _: BaseSettings) -> int:
     if given.bad:
         sys.stderr.write(f"Left out: {given.bad:,} bad rows. The first: {given.first_bad}\n")
     begun = "" if exists(store_folder(opts.jobdir)) else ", which has not begun"
-    _write(f"{given.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
+    write(f"{given.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
     return 0
 
 
@@ -405,9 +368,9 @@ def _export(opts: argparse.Namespace, _: BaseSettings) -> int:
         check_export(path)
     with _snapshot(opts.jobdir) as store:
         if opts.links:  # first, for a job may have none
-            _write(f"{export_links(store, opts.links, progress=True):,} links in {opts.links}")
+            write(f"{export_links(store, opts.links, progress=True):,} links in {opts.links}")
         if opts.pages:
-            _write(f"{export_pages(store, opts.pages, progress=True):,} pages in {opts.pages}")
+            write(f"{export_pages(store, opts.pages, progress=True):,} pages in {opts.pages}")
     return 0
 
 
@@ -501,7 +464,7 @@ def _simulate(opts: argparse.Namespace, settings: BaseSettings) -> int:
     total = sum(setup.n_fetches(seeds) for seeds in seed_sets) * len(orders)
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
         runs = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
-    _write(comparison.format_comparison(setup, seed_sets, runs))
+    write(comparison.format_comparison(setup, seed_sets, runs))
     if opts.json:
         _save(opts.json, lambda path: path.write_text(json.dumps(comparison.report(setup, seed_sets, runs))))
     if opts.plot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -58,14 +59,18 @@ class Progress:
         rate = (done - self._last[1]) / (now - self._last[0]) if now > self._last[0] else 0.0
         if now - self._last[0] > 4:
             self._last = (now, done)
-        self._line.set_description_str(
-            f"{done:,} pages · {counts.hosts:,} hosts · {rate:,.1f} pages/s · {counts.queued:,} queued"
-        )
+        try:
+            self._line.set_description_str(
+                f"{done:,} pages · {counts.hosts:,} hosts · {rate:,.1f} pages/s · {counts.queued:,} queued"
+            )
+        except OSError:  # the terminal is gone
+            self.stop()
 
     def stop(self) -> None:
         """Remove the line."""
         if self._loop is not None and self._loop.running:
             self._loop.stop()
-        if self._line is not None:
-            self._line.close()
-        self._loop = self._line = None
+        line, self._line, self._loop = self._line, None, None
+        if line is not None:
+            with suppress(OSError):
+                line.close()

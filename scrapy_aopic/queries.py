@@ -7,7 +7,6 @@ plain values; commands print them.
 from __future__ import annotations
 
 import heapq
-import sys
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from .core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
 from .core.ledger import TOTAL, Totals
 from .core.ports import Family, Store
 from .core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
+from .output import flush, write
 from .requests import UNREADABLE, url_of
 
 if TYPE_CHECKING:
@@ -285,7 +285,11 @@ def format_hosts(rows: list[dict[str, Any]]) -> str:
 
 
 def print_report(store: Store) -> None:
-    """Print the most important pages, the counts and, if it is quick, the audit to standard output."""
+    """Print the most important pages, the counts and, if it is quick, the audit to standard output.
+
+    Raises:
+        OutputError: If it cannot be printed.
+    """
     state = status(store)
     pages = state["pages"]
     seconds = max(state["saved_at"] - state["created_at"], 1e-9)
@@ -310,5 +314,5 @@ def print_report(store: Store) -> None:
                 else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}"
             )
         )
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    write("\n".join(lines))
+    flush()

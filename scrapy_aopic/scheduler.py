@@ -45,6 +45,7 @@ from .core.recrawl import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, LostError, SettingError, StorageError
 from .job import Job, store_folder
+from .output import OutputError, drop
 from .patience import WAITING, Patience
 from .places import Places
 from .queries import print_report
@@ -365,6 +366,13 @@ class Scheduler(BaseScheduler):
                     {"error": error},
                     extra={"spider": self._spider},
                 )
+        except OutputError as error:  # all is closed by then
+            drop()
+            logger.error(
+                "What AOPIC_REPORT asks for cannot be printed: %(error)s.",
+                {"error": error},
+                extra={"spider": self._spider},
+            )
         finally:
             self._visits.clear()
             self._by_number.clear()

@@ -268,6 +268,16 @@ def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behi
     assert left == []
 
 
+def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scrapy_aopic.queries.status", interrupt)
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", "status", str(closed_job)], Settings())
+    assert exited.value.code == 130
+
+
 def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -> None:
     from scrapy_aopic.core.crawl import Crawl, Policy
     from scrapy_aopic.core.records import Link, host_key, page_key

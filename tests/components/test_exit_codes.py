@@ -150,3 +150,28 @@ async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(
     await asyncio.sleep(0.05)
     assert runner.bootstrap_failed
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_a_report_that_cannot_be_printed_is_one_sentence(tmp_path: Path, where: str) -> None:
+    (tmp_path / "spider.py").write_text(SPIDER)
+    options = [
+        *("-s", "SCHEDULER=scrapy_aopic.Scheduler"),
+        *("-s", "AOPIC_REPORT=1"),
+        *("-s", "LOG_LEVEL=WARNING"),
+    ]
+    command = [sys.executable, "-m", "scrapy", "runspider", "spider.py", *options]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" >{where}', "sh", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.strip().splitlines()
+    assert len(said) == 1, done.stderr
+    assert "What AOPIC_REPORT asks for cannot be printed: " in said[0]

@@ -82,3 +82,20 @@ async def test_the_link_middleware_says_that_it_needs_the_scheduler(
     await crawl(Slow, {"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
     assert 'LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"' in caplog.text
     assert len(web.asked) == 2
+
+
+@deferred_f_from_coro_f
+async def test_a_terminal_that_is_gone_is_no_error(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Gone(Terminal):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(extensions, "_EVERY", 0.01)
+    web = serve({"http://a.test/": [], "http://b.test/": []})
+    monkeypatch.setattr(sys, "stderr", Gone())
+    await crawl(Slow, SCHEDULER)
+    monkeypatch.undo()
+    assert len(web.asked) == 2
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -1,0 +1,56 @@
+"""Writes to standard output, and knows when it takes no more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+
+
+class OutputError(Exception):
+    """Standard output takes no more; the cause is what the system says."""
+
+
+def write(text: str) -> None:
+    """Write *text* and the end of a line.
+
+    Raises:
+        OutputError: If not all of it could be written.
+    """
+    if sys.stdout is None:  # it was closed when the process began
+        raise OutputError("it is closed")
+    try:
+        if not isinstance(sys.stdout, TextIOWrapper):  # somebody in this process reads it
+            sys.stdout.write(text + "\n")
+            return
+        # A URL, or the name of a host, may have characters that a terminal has not. And with PYTHONUNBUFFERED, text of
+        # which a pipe or a disk takes only a part counts as written.
+        data = memoryview(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
+        sys.stdout.flush()
+        while data:
+            data = data[sys.stdout.buffer.write(data) :]
+    except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
+        raise OutputError(error) from error
+
+
+def flush() -> None:
+    """Hand over what was written.
+
+    Raises:
+        OutputError: If it could not be.
+    """
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError) as error:
+            raise OutputError(error) from error
+
+
+def drop() -> None:
+    """Have nothing written any more: Python would try again, and complain, at its end."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):  # it is no file
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
