@@ -288,7 +288,7 @@ class RobotsMiddleware:
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._cache: OrderedDict[str, _Robots] = OrderedDict()
         self._size = 0
-        self._has_complained = False
+        self._has_complained = self._has_forbidden = False
         self._fetches: dict[str, _Fetch] = {}
         self._own_clock = Clock()
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
@@ -352,11 +352,18 @@ class RobotsMiddleware:
         if parser.allowed(request.url, user_agent):
             return
         robots.is_unused = False
-        logger.debug(
-            "Forbidden by robots.txt: %(request)s",
-            {"request": request},
+        logger.log(
+            logging.DEBUG if self._has_forbidden else logging.WARNING,
+            "Forbidden by robots.txt: %(request)s%(more)s",
+            {
+                "request": request,
+                "more": ""
+                if self._has_forbidden
+                else " (ROBOTSTXT_OBEY); further ones are logged at level DEBUG (robotstxt/forbidden counts them)",
+            },
             extra={"spider": self._crawler.spider},
         )
+        self._has_forbidden = True
         self._count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
 

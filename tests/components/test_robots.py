@@ -106,7 +106,7 @@ async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_i
 
 @deferred_f_from_coro_f
 async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
-    serve: Serve, tmp_path: Path
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     web = serve(
         {
@@ -120,6 +120,8 @@ async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
     assert stat(crawler, "robotstxt/forbidden") == stat(crawler, "aopic/outcomes/robots.txt") == 2
     assert stat(crawler, "aopic/pages/failed") == 2
     assert check(tmp_path).violations == []
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "ROBOTSTXT_OBEY" in warning.getMessage()
 
 
 @pytest.mark.parametrize(

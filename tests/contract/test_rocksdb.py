@@ -42,3 +42,39 @@ def test_a_store_that_could_not_sync_takes_no_more_writes(tmp_path):
         write(store, Family.META, {b"a": b"3"})
     assert store.get_many(Family.META, [b"a"]) == [b"2"]
     store.close()
+
+
+class Dangerous:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def __reduce__(self):
+        return open, (self._path, "w")
+
+
+def test_a_folder_that_says_its_values_are_pickled_is_read_as_bytes(tmp_path):
+    from rocksdict import Options, Rdict  # an extra
+
+    folder, trace = tmp_path / "store", tmp_path / "trace"
+    store = rocksdb.RocksStore(folder)
+    write(store, Family.META, {b"a": b"1"})
+    store.close()
+    config = folder / "rocksdict-config.json"
+    assert '"raw_mode":true' in config.read_text("utf-8")
+    config.write_text(config.read_text("utf-8").replace('"raw_mode":true', '"raw_mode":false'), "utf-8")
+    made = Rdict(str(tmp_path / "made"), Options(raw_mode=False))
+    made[b"a"] = Dangerous(trace)
+    made.close()
+    raw = Rdict(str(tmp_path / "made"), Options(raw_mode=True))
+    ((_, pickled),) = raw.items()
+    raw.close()
+    for read_only in (True, False):
+        store = rocksdb.RocksStore(folder, read_only=read_only)
+        if not read_only:
+            write(store, Family.META, {b"b": pickled})
+            assert store.get_many(Family.META, [b"b"]) == [pickled]
+        assert store.get_many(Family.META, [b"a"]) == [b"1"]
+        store.close()
+    assert not trace.exists()
