@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -14,15 +17,24 @@ logger = logging.getLogger(__name__)
 _FIRST, _LATER = 10, 30
 """Hosts that must be silent, one after the other, before anything is said: before the first answer, and after it."""
 
+_QUIET = 60.0
+"""Seconds without an answer, after the first one: hosts that are down may all time out at once."""
+
 _TRIES = 2
 """Requests that must have failed, if there are not so many hosts."""
 
 
 class Reach:
-    """Counts the hosts that were asked in vain since the last answer, and says so when they are too many for chance."""
+    """Counts the hosts that were asked in vain since the last answer, and says so when they are too many for chance.
 
-    def __init__(self, crawler: Crawler) -> None:
+    Args:
+        clock: Gives seconds that only grow.
+    """
+
+    def __init__(self, crawler: Crawler, clock: Callable[[], float] = time.monotonic) -> None:
         self._crawler = crawler
+        self._clock = clock
+        self._answered_at = 0.0
         self._silent: set[str] = set()
         self._tries = 0
         self._n_answered = 0
@@ -31,6 +43,7 @@ class Reach:
     def answered(self) -> None:
         """A host gave an answer, of whatever kind."""
         self._n_answered += 1
+        self._answered_at = self._clock()
         if self._tries:
             self._silent.clear()
             self._tries = 0
@@ -45,9 +58,12 @@ class Reach:
         self._silent.add(host)
         self._tries += 1
         # In the end, only hosts may be left that are dead for a reason of their own.
-        most = _LATER if self._n_answered else _FIRST
-        are_all = not self._n_answered and self._tries >= _TRIES and len(self._silent) >= n_hosts > 0
-        if len(self._silent) < most and not are_all:
+        n_silent = len(self._silent)
+        if self._n_answered:
+            are_too_many = n_silent >= _LATER and self._clock() - self._answered_at >= _QUIET
+        else:
+            are_too_many = n_silent >= _FIRST or (self._tries >= _TRIES and n_silent >= n_hosts > 0)
+        if not are_too_many:
             return
         self._has_complained = True
         proxy = request.meta.get("proxy")
@@ -57,7 +73,7 @@ class Reach:
             "wait, and why.",
             {
                 "what": "last" if self._n_answered else "first",
-                "silent": len(self._silent),
+                "silent": n_silent,
                 "host": host,
                 "why": why,
                 "question": f"Is the proxy {proxy} in order?" if proxy else "Is there a network?",

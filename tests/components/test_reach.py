@@ -79,11 +79,16 @@ def test_of_a_crawl_of_few_hosts_all_must_be_silent(
 def test_an_answer_ends_it_and_later_it_takes_more(
     crawler: Crawler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reach = Reach(crawler)
+    now = 0.0
+    reach = Reach(crawler, lambda: now)
     with caplog.at_level("INFO"):
         for _ in range(5):
             ask_in_vain(reach, range(9))
             reach.answered()
+        now = 59.0
+        ask_in_vain(reach, range(100))  # they may have been asked at once
+        reach.answered()
+        now = 119.0
         ask_in_vain(reach, range(29))
         assert said(caplog) == []
         ask_in_vain(reach, range(29, 31))
