@@ -215,8 +215,9 @@ class Inbox:
         # Removed just before a crash, or at the end of a run.
         self._removed = [name for name in job.taken if not (self._where / name).exists()]
         if self._removed and self._where.exists():
-            sync_folder(self._where)
-        self._forget()
+            self._syncing = job.run(partial(sync_folder, self._where))
+        else:
+            self._forget()
 
     @property
     def is_open(self) -> bool:
