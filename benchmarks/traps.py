@@ -1,16 +1,23 @@
-"""What endless traps take of a crawl, and what that costs.
+"""What endless traps and farms of domains take of a crawl, and what that costs.
 
     python benchmarks/traps.py GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
-        [--entries 1 3] [--orders aopic opic ...] [--json FILE]
+        [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--json FILE]
+    python benchmarks/traps.py --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
 
-Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten. All pages of a trap
-are on one host, or each is on a sub-host of its own of one registered domain. The first is linked from one or from
-several random pages that the seeds lead to.
+Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a
+``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host``, or each is on one of
+its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on each of many ``sites``.
+It is entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
 
 The production ledger and frontier crawl the link graph with and without a trap, for as many fetches as there are real
 pages that the seeds lead to. The table has the part of the fetches that the trap took, in the mean over the seed sets
 and at most, and what it changed in the mean over the crawl of the PageRank(0.85) of real pages that was gathered, with
 95 % intervals over the seed sets (paired). ``no-budget`` is the order aopic with AOPIC_DOMAIN_BUDGET = 0.
+
+With ``--beside``, farms of some sizes are crawled beside twenty honest sites with forty pages each, at first without
+politeness and then with it, on a virtual clock: the sites are the seeds, or all of them and the farm are linked from
+one page of a directory, which is the seed or is linked from it. The table has the part of the fetches that the farm
+took, of all and of those made while an honest site might be asked.
 
 Each crawl ends with an audit of the whole store, and an account of every page.
 """
@@ -20,6 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -31,8 +39,10 @@ from tqdm import tqdm
 from scrapy_aopic.comparison import draw_seed_sets, gather, half_width, policy_of
 from scrapy_aopic.simulation import Graph, Simulation, load_graph, pagerank
 
-CHILDREN = {"chain": 1, "tree": 10}
-HOSTS = ("one host", "sub-hosts")
+CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
+PAGES = {"one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
+"""Pages of each host of a trap; 0 for all."""
+
 DOMAIN = "endless-trap.com"
 NO_BUDGET = "no-budget"
 
@@ -42,7 +52,7 @@ class Trap(NamedTuple):
 
     Attributes:
         kind: One of :data:`CHILDREN`.
-        hosts: One of :data:`HOSTS`.
+        hosts: One of :data:`PAGES`.
         entries: Real pages that link to it.
     """
 
@@ -50,32 +60,58 @@ class Trap(NamedTuple):
     hosts: str
     entries: int
 
+    @property
+    def is_farm(self) -> bool:
+        """Whether it has several registered domains."""
+        return self.hosts in ("domains", "sites")
+
     def __str__(self) -> str:
         return f"{self.kind} | {self.hosts} | {self.entries}"
 
 
 class Planted:
-    """*graph* with *trap*, whose first page, the number of real pages, is linked from the pages *entries*."""
+    """*graph* with *trap*, whose pages come after the real ones, and which is linked from the pages *entries*.
 
-    def __init__(self, graph: Graph, trap: Trap, entries: frozenset[int]) -> None:
+    Its first pages, one for each entry of a farm and else a single one, are linked from there. Page *i* of a trap is
+    linked from one page before it, and each host begins with a page that links to all others of the host.
+
+    Args:
+        size: Hosts of the trap.
+    """
+
+    def __init__(self, graph: Graph, trap: Trap, entries: list[int], size: int = 1 << 40) -> None:
         self._graph = graph
         self._trap = trap
-        self._entries = entries
-        self._next = len(graph) + 1
+        self._heads = len(entries) if trap.is_farm else 1
+        self._entries = {page: number % self._heads for number, page in enumerate(entries)}
+        self._pages = PAGES[trap.hosts] or 1
+        self._size = size
 
     def out_links(self, page: int) -> list[int]:
-        """Links of *page*; of a page of the trap, pages that come into being now, for it is asked once."""
+        """Links of *page*."""
         n = len(self._graph)
         if page < n:
-            return self._graph.out_links(page) + [n] * (page in self._entries)
-        begin, self._next = self._next, self._next + CHILDREN[self._trap.kind]
-        return list(range(begin, self._next))
+            entry = self._entries.get(page)
+            return self._graph.out_links(page) + ([n + entry * self._pages] if entry is not None else [])
+        host, number = divmod(page - n, self._pages)
+        if number:
+            return [n + host * self._pages]
+        width = CHILDREN[self._trap.kind]
+        hosts = list(range(self._heads + width * host, self._heads + width * (host + 1)))
+        if self._trap.kind == "mesh":
+            hosts += [(host * step + step) // 7 for step in range(5)]  # as good as random
+        return [n + each * self._pages for each in dict.fromkeys(hosts) if each < self._size] + list(
+            range(page + 1, page + self._pages)
+        )
 
     def host_of(self, page: int) -> str:
         """Host of *page*."""
-        if page < len(self._graph):
+        n = len(self._graph)
+        if page < n:
             return self._graph.hosts[page]
-        return DOMAIN if self._trap.hosts == HOSTS[0] else f"h{page}.{DOMAIN}"
+        if self._trap.is_farm:
+            return f"www.farm{(page - n) // self._pages}.com"
+        return DOMAIN if self._trap.hosts == "one host" else f"h{page}.{DOMAIN}"
 
 
 class Experiment:
@@ -99,9 +135,7 @@ class Experiment:
         out_links, host_of = graph.out_links, graph.hosts.__getitem__
         if trap is not None:
             rng = np.random.default_rng([self._rng, number, trap.entries])
-            planted = Planted(
-                graph, trap, frozenset(rng.choice(reachable, trap.entries, replace=False).tolist())
-            )
+            planted = Planted(graph, trap, rng.choice(reachable, trap.entries, replace=False).tolist())
             out_links, host_of = planted.out_links, planted.host_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
         policy = policy_of(settings, "aopic" if order == NO_BUDGET else order)
@@ -129,6 +163,132 @@ class Experiment:
                     runs = [crawl(order, number, trap) for number in sets]
                     taken, mean = map(list, zip(*runs, strict=True))
                     yield {"order": order, "trap": trap._asdict(), "taken": taken, "mean": mean}
+
+
+# -- beside honest sites
+
+
+SITES, SITE_PAGES = 20, 40
+STARTS = ("seeds", "directory", "behind a link")
+"""The sites are seeds; or a directory that links to them is; or one that is linked from the seed."""
+
+
+def honest_web(start: str) -> tuple[Graph, list[int], int]:
+    """Sites that link to each other now and then; returns also the seeds, and the page that links to a farm."""
+    links: list[list[int]] = []
+    hosts: list[str] = []
+    for page in range(SITES * SITE_PAGES):
+        site, number = divmod(page, SITE_PAGES)
+        home = site * SITE_PAGES
+        own = [home + each for each in (2 * number + 1, 2 * number + 2) if each < SITE_PAGES]
+        other = (site * 7 + number + 1) % SITES * SITE_PAGES
+        links.append([home, *own, *([other] if number % 10 == 5 else [])])
+        hosts.append(f"www.honest{site}.org")
+    homes = list(range(0, SITES * SITE_PAGES, SITE_PAGES))
+    if start == "seeds":
+        seeds, entry = homes, SITE_PAGES
+    else:
+        seeds, entry = [len(links)], len(links)
+        links.append(homes)
+        hosts.append("www.directory.net")
+        if start == "behind a link":
+            seeds = [len(links)]
+            links.append([entry])
+            hosts.append("www.portal.net")
+    indptr = np.cumsum([0, *map(len, links)])
+    return (
+        Graph(start, indptr, np.concatenate([np.asarray(each, np.int64) for each in links]), hosts),
+        seeds,
+        entry,
+    )
+
+
+class Beside(NamedTuple):
+    """A crawl of a farm beside honest sites.
+
+    Attributes:
+        start: One of :data:`STARTS`.
+        kind: One of :data:`CHILDREN`.
+        hosts: ``"domains"`` or ``"sites"``.
+        entries: Pages that link to the farm.
+        size: Domains of the farm.
+        is_polite: Whether hosts are left alone for ten times the transfer of 20 ms, with 16 connections.
+    """
+
+    start: str
+    kind: str
+    hosts: str
+    entries: int
+    size: int
+    is_polite: bool
+
+    def __str__(self) -> str:
+        gaps = "gaps" if self.is_polite else "none"
+        return f"{self.start} | {self.kind} | {self.hosts} | {self.entries} | {self.size:,} | {gaps}"
+
+
+def crawl_beside(case: Beside, order: str, fetches: int) -> tuple[float, float, list[str]]:
+    """Crawl; returns the part of all fetches, that of those made while an honest site might be asked, and faults."""
+    graph, seeds, entry = honest_web(case.start)
+    n = len(graph)
+    entries = [(entry + step * SITE_PAGES) % n for step in range(case.entries)]
+    planted = Planted(graph, Trap(case.kind, case.hosts, case.entries), entries, case.size)
+    policy = policy_of(
+        {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}, "aopic" if order == NO_BUDGET else order
+    )
+    transfer, connections = ((lambda page: 0.02), 16) if case.is_polite else (None, 1)
+    simulation = Simulation(
+        planted.out_links, planted.host_of, seeds, fetches, policy, transfer=transfer, connections=connections
+    )
+    visits = list(simulation.run())
+    found = [
+        [0.0] if page in seeds else [] for page in range(n)
+    ]  # instants at which each honest page was found
+    begins = [visit.begin if case.is_polite else float(number) for number, visit in enumerate(visits)]
+    for number, visit in enumerate(visits):
+        for page in planted.out_links(visit.page) if visit.page < n else ():
+            if page < n and not found[page]:
+                found[page].append(visit.end if case.is_polite else number + 1.0)
+    known: dict[str, list[float]] = {}
+    for page, instants in enumerate(found):
+        known.setdefault(graph.hosts[page], []).extend(instants)
+    for instants in known.values():
+        instants.sort()
+    begun, free_at = dict.fromkeys(known, 0), dict.fromkeys(known, 0.0)
+    taken = contested = taken_contested = 0
+    for number in sorted(range(len(visits)), key=begins.__getitem__):
+        begin, visit = begins[number], visits[number]
+        is_farm = visit.page >= n
+        may_ask = not is_farm or any(
+            free_at[host] <= begin and bisect_right(known[host], begin) > begun[host] for host in known
+        )
+        if not is_farm:
+            host = graph.hosts[visit.page]
+            begun[host] += 1
+            if case.is_polite:
+                free_at[host] = visit.end + policy.politeness.gap(visit.end - visit.begin)
+        taken += is_farm
+        contested += may_ask
+        taken_contested += is_farm and may_ask
+    return taken / len(visits), taken_contested / max(contested, 1), simulation.violations()
+
+
+def beside(orders: list[str], sizes: list[int], fetches: int) -> list[str]:
+    """Crawl farms beside honest sites, print a table, and return what did not hold."""
+    cases = [
+        Beside(*case)
+        for case in product(STARTS, CHILDREN, ("domains", "sites"), (1, 3), sizes, (False, True))
+    ]
+    violations: list[str] = []
+    print(
+        "| order | start | farm | of | entries | domains | gaps | fetches | while honest sites might be asked |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for order, case in tqdm(list(product(orders, cases)), unit="crawls", disable=None):
+        taken, contested, found = crawl_beside(case, order, fetches)
+        print(f"| {order} | {case} | {taken:.3f} | {contested:.3f} |")
+        violations += found
+    return violations
 
 
 def spread(values: list[float]) -> str:
@@ -160,7 +320,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graph", type=Path, help="an .npz file as for scrapy aopic simulate")
+    parser.add_argument("graph", type=Path, nargs="?", help="an .npz file as for scrapy aopic simulate")
     parser.add_argument("--hosts", type=Path, help="an .npy file with the number of the host of each page")
     parser.add_argument(
         "--urls", type=Path, help="a text file, which may be gzipped, with the URL of each page"
@@ -177,12 +337,31 @@ def main() -> int:
         default=["aopic", "opic", NO_BUDGET],
         help="as in AOPIC_ORDER (aopic opic no-budget)",
     )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(CHILDREN), choices=CHILDREN, help="kinds of traps (all)"
+    )
+    parser.add_argument(
+        "--on", nargs="+", default=list(PAGES), choices=PAGES, help="what their pages are on (all)"
+    )
+    parser.add_argument(
+        "--beside", action="store_true", help="crawl farms beside honest sites; no graph is needed"
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[400, 100_000], help="domains of such farms")
+    parser.add_argument("--fetches", type=int, default=1000, help="fetches of such crawls (1000)")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
     args = parser.parse_args()
+    if args.beside:
+        violations = beside(args.orders, args.sizes, args.fetches)
+        print(*violations, sep="\n", file=sys.stderr)
+        return 1 if violations else 0
+    if args.graph is None:
+        parser.error("a graph or --beside is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = draw_seed_sets(len(graph), args.seeds, args.sets, args.rng)
     experiment = Experiment(graph, seed_sets, args.rng)
-    rows = list(experiment.run(args.orders, [Trap(*each) for each in product(CHILDREN, HOSTS, args.entries)]))
+    rows = list(
+        experiment.run(args.orders, [Trap(*each) for each in product(args.kinds, args.on, args.entries)])
+    )
     print_tables(graph, rows, seed_sets)
     if args.json is not None:
         args.json.write_text(json.dumps({"graph": graph.name, "seed_sets": seed_sets, "rows": rows}) + "\n")

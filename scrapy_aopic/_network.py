@@ -15,9 +15,8 @@ What is known is an upper bound, the smallest of those that hold:
   sending only.
 
 An answer that ends with its connection ends when the last segment came, and one that was not read to its end, or is
-none, when this process gave it up. Without a known connection, a transfer lasts from its start here until its end
-here. The time at which the loop last looked at its sockets would be closer, but is no bound: data may come between
-that look and the reading, and a handler may block.
+none, when this process gave it up. Without a known connection, a transfer begins when it is started and ends when the
+loop last looked at its sockets before it got to the end: that was after it had read the last data.
 
 The connections are those of Scrapy's handlers for Twisted's HTTP/1.1 and for aiohttp, TLS and proxies included. Their
 private names are touched here and in :mod:`._engine` alone.
@@ -25,6 +24,7 @@ private names are touched here and in :mod:`._engine` alone.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
 import time
@@ -97,6 +97,33 @@ class _Look(NamedTuple):
     received: float
     heard: float
     n_resent: int
+
+
+class _Polls:
+    """What the loop's selector does, and when it last came back."""
+
+    def __init__(self, select: Callable[..., Any]) -> None:
+        self._select = select
+        self.last = monotonic()
+
+    def __call__(self, timeout: float | None = None) -> Any:
+        events = self._select(timeout)
+        self.last = monotonic()
+        return events
+
+
+def _polled() -> float:
+    """When the event loop last looked at its sockets; now, if it does not tell."""
+    try:
+        selector: Any = getattr(asyncio.get_running_loop(), "_selector", None)
+    except RuntimeError:  # one of Twisted's own
+        return monotonic()
+    select = getattr(selector, "select", None)
+    if select is None:
+        return monotonic()
+    if not isinstance(select, _Polls):
+        select = selector.select = _Polls(select)
+    return select.last
 
 
 class _Wire:
@@ -235,9 +262,11 @@ class Watch:
             began: Instant at which it was started here.
         """
         now = monotonic()
-        wire = self._wire
-        if response is None or _STOPPED in response.flags or wire is None:
+        if response is None or _STOPPED in response.flags:
             return Span(now - began, now)
+        wire = self._wire
+        if wire is None:
+            return Span(_polled() - began, _polled())
         is_whole = _CUT_SHORT.isdisjoint(response.flags) and wire.is_told_of_end(response)
         first, last = self._first, self._last if is_whole else self.lost
         if first is None or last is None:

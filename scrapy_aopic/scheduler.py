@@ -506,7 +506,8 @@ class Scheduler(BaseScheduler):
         if weights:
             link = replace(link, weight=weights[0])
         if visit is None or len(visit.links) >= self._max_links:
-            if not crawl.seed(link, self._clock(), is_endowed=visit is None):
+            found_on = visit.lease.key if visit is not None else b""
+            if not crawl.seed(link, self._clock(), is_endowed=visit is None, found_on=found_on):
                 return False
         else:
             self._add_link(visit, link)

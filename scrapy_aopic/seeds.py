@@ -215,9 +215,8 @@ class Inbox:
         # Removed just before a crash, or at the end of a run.
         self._removed = [name for name in job.taken if not (self._where / name).exists()]
         if self._removed and self._where.exists():
-            self._syncing = job.run(partial(sync_folder, self._where))
-        else:
-            self._forget()
+            sync_folder(self._where)
+        self._forget()
 
     @property
     def is_open(self) -> bool:

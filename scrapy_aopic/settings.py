@@ -435,8 +435,9 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOPIC_DOMAIN_BUDGET", 0.004, "part", _number(0, 1), "a number from 0 to 1",
             "Part of all fetches that a registered domain may take if one other domain links to it; it grows with the "
-            "number of such domains to the power of 1.5. A domain may also take the part of all seeds that it has; "
-            "what is over both is deferred. 0 for no budgets.",
+            "number of such domains to the power of 1.5. What lies behind one link between domains, however many "
+            "domains that is, may take five times as much. A domain may also take the part of all seeds that it has; "
+            "what is over that is deferred. 0 for no budgets.",
         ),
         Setting(
             "AOPIC_VIRTUAL_SHARE", 0.15, "part", _share,

@@ -53,9 +53,8 @@ class LinkMiddleware:
     ``AOPIC_LINK_WEIGHTS`` says what part of it a link gets.
 
     It also has the text of each page judged before its callback is called: a duplicate has the URL of the page that
-    it is the same as in ``response.meta["aopic_duplicate_of"]``, and its links are dropped unless
-    ``AOPIC_FOLLOW_DUPLICATES``; a page with the text of one of another domain has the URL of that in
-    ``response.meta["aopic_copy_of"]``. And to the links of a page it adds its canonical page (docs/content.md).
+    had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped unless
+    ``AOPIC_FOLLOW_DUPLICATES``. And to the links of a page it adds its canonical page (docs/content.md).
 
     Order: next to the spider (1000 or more in ``SPIDER_MIDDLEWARES``). Needs :class:`scrapy_aopic.Scheduler`.
     """

@@ -110,8 +110,10 @@ class CrawlPort(Protocol):
         """Pages by state, and hosts; pages in flight count as queued."""
         ...
 
-    def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool:
-        """Queue a page that no page in work links to; ``False`` if it is known already."""
+    def seed(
+        self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
+    ) -> bool:
+        """Queue a page that no page in work pays; ``False`` if it is known already."""
         ...
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:

@@ -49,6 +49,7 @@ from .records import (
     unpack_page,
 )
 from .recrawl import OVERDUE, Content, Rates, Recrawl, Wheel
+from .sponsors import FAMILY
 from .tables import BlobTable, RecordTable
 from .window import Window
 
@@ -228,7 +229,11 @@ class Crawl:
         self._keeps_links = (
             policy.keep_links or policy.recrawl is not None or isinstance(self.order, BatchOrder)
         )
-        self._domains = Domains(store, policy.domain_of) if self.order.uses_domains else None
+        self._domains = (
+            Domains(store, policy.domain_of, self.order.budget, self.order.allowance)
+            if self.order.uses_domains
+            else None
+        )
         self.frontier = Frontier(
             store,
             self.order,
@@ -382,11 +387,14 @@ class Crawl:
 
     # -- what comes from outside
 
-    def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool:
-        """Queue a page that no page in work links to, with a seed's cash from the virtual page if *is_endowed*.
+    def seed(
+        self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
+    ) -> bool:
+        """Queue a page that no page in work pays, with a seed's cash from the virtual page if *is_endowed*.
 
         Args:
             worth: How many seeds' cash it gets.
+            found_on: Key of the page in work that links to it, if there is one; for one that is not endowed.
 
         Returns:
             False if the page is known and need not be fetched again.
@@ -400,10 +408,14 @@ class Crawl:
             if is_endowed:
                 self.ledger.grant(page, worth)
             self._queue(link, page, now)
-            if is_endowed and self._domains is not None:  # who names a page vouches for its domain
-                domain = self._domain(link.key[:HOST_BYTES])
+            host = link.key[:HOST_BYTES]
+            if found_on and self._domains is not None:
+                self._support(host, self._domain(found_on[:HOST_BYTES]), now)
+            elif is_endowed and self._domains is not None:  # who names a page vouches for its domain
+                domain = self._domain(host)
                 self._domains.vouch(domain, link.key)
                 self.frontier.supported(domain)
+                self.frontier.look_again(host, now)
         else:
             self._again(link, page, now)
         self._changed = True
@@ -627,7 +639,7 @@ class Crawl:
             assert again is not None, "a target without its page"
             self._again(link, again, now)
         is_kept = not outcome or (isinstance(self.order, BatchOrder) and not is_failure)  # a redirect
-        self._note_links(lease.key, host, targets, hosts, is_kept=is_kept)
+        self._note_links(lease.key, host, targets, hosts, now, is_kept=is_kept)
         # A page that asks for itself once more is queued again: it may say so then.
         if page.state == VISITED and (twin or same_as):
             claim = Claim(
@@ -643,14 +655,21 @@ class Crawl:
         return Settled(Ending.OK, paid)
 
     def _note_links(
-        self, key: bytes, host: Host, targets: Iterable[bytes], hosts: Iterable[bytes], *, is_kept: bool
+        self,
+        key: bytes,
+        host: Host,
+        targets: Iterable[bytes],
+        hosts: Iterable[bytes],
+        now: float,
+        *,
+        is_kept: bool,
     ) -> None:
         """Note which domains link to which *hosts*, and the links to *targets* themselves if they are kept."""
         if self._domains is not None:
             supporter, known = self._domains.key(host), self._supported
             for target in hosts:
                 if target + supporter not in known:
-                    self._support(target, supporter)
+                    self._support(target, supporter, now)
                     known.add(target + supporter)
             if len(known) > _MAX_SUPPORTED:
                 known.clear()
@@ -963,16 +982,22 @@ class Crawl:
         return self._domains.get(own).supporters <= self._domains.get(other).supporters
 
     def _site_visited(self, host: Host) -> int:
-        """Visited pages of the registered domain of *host*; of the host, if domains are not counted."""
+        """Visited pages of the registered domain of *host*, or its part of those behind a link; of the host alone, if
+        domains are not counted."""
         domains = self._domains
-        return host.visited if domains is None else domains.get(domains.key(host)).visited
+        if domains is None:
+            return host.visited
+        key = domains.key(host)
+        behind = domains.sponsors.known_route(key, self.frontier.visits).charge
+        return max(domains.get(key).visited, behind // FAMILY)
 
-    def _support(self, host: bytes, supporter: bytes) -> None:
+    def _support(self, host: bytes, supporter: bytes, now: float) -> None:
         """Let the domain of the host under key *host* be linked to by *supporter*."""
         assert self._domains is not None
         domain = self._domain(host)
         if domain != supporter and self._domains.support(domain, supporter):
             self.frontier.supported(domain)
+            self.frontier.look_again(host, now)
 
     def _domain(self, host: bytes) -> bytes:
         """Key of the domain of the host under key *host*."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .ports import Family, Store
 from .records import Host, pack, unpack
+from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _REGISTERS = 64
 _ALPHA = 0.709
 _CACHE = 50_000
+KEY_BYTES = 8
 _DIGITS = 65
 _PARTS = [1 << (_DIGITS - register) for register in range(_DIGITS + 1)]
 """What a register adds to the harmonic mean, by its value: 2**-value, in units of 2**-65, whose sums are exact."""
@@ -39,6 +41,11 @@ class Domain:
         seeds: Pages of it that are seeds.
         supporters: About how many there are, in memory only.
         parts: Sum of what the registers add to the harmonic mean, in memory only.
+        sponsors: Keys of domains that answer for it, the one that discovered it first; none of a seed's domain.
+        charges: Fetches that were charged to the link from each sponsor.
+        level: Discoverers between it and a seed's domain.
+        opens_at: Visits of the crawl before which no route to it is in time, as far as is known, in memory only.
+        open_until: Visits of the crawl before which one surely is, in memory only.
     """
 
     visited: int = 0
@@ -46,6 +53,11 @@ class Domain:
     seeds: int = 0
     supporters: float = 0.0
     parts: int = _REGISTERS << _DIGITS
+    sponsors: list[bytes] = field(default_factory=list)
+    charges: list[int] = field(default_factory=list)
+    level: int = 0
+    opens_at: float = 0.0
+    open_until: float = 0.0
 
 
 _UNKNOWN = Domain()
@@ -85,12 +97,19 @@ def _note(domain: Domain, supporter: bytes) -> bool:
 
 
 def _pack(domain: Domain) -> bytes:
-    return pack([domain.visited, bytes(domain.sketch) if any(domain.sketch) else b"", domain.seeds])
+    row = [domain.visited, bytes(domain.sketch) if any(domain.sketch) else b"", domain.seeds]
+    if domain.sponsors:
+        row += [b"".join(domain.sponsors), domain.charges, domain.level]
+    return pack(row)
 
 
 def _unpack(data: bytes) -> Domain:
-    visited, sketch, seeds = unpack(data)
+    visited, sketch, seeds, *route = unpack(data)
     domain = Domain(visited, seeds=seeds)
+    if route:
+        sponsors, charges, domain.level = route
+        domain.sponsors = [sponsors[at : at + KEY_BYTES] for at in range(0, len(sponsors), KEY_BYTES)]
+        domain.charges = list(charges)
     if sketch:
         domain.sketch = bytearray(sketch)
         domain.parts = _parts(domain.sketch)
@@ -103,21 +122,28 @@ class Domains:
 
     Args:
         domain_of: Registered domain of a host name.
+        budget: Part of all fetches that a domain with one supporter may take; 0 for no bound on what lies behind
+            a link.
+        allowance: Pages of such a domain that are free of the budget.
 
     Attributes:
         seeds: Seeds of all domains together.
+        sponsors: Who answers for which of them.
     """
 
-    def __init__(self, store: Store, domain_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, store: Store, domain_of: Callable[[str], str], budget: float = 0.0, allowance: float = 0.0
+    ) -> None:
         self.table = RecordTable(store, Family.DOMAINS, _pack, _unpack, _CACHE)
         self._domain_of = domain_of
         self.seeds = 0
+        self.sponsors = Sponsors(self.get, self.table.put, FAMILY * budget, allowance)
 
     def key(self, host: Host) -> bytes:
         """Key of the domain of *host*."""
         if not host.domain:
             name = self._domain_of(host.name)
-            host.domain = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            host.domain = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
         return host.domain
 
     def get(self, key: bytes) -> Domain:
@@ -138,20 +164,29 @@ class Domains:
         """Let the domain under *key* be linked to by *supporter*: another domain's key.
 
         Returns:
-            Whether its number of supporters, as it is estimated, rose.
+            Whether its number of supporters, as it is estimated, rose, or it has another sponsor.
         """
-        domain = self._own(key)
+        known = self.table.get(key)
+        domain = known or Domain()
         before = domain.supporters
-        if not _note(domain, supporter):
+        shows = _note(domain, supporter)
+        if not shows and not self.sponsors:
             return False
         self.table.put(key, domain)
-        return domain.supporters > before
+        is_sponsor = False
+        if self.sponsors and known is None:
+            self.sponsors.discover(domain, supporter)
+        elif self.sponsors:
+            is_sponsor = self.sponsors.add(key, domain, supporter)
+        return is_sponsor or domain.supporters > before
 
     def vouch(self, key: bytes, seed: bytes) -> None:
         """Let *seed*, a page key, be a seed of the domain under *key*; it counts as a supporter, too."""
         domain = self._own(key)
         domain.seeds += 1
+        domain.sponsors, domain.charges, domain.level = [], [], 0
         self.seeds += 1
+        self.sponsors.changed()
         _note(domain, b"seed" + seed)
         self.table.put(key, domain)
 

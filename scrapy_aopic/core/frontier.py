@@ -34,10 +34,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .gates import Gates
+from .heaps import LazyHeap
 from .order import Aopic, Order
 from .politeness import Gap, Outcome, Politeness
 from .ports import Family, Store
 from .records import HOST_BYTES, ROW_BYTES, Host, pack_host, queue_row, row_level, unpack_host
+from .sponsors import FAMILY, SMALL
 from .tables import RecordTable, RowTable
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ _STRANGERS = 10_000
 """Hosts without any page whose pace is remembered."""
 
 _ACTIVE, _SHELVED, _PARKED, _DEAD, _STRANGER = b"A", b"F", b"P", b"D", b"C"
-_IN_TIME, _LATE = b"F\0", b"F\1"
+_IN_TIME, _LATE, _BEHIND = b"F\0", b"F\1", b"F\2"
 _LATE_LANE = len(_LATE) + HOST_BYTES
 
 
@@ -90,10 +92,22 @@ Move: TypeAlias = tuple[bytes, bytes, bytes]
 
 
 class _Late(NamedTuple):
-    """A domain with late hosts, and the key of the best of them."""
+    """A lane with late hosts, and the key of the best of them."""
 
-    domain: bytes
+    lane: bytes
     best: bytes
+
+
+class _Site(NamedTuple):
+    """How a host stands by its registered domain.
+
+    Attributes:
+        visited: Visited pages of the domain.
+        lane: Where it waits if it is late; empty if it is in time.
+    """
+
+    visited: int
+    lane: bytes
 
 
 class Taken(NamedTuple):
@@ -125,7 +139,7 @@ def index_bucket(row: bytes) -> bytes:
     """Beginning of an index row that it shares with those that are read, and counted, together."""
     if row[:1] != _SHELVED:
         return row[:1]
-    return row[:_LATE_LANE] if row[:2] == _LATE else row[:3]  # by the first byte of the rank
+    return row[:3] if row[:2] == _IN_TIME else row[:_LATE_LANE]  # by the first byte of the rank
 
 
 class Frontier:
@@ -175,9 +189,11 @@ class Frontier:
         self.dead_pages = 0
         self._shelves: dict[bytes, list[bytes]] = {}  # by lane, its first rows
         self._ready: list[Entry] = []
-        self._late: dict[bytes, list[Entry]] = {}  # by domain
-        self._due: dict[bytes, float] = {}  # by domain that has late hosts; its entry in the next one
-        self._by_due: list[tuple[float, bytes]] = []
+        self._late: dict[bytes, list[Entry]] = {}  # by lane
+        self._due: LazyHeap[float] = (
+            LazyHeap()
+        )  # of lanes with late hosts, by the visits of the crawl at which they are in time
+        self._by_excess: LazyHeap[list[float]] = LazyHeap()  # of the same
         self._tickets = 0
         self._waiting: list[tuple[float, bytes]] = []
         self._unpark_at = {_PARKED: float("inf"), _DEAD: float("inf")}
@@ -221,8 +237,8 @@ class Frontier:
         for row, value in self.index.first(_STRANGER, 1 << 60)[0]:
             self._strangers[row[1:]] = unpack_host(value)
         for bucket in n_shelved:
-            if bucket[:2] == _LATE:
-                self._await(bucket[2:], self._domain_due(bucket[2:]))
+            if bucket[:2] != _IN_TIME:
+                self._await(bucket)
         keys = [row[1:] for row, _ in self.index.first(_ACTIVE, 1 << 60)[0]]
         for key, host in zip(keys, self.hosts.get_many(keys), strict=True):
             assert host is not None, "an index row without its host"
@@ -348,7 +364,7 @@ class Frontier:
             elif shelved is not None and (ready is None or shelved[len(_IN_TIME) : -HOST_BYTES] < ready[0]):
                 self._unshelve(shelved, now)
                 continue
-            heap = self._ready
+            heap, lane = self._ready, b""
             if ready is None:
                 late = self._next_late()
                 if late is None:
@@ -356,15 +372,16 @@ class Frontier:
                 if late.best not in self.active:
                     self._recall(late.best, now)
                     continue
-                heap = self._late[late.domain]
+                lane = late.lane
+                heap = self._late[lane]
             rank, _, key = heapq.heappop(heap)
             host = self.active[key]
-            is_late, host.phase, host.ticket = host.phase == LATE, DRY, 0
+            host.phase, host.ticket = DRY, 0
             self._fill(key, host)
             if (
                 not host.head
                 or host.not_before > now
-                or self._is_worse(host, rank, is_late=is_late)
+                or self._is_worse(host, rank, lane)
                 or self.gates.shut(host, now)
             ):
                 self._place(key, host, now)  # what put it here has changed
@@ -387,11 +404,10 @@ class Frontier:
             self.hosts.put(key, host)
             return Taken(key, row, key + page)
 
-    def _is_worse(self, host: Host, rank: bytes, *, is_late: bool) -> bool:
-        if is_late:
-            return self._rank(host, 0) > rank
-        visited, due = self._site(host)
-        return self._rank(host, visited) > rank or due > self.visits
+    def _is_worse(self, host: Host, rank: bytes, lane: bytes) -> bool:
+        """Whether *host*, which had *rank* among those in *lane* (empty for those in time), has not any more."""
+        site = self._site(host)
+        return site.lane != lane or self._rank(host, 0 if lane else site.visited) > rank
 
     def transferred(
         self,
@@ -550,19 +566,18 @@ class Frontier:
                 self._park(key, host, self.gates.reserve(gate, now))
             else:
                 host.phase = GATED
-                self.gates.wait(gate, self._ticket(key, host, self._site(host)[0]))
+                self.gates.wait(gate, self._ticket(key, host, self._site(host).visited))
         else:
-            visited, due = self._site(host)
-            is_late = due > self.visits
-            entry = self._ticket(key, host, 0 if is_late else visited)
-            host.phase = LATE if is_late else READY
-            heap = self._late.setdefault(host.domain, []) if is_late else self._ready
+            site = self._site(host)
+            entry = self._ticket(key, host, 0 if site.lane else site.visited)
+            host.phase = LATE if site.lane else READY
+            heap = self._late.setdefault(site.lane, []) if site.lane else self._ready
             heapq.heappush(heap, entry)
             if len(heap) > 2 * len(self.active) + 100:  # more than half of the entries are void
                 heap[:] = [entry for entry in heap if self._stands(entry)]
                 heapq.heapify(heap)
-            if is_late:
-                self._await(host.domain, due)
+            if site.lane:
+                self._await(site.lane)
 
     def _ticket(self, key: bytes, host: Host, visited: int) -> Entry:
         """A new entry for *host*, which makes others void."""
@@ -614,75 +629,110 @@ class Frontier:
         row = host.head[0][:ROW_BYTES] if host.head else queue_row(max(host.best, 0), 0)
         return self.order.rank(row, host, visited)
 
-    def _site(self, host: Host) -> tuple[int, float]:
-        """Visited pages of the domain of *host*, and visits of the crawl at which the domain is in time."""
-        if self.domains is None:
-            return host.visited, 0.0
-        domain = self.domains.get(self.domains.key(host))
-        seeded = self.domains.seeded(domain)
-        return domain.visited, self.order.due(domain.visited, domain.supporters, seeded)
+    def _site(self, host: Host) -> _Site:
+        """How *host* stands by its domain."""
+        domains, visits = self.domains, self.visits
+        if domains is None:
+            return _Site(host.visited, b"")
+        key = domains.key(host)
+        domain = domains.get(key)
+        blocker, most = domains.sponsors.blocker(key, visits)
+        due = self.order.due(domain.visited, domain.supporters, domains.seeded(domain))
+        if due > visits and domain.visited * SMALL >= most:
+            return _Site(domain.visited, _LATE + key)
+        return _Site(domain.visited, blocker and _BEHIND + blocker)
 
     def count(self, host: Host) -> None:
         """A page of *host*, which is active, was visited for the first time."""
+        if self.domains is not None:
+            key = self.domains.key(host)
+            self.domains.count(key, 1)
+            self.domains.sponsors.charge(key, self.visits)
         host.visited += 1
         self.visits += 1
-        if self.domains is not None:
-            self.domains.count(self.domains.key(host), 1)
 
     # -- late hosts
 
     def supported(self, domain: bytes) -> None:
         """The number of supporters or seeds of *domain* rose: its late hosts may be due sooner."""
-        if domain in self._due:
-            self._await(domain, self._domain_due(domain))
+        for lane in (_LATE + domain, _BEHIND + domain):
+            if lane in self._due:
+                self._await(lane)
 
-    def _domain_due(self, domain: bytes, more: int = 0) -> float:
-        """Visits of the crawl at which *more* pages of *domain* than were visited are within its budget."""
-        assert self.domains is not None, "only domains have budgets"
-        known = self.domains.get(domain)
-        return self.order.due(known.visited + more, known.supporters, self.domains.seeded(known))
+    def look_again(self, key: bytes, now: float) -> None:
+        """Give the host under *key* another place if it is late and need not be, maybe in the lane of another domain."""
+        host = self.host(key)
+        if host is None or not (host.phase == LATE or host.row[:2] == _BEHIND) or self._site(host).lane:
+            return
+        if host.phase == LATE:
+            self._unready(host)
+            self._place(key, host, now)
+        else:
+            self._drop_row(key, host)
+            self._enter(key, host, now)
 
-    def _await(self, domain: bytes, due: float) -> None:
-        """Look at the late hosts of *domain* when the crawl has *due* visits, if not before."""
-        known = self._due.get(domain)
-        if known is None or due < known:
-            self._due[domain] = due
-            heapq.heappush(self._by_due, (due, domain))
+    def _lane_due(self, lane: bytes, more: int = 0) -> float:
+        """Visits of the crawl at which *more* pages than were visited are within the budgets that *lane* is under."""
+        own, behind = self._overdraft(lane, more)
+        return max(own, *behind, 0.0)
+
+    def _excess(self, lane: bytes) -> list[float]:
+        """How much *lane* has taken of all budgets that it is under, in terms of a domain's with one supporter.
+
+        The most overdrawn counts first: of two lanes behind the same link it depends on the rest of their ways.
+        """
+        own, behind = self._overdraft(lane)
+        nearest, *others = behind or [0.0]
+        return sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)
+
+    def _overdraft(self, lane: bytes, more: int = 0) -> tuple[float, list[float]]:
+        """Visits of the crawl at which *more* pages are within the budget of the domain, and of each link to it."""
+        domains, key = self.domains, lane[len(_LATE) :]
+        assert domains is not None, "only domains have budgets"
+        sponsors, visits = domains.sponsors, self.visits
+        behind = (sponsors.route(key, visits, more) if more else sponsors.known_route(key, visits)).dues
+        if lane[: len(_LATE)] == _BEHIND:
+            return 0.0, behind
+        known = domains.get(key)
+        return self.order.due(known.visited + more, known.supporters, domains.seeded(known)), behind
+
+    def _await(self, lane: bytes) -> None:
+        """Look at the late hosts of *lane* when its budgets allow, or it is the least overdrawn."""
+        self._due.note(lane, self._lane_due(lane))
+        self._by_excess.note(lane, self._excess(lane))
 
     def _next_late(self) -> _Late | None:
-        """The domain with late hosts that is in time first."""
-        while self._by_due:
-            due, domain = self._by_due[0]
-            if self._due.get(domain) != due:
-                heapq.heappop(self._by_due)  # it has another entry, or none any more
-            elif (best := self._best_late(domain)) is None:
-                heapq.heappop(self._by_due)
-                del self._due[domain]
-                self._shelves.pop(_LATE + domain, None)
-                self.index.forget(_LATE + domain)
-            elif (now_due := self._domain_due(domain)) > due:  # it was visited meanwhile
-                self._due[domain] = now_due
-                heapq.heapreplace(self._by_due, (now_due, domain))
-            else:
-                return _Late(domain, best)
+        """The least overdrawn lane that has late hosts."""
+        while (first := self._by_excess.first(self._excess)) is not None:
+            best = self._best_late(first[1])
+            if best is not None:
+                return _Late(first[1], best)
+            self._forget_lane(first[1])
         return None
 
-    def _best_late(self, domain: bytes) -> bytes | None:
-        """Key of the best late host of *domain*, in memory or on the disk."""
-        entry = self._first(self._late.get(domain, []))
-        shelved = self._first_shelved(_LATE + domain)
+    def _forget_lane(self, lane: bytes) -> None:
+        """There are no late hosts in *lane* any more."""
+        self._due.forget(lane)
+        self._by_excess.forget(lane)
+        self._shelves.pop(lane, None)
+        self.index.forget(lane)
+
+    def _best_late(self, lane: bytes) -> bytes | None:
+        """Key of the best late host of *lane*, in memory or on the disk."""
+        entry = self._first(self._late.get(lane, []))
+        shelved = self._first_shelved(lane)
         if entry is None:
-            self._late.pop(domain, None)
+            self._late.pop(lane, None)
         elif shelved is None or entry[0] <= shelved[_LATE_LANE:-HOST_BYTES]:
             return entry[2]
         return shelved and shelved[-HOST_BYTES:]
 
-    def _let_through(self, domain: bytes, now: float) -> None:
-        """Let the best late hosts of *domain* be in time, as many as the budget has pages left, some at once."""
+    def _let_through(self, lane: bytes, now: float) -> None:
+        """Let the best late hosts of *lane* be in time, as many as the budget has pages left, some at once."""
         due = 0.0
         for n in range(_AT_ONCE):
-            due = self._domain_due(domain, n)
-            key = self._best_late(domain)
+            due = self._lane_due(lane, n)
+            key = self._best_late(lane)
             if due > self.visits or key is None:
                 break
             host = self.active.get(key)
@@ -693,8 +743,10 @@ class Frontier:
                 host = self._from_disk(key)
                 self._drop_row(key, host)
                 self._enter(key, host, now)
-        self._due[domain] = due
-        heapq.heappush(self._by_due, (due, domain))
+            if self._best_late(lane) == key:
+                due = self.visits + 1.0  # by the way that it takes it is not in time
+                break
+        self._due.note(lane, due)
 
     def _wake(self, now: float) -> None:
         """Make the hosts ready whose time has come."""
@@ -708,15 +760,14 @@ class Frontier:
                 host.phase = DRY
                 self._place(key, host, now)
         in_time = []
-        while self._by_due and self._by_due[0][0] <= self.visits:
-            late = self._next_late()
-            if late is None or self._due[late.domain] > self.visits:
-                break
-            heapq.heappop(self._by_due)
-            del self._due[late.domain]
-            in_time.append(late.domain)
-        for domain in in_time:
-            self._let_through(domain, now)
+        while (first := self._due.first(self._lane_due)) is not None and first[0] <= self.visits:
+            self._due.forget(first[1])
+            in_time.append(first[1])
+        for lane in in_time:
+            if self._best_late(lane) is None:
+                self._forget_lane(lane)
+            else:
+                self._let_through(lane, now)
         for place in (_PARKED, _DEAD):
             while self._unpark_at[place] <= now:
                 rows, _ = self.index.first(place, BACK_QUEUE_ROWS)
@@ -741,7 +792,7 @@ class Frontier:
             if not host.row:
                 self._set_row(key, host, _ACTIVE + key)
             if may_rise and host.phase in (READY, LATE, GATED):
-                visited = 0 if host.phase == LATE else self._site(host)[0]
+                visited = 0 if host.phase == LATE else self._site(host).visited
                 if self._rank(host, visited) < host.rank:
                     self._unready(host)
             if host.phase == DRY:
@@ -751,7 +802,7 @@ class Frontier:
         elif not host.row:
             self._enter(key, host, now)
         elif may_rise and host.row[:1] == _SHELVED:
-            visited = 0 if host.row[:2] == _LATE else self._site(host)[0]
+            visited = self._site(host).visited if host.row[:2] == _IN_TIME else 0
             place = _lane(host.row) + self.order.rank(row, host, visited)
             if place < host.row:
                 self._drop_row(key, host)
@@ -781,13 +832,12 @@ class Frontier:
 
     def _shelve(self, key: bytes, host: Host) -> None:
         self._refresh_best(host)
-        visited, due = self._site(host)
-        is_late = due > self.visits
-        place = (_LATE + host.domain if is_late else _IN_TIME) + self._rank(host, 0 if is_late else visited)
+        site = self._site(host)
+        place = site.lane + self._rank(host, 0) if site.lane else _IN_TIME + self._rank(host, site.visited)
         self._passivate(key, host)
         self._put_on_shelf(key, host, place)
-        if is_late:
-            self._await(host.domain, due)
+        if site.lane:
+            self._await(site.lane)
 
     def _put_on_shelf(self, key: bytes, host: Host, place: bytes) -> None:
         row = place + key
@@ -867,7 +917,7 @@ class Frontier:
         """Bring the host of the index row *row* from the disk, or put it where the late ones are if it is late."""
         key = row[-HOST_BYTES:]
         host = self._from_disk(key)
-        if self._site(host)[1] > self.visits:
+        if self._site(host).lane:
             self._drop_row(key, host)
             self._shelve(key, host)
             return
@@ -959,7 +1009,7 @@ class Frontier:
 
 def _lane(row: bytes) -> bytes:
     """Lane of the index row of a shelved host."""
-    return row[: _LATE_LANE if row[:2] == _LATE else len(_IN_TIME)]
+    return row[: len(_IN_TIME) if row[:2] == _IN_TIME else _LATE_LANE]
 
 
 def _instant(parked_row: bytes) -> float:

@@ -61,6 +61,9 @@ class Order:
         counts_links: Whether ``page.score`` is to count the visits that found a link to the page.
         ranks_by_level: Whether the rank of a host changes for the better only with the level of its best page.
         clock: State that outlives a restart: a whole number.
+        budget: Part of all fetches that a registered domain with one supporter may take, and a fifth of what may
+            go behind a link to one; 0 for no such bound.
+        allowance: Fetches that are free of it.
     """
 
     endows: ClassVar[bool] = False
@@ -68,6 +71,8 @@ class Order:
     counts_links: ClassVar[bool] = False
     ranks_by_level: ClassVar[bool] = False
     clock: int = 0
+    budget: float = 0.0
+    allowance: float = 0.0
 
     def level(self, page: Page, cash: int) -> int:
         """Front queue of *page*, which holds *cash* units (or what they count for, at a repeated visit).
@@ -219,17 +224,16 @@ class Aopic(Order):
        over that budget is deferred until the crawl has grown (BEAST), and fetched, least overdrawn domain first,
        when nothing else can be.
 
-    Attributes:
-        budget: Part of all fetches that a domain with one supporter may take; 0 for no budgets.
-        allowance: Pages of such a domain that are free of the budget.
+    5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
+       a domain with one supporter may (see :mod:`.sponsors`).
     """
 
     endows = True
     uses_domains = True
     counts_links = True
     ranks_by_level = True
-    budget: float = 0.004
-    allowance: float = 20.0
+    budget = 0.004
+    allowance = 20.0
 
     def level(self, page: Page, cash: int) -> int:
         if page.score > 1:

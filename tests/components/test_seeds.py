@@ -184,8 +184,6 @@ def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
     intake.run()
     assert listed(seeds_folder(tmp_path)) == []
     again = Intake(tmp_path)
-    again.job.run(lambda: None).result()  # its name is gone for good
-    again.turn()
     assert again.job.taken == {}
     again.run()
 
@@ -212,40 +210,6 @@ def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
     Intake(tmp_path / str(crashes)).run()
     assert cash_by_url(tmp_path / str(crashes)) == cash_by_url(tmp_path / "whole")
     assert check(tmp_path / str(crashes)).violations == []
-
-
-def test_a_list_that_a_power_failure_brings_back_does_not_count_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, _ = many(tmp_path)
-    job = tmp_path / "job"
-    give(seeds_folder(job), [str(path)])
-    (waiting,) = seeds_folder(job).iterdir()
-    shutil.copy(waiting, tmp_path / "kept")
-
-    def fail(_: Path) -> None:
-        raise OSError("its name is not gone for good")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("scrapy_aopic.seeds.sync_folder", fail)
-        for _ in range(2):
-            intake = Intake(job)
-            intake.run()
-            assert not waiting.exists()
-            intake = Intake(job)
-            for _ in range(3):
-                intake.turn()
-                intake.job.run(lambda: None).result()
-            intake.run()
-    once = cash_by_url(job)
-    shutil.copy(tmp_path / "kept", waiting)
-    Intake(job).run()
-    assert cash_by_url(job) == once
-    intake = Intake(job)
-    intake.job.run(lambda: None).result()
-    intake.turn()
-    assert intake.job.taken == {}
-    intake.run()
 
 
 def test_a_clean_stop_goes_on_with_the_next_row(tmp_path: Path) -> None:

@@ -1018,7 +1018,7 @@ def test_what_is_remembered_of_domains_is_forgotten_when_they_are_late_no_more()
             desk.insert(f"h{step}.domain{number}", 10 * number + step, 10)
     desk.drain()
     frontier = desk.frontier
-    assert not any((frontier._late, frontier._due, frontier._by_due, frontier._ready, frontier.n_shelved))
+    assert not any((frontier._late, frontier._due, frontier._by_excess, frontier._ready, frontier.n_shelved))
     assert len(frontier._shelves) <= 1
 
 

@@ -1,0 +1,237 @@
+"""Who answers for a registered domain: what lies behind one link is one family, however many domains it has.
+
+A *sponsor* of a domain is another one that links to it. Each fetch is charged to every link on a *route* of
+sponsors from its domain up to a seed's, and each link carries a part of all fetches at most. So whatever is built
+behind some links, a farm of any number of domains that link to each other as they please, gets what these links
+carry: each of its routes crosses one of them (max-flow and min-cut). Supporters that an owner makes up add no link
+that leads to a seed, and an honest site that is found a second time, elsewhere, has a second route.
+
+Routes are found as in Korf's learning real-time A*: at each domain the first sponsor with room, as far as is known
+from former routes, is taken, and what its route turns out to be is remembered.
+
+Sources: the flow network of Advogato (Levien and Aiken, "Attack-Resistant Trust Metrics for Public Key
+Certification", USENIX Security 1998); Korf, "Real-Time Heuristic Search", Artificial Intelligence 42, 1990.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .domains import Domain
+
+FAMILY = 5
+"""What one link carries, in budgets of a domain with one supporter."""
+
+MAX_SPONSORS = 8
+"""Sponsors that are remembered of a domain."""
+
+MAX_LEVEL = 6
+"""Discoverers between a domain and a seed's; what is found further away hangs on one of these."""
+
+SMALL = 64
+"""One part in so many of what the busiest late link on a way has carried that another one must have, to be looked at by itself."""
+
+_MAX_HOPS = 8
+_MAX_WALKS = 4
+
+
+class Hop(NamedTuple):
+    """The link to the domain under *key* from its sponsor number *sponsor*."""
+
+    key: bytes
+    domain: Domain
+    sponsor: int
+
+
+class Route(NamedTuple):
+    """A way from a domain to a seed's.
+
+    Attributes:
+        due: Visits of the whole crawl before which one of its links is over its budget; 0 if none is.
+        hops: Its links, that to the domain itself first.
+        dues: The same of each of its links.
+    """
+
+    due: float
+    hops: list[Hop]
+    dues: list[float]
+
+    @property
+    def charge(self) -> int:
+        """Fetches that its busiest link has carried."""
+        return max((hop.domain.charges[hop.sponsor] for hop in self.hops), default=0)
+
+    def blocker(self, visits: int) -> tuple[bytes, int]:
+        """Key of the nearest domain the link to which is over its budget, and the most that such a link has carried.
+
+        Links with less than a sixty-fourth of that do not count, or a farm would have as many lanes as it has domains.
+        """
+        late = [
+            (hop.domain.charges[hop.sponsor], hop.key)
+            for hop, due in zip(self.hops, self.dues, strict=True)
+            if due > visits
+        ]
+        most = max([charge for charge, _ in late], default=0)
+        return next((key for charge, key in late if charge * SMALL >= most), b""), most
+
+
+class Sponsors:
+    """The links between domains that fetches are charged to.
+
+    Args:
+        get: The domain under a key, to look at.
+        put: Keeps a domain that was changed.
+        part: Part of all fetches that a link carries; 0 for no bound.
+        free: Fetches that it carries in any case.
+    """
+
+    def __init__(
+        self, get: Callable[[bytes], Domain], put: Callable[[bytes, Domain], None], part: float, free: float
+    ) -> None:
+        self._get = get
+        self._put = put
+        self._part = part
+        self._free = free
+        self._routes: dict[bytes, Route] = {}  # as they were found since anything changed
+
+    def __bool__(self) -> bool:
+        """Whether links have budgets."""
+        return self._part > 0
+
+    # -- who sponsors whom
+
+    def discover(self, domain: Domain, sponsor: bytes) -> None:
+        """Let *domain*, which nobody knew, be found by the domain under *sponsor*."""
+        self.changed()
+        by = self._get(sponsor)
+        if by.level >= MAX_LEVEL:  # so a chain of domains is no long way
+            sponsor = by.sponsors[0]
+            by = self._get(sponsor)
+        domain.level = by.level + 1
+        domain.sponsors.append(sponsor)
+        domain.charges.append(0)
+
+    def add(self, key: bytes, domain: Domain, sponsor: bytes) -> bool:
+        """Let *domain*, under *key*, be sponsored by the domain under *sponsor* as well.
+
+        The discoverer always stays. Of the others, the one whose own way is blocked the longest gives way to a better
+        one, which takes over what was charged: so no link is charged anew because it was forgotten.
+
+        Returns:
+            Whether it is a sponsor now that was none before.
+        """
+        if not domain.sponsors or sponsor in domain.sponsors:
+            return False  # it is a seed's, or as good as that
+        is_full = len(domain.sponsors) >= MAX_SPONSORS
+        ways = [self._get(each).opens_at for each in domain.sponsors[1:]]
+        longest = max(ways, default=0.0)
+        if is_full and longest <= 0.0:
+            return False
+        self.changed()
+        route = self.route(sponsor, -1, 0)
+        if any(hop.key == key for hop in route.hops):
+            return False  # it lives on what it would sponsor
+        if not is_full:
+            domain.sponsors.append(sponsor)
+            domain.charges.append(0)
+        elif route.due < longest:
+            domain.sponsors[1 + ways.index(longest)] = sponsor
+        else:
+            return False
+        domain.opens_at = 0.0
+        self.changed()
+        return True
+
+    def changed(self) -> None:
+        """A domain has other sponsors, seeds or charges now."""
+        self._routes.clear()
+
+    # -- routes
+
+    def blocker(self, key: bytes, visits: int) -> tuple[bytes, int]:
+        """What blocks the way to the domain under *key*, as :meth:`Route.blocker`; ``b""`` if nothing does.
+
+        Args:
+            visits: Visits of the whole crawl so far.
+        """
+        domain = self._get(key)
+        if not domain.sponsors or not self._part or visits < domain.open_until:
+            return b"", 0
+        route = self.known_route(key, visits)
+        if self._part < 1:
+            # In time for as long as each visit of the crawl may be charged to the busiest link.
+            spare = visits - route.charge / self._part
+            domain.open_until = visits + spare * self._part / (1 - self._part)
+        return route.blocker(visits)
+
+    def charge(self, key: bytes, visits: int) -> None:
+        """Charge a fetch of the domain under *key* to the links of a route."""
+        hops = self.known_route(key, visits).hops
+        self.changed()
+        for hop in hops:
+            domain = self._get(hop.key)  # anew: that of the hop may have left the cache
+            domain.charges[hop.sponsor] += 1
+            self._put(hop.key, domain)
+
+    def known_route(self, key: bytes, visits: int) -> Route:
+        """As :meth:`route`; looked for once until something changes."""
+        route = self._routes.get(key)
+        if route is None:
+            route = self._routes[key] = self.route(key, visits, 0)
+        return route
+
+    def route(self, key: bytes, visits: int, more: int) -> Route:
+        """The best route that a few walks find for the domain under *key*: one that is in time, if there is."""
+        best: Route | None = None
+        for _ in range(_MAX_WALKS):
+            hops = self._walk(key, visits, more)
+            dues = [self._due(hop.domain.charges[hop.sponsor] + more) for hop in hops]
+            due = 0.0
+            for hop, of_link in zip(reversed(hops), reversed(dues), strict=True):
+                due = max(due, of_link)
+                if not more:
+                    hop.domain.opens_at = due
+            if best is not None and due >= best.due:
+                break
+            best = Route(due, hops, dues)
+            if due <= visits:
+                break
+        assert best is not None, "there is at least one walk"
+        return best
+
+    def _walk(self, key: bytes, visits: int, more: int) -> list[Hop]:
+        hops: list[Hop] = []
+        at, seen = key, {key}
+        while (domain := self._get(at)).sponsors:
+            chosen, least = -1, inf
+            for number, sponsor in enumerate(domain.sponsors):
+                if sponsor in seen:
+                    continue
+                by = self._get(sponsor)
+                if by.level >= _MAX_HOPS - len(hops):
+                    continue  # from there on discoverers lead to a seed's in as many hops as it has levels
+                due = max(self._due(domain.charges[number] + more), by.opens_at)
+                if due < least:
+                    chosen, least = number, due
+                    if due <= visits:
+                        break
+            if chosen < 0:
+                return self._discoverers(key)
+            hops.append(Hop(at, domain, chosen))
+            at = domain.sponsors[chosen]
+            seen.add(at)
+        return hops
+
+    def _discoverers(self, key: bytes) -> list[Hop]:
+        hops = []
+        while (domain := self._get(key)).sponsors:
+            hops.append(Hop(key, domain, 0))
+            key = domain.sponsors[0]
+        return hops
+
+    def _due(self, charge: int) -> float:
+        return charge / self._part if self._part and charge >= self._free else 0.0
