@@ -443,7 +443,9 @@ async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queu
         web = serve({url: [] for url in pages})
         made.clear()
         folder = tmp_path / ("watched" if watched else "alone")
-        crawler = await crawl(NoStart, alone(folder, AOPIC_SEEDS=str(path)), told=watched)
+        crawler = await crawl(
+            NoStart, alone(folder, AOPIC_SEEDS=str(path), AOPIC_URL_RULES="+percent"), told=watched
+        )
         assert sorted(web.asked) == sorted(pages)
         assert stats_of(crawler) == {"rows": 3, "queued": 2, "known": 1, "files": 1}
         # One that is known is told to the log of duplicates.
