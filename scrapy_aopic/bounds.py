@@ -5,6 +5,7 @@ These are bounds on what others do with an answer, before or after us; each has 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
@@ -26,16 +27,32 @@ _SMALL = 32_768
 """Characters of a page that is read in less than 0.1 s, whatever they are."""
 
 
-class _TooManyError(Exception):
-    pass
+_CHUNK = 16_384
+
+_DEEPEST = 2048
+"""Elements in each other up to which libxml2 builds a tree; it reads nothing behind them."""
 
 
 class _Attributes:
-    """Target of a parser that builds no tree, which takes it a time linear in the bytes."""
+    """Target of a parser that builds no tree, and so takes a time linear in the bytes, but for the depth.
+
+    Attributes:
+        are_too_many: Whether an element has more than :data:`MAX_ATTRIBUTES`.
+        is_over: Whether nothing more is to be looked at.
+    """
+
+    def __init__(self) -> None:
+        self.are_too_many = self.is_over = False
+        self._depth = 0
 
     def start(self, _: str, attributes: dict[str, str]) -> None:
-        if len(attributes) > MAX_ATTRIBUTES:
-            raise _TooManyError
+        self._depth += 1
+        if not self.is_over and len(attributes) > MAX_ATTRIBUTES:
+            self.are_too_many = True
+        self.is_over |= self.are_too_many or self._depth > _DEEPEST
+
+    def end(self, _: str) -> None:
+        self._depth -= 1
 
     def close(self) -> None:
         pass
@@ -51,10 +68,13 @@ def has_too_many_attributes(response: Response) -> bool:
     if not isinstance(response, HtmlResponse) or len(response.body) < _SMALL:
         return False
     html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
-    try:
-        etree.fromstring(html, etree.HTMLParser(target=_Attributes(), encoding="utf-8", huge_tree=True))
-    except _TooManyError:
-        return True
-    except etree.LxmlError:  # there is nothing in it
-        return False
-    return False
+    attributes = _Attributes()
+    parser = etree.HTMLParser(target=attributes, encoding="utf-8", huge_tree=True)
+    with suppress(etree.LxmlError):  # there is nothing in it
+        for at in range(0, len(html), _CHUNK):  # an exception of the target would not stop the parser
+            if attributes.is_over:
+                break
+            parser.feed(html[at : at + _CHUNK])
+        else:
+            parser.close()
+    return attributes.are_too_many

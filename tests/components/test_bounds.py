@@ -57,6 +57,16 @@ def test_an_element_with_too_many_attributes_is_found_wherever_it_hides(html: by
         assert most <= MAX_ATTRIBUTES
 
 
+@pytest.mark.parametrize("unit", [b"<i></b>", b"<b>x</p>", b'<h1><h1><a>"</div>'])
+def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at(unit: bytes) -> None:
+    body = (
+        unit * 300_000 + b"<p " + attributes(2 * MAX_ATTRIBUTES) + b">"
+    )  # which would take a quarter of an hour
+    page = HtmlResponse("http://a.test/", body=body)
+    assert not has_too_many_attributes(page)
+    assert max(len(element.attrib) for element in page.selector.root.iter("*")) == 0
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252", "shift_jis"])
 def test_the_encoding_of_a_page_hides_nothing(encoding: str) -> None:
     body = (TEXT.decode() + f"<p {attributes(2 * MAX_ATTRIBUTES).decode()}>").encode(encoding)
