@@ -1,28 +1,38 @@
-"""What damage to the files of a store does: single bytes that are changed, and files that are cut short.
+"""What damage to each part of each file of a store does to who opens, checks, copies and mends it.
 
-    python benchmarks/damage.py --cases 100 --pages 3000
+    python benchmarks/damage.py [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
 
-A job is crawled without a network, and closed or left as by a kill. Then one file of a copy of it is damaged at
-random, the larger the file the likelier, and the copy is judged in both ways in which a store is opened. The damage is
+Jobs are crawled without a network, and left closed, as by a kill, and as by a kill after they went on. Then a part of a file of
+a copy is damaged: of RocksDB's tables the data, the partitions and top of index and filter, the properties and the
+footer, of its logs headers and rows of commits, of the list of tables the beginning, the middle and the end, and the small files; of
+SQLite the header, the tables' list, and pages of each kind, of its log header, frames and the last commit, and the index of
+the log; and what this package writes beside them. The part is changed in one bit, filled with zeros or noise, or with
+another part of its file; the file is cut off there, emptied, or removed.
 
-- refused: the store is not opened, and one sentence says so;
-- named: ``scrapy aopic check`` finds it;
+The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and mended. The damage is
+
+- refused: one sentence says what is wrong, and nothing is opened;
+- named: `check` finds it;
 - harmless: every row is as it was;
-- earlier: every row is as it was at an earlier commit, as if the process had died then;
-- WRONG: rows differ and nothing says so. There must be none: the exit code is 1 if there is.
+- reported: a WARNING says that the last commit was left out, and every row is as at the one before;
+- WRONG: rows differ and nothing says so, or something else than a StorageError is raised. There must be none.
+
+A job that was refused or named is mended; then everything must hold, and the share of its pages that are kept after a change of one bit is shown.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import shutil
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -30,10 +40,19 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
+from scrapy_aopic.core.recrawl import Content
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
+from scrapy_aopic.upkeep import backup, repair
 
 _COMMIT = 100
+STATES = ("closed", "killed", "resumed")
+HOWS = ("bit", "zeros", "noise", "other part", "cut", "emptied", "gone")
+_GRAVITY = ("harmless", "named", "refused", "reported", "WRONG")
+
+
+# -- the jobs
 
 
 def link(number: int) -> Link:
@@ -51,57 +70,240 @@ def digest(store: Store) -> bytes:
     return result.digest()
 
 
-def make(folder: Path, kind: str, pages: int, *, is_closed: bool) -> set[bytes]:
-    """Crawl a job into *folder*; returns the digests of all its commits, the last one included."""
-    dice = random.Random(1)
-    work = folder.with_name("work")
-    store, now = open_store(work, kind, memory_mb=1), 1e9
-    crawl = Crawl(store, Policy(), now)
+def make(folder: Path, kind: str, pages: int, state: str) -> set[bytes]:
+    """Crawl a job into *folder*; returns the digests of its commits before the last one."""
+    work, digests = folder.with_name("work"), list[bytes]()
+    steps = pages // 2
+    if state == "resumed":
+        _crawl(work, kind, pages, range(steps // 2), digests, is_clean=True)
+        _crawl(work, kind, pages, range(steps // 2, steps), digests, copy=folder)
+    else:
+        _crawl(work, kind, pages, range(steps), digests, is_clean=state == "closed", copy=folder)
+    shutil.rmtree(work)
+    return set(digests[:-1])
+
+
+def _crawl(  # noqa: PLR0917
+    work: Path,
+    kind: str,
+    pages: int,
+    steps: range,
+    digests: list[bytes],
+    copy: Path | None = None,
+    *,
+    is_clean: bool = False,
+) -> None:
+    dice, store, now = (
+        random.Random(steps.start),
+        open_store(work, kind, memory_mb=1),
+        1e9 + 1000 * steps.start,
+    )
+    crawl = Crawl(store, Policy(keep_links=True), now)
     crawl.seed(link(0), now)
-    digests = {digest(store)}
 
     def commit(*, is_clean: bool = False) -> None:
         store.write(crawl.take_changes(now, is_clean=is_clean), sync=True)
         crawl.changes_landed()
-        digests.add(digest(store))
+        digests.append(digest(store))
 
-    for step in range(pages // 2):
+    for step in steps:
         lease = crawl.lease(now)
         if isinstance(lease, NotBefore):
             now = lease.instant
             lease = crawl.lease(now)
         assert isinstance(lease, Lease)
         crawl.release(lease, now)
-        crawl.settle(lease, [link(dice.randrange(pages)) for _ in range(5)], now)
+        links = [link(dice.randrange(pages)) for _ in range(5)]
+        crawl.settle(lease, links, now, content=Content(b"%16d" % (step // 2)))
         if step % _COMMIT == _COMMIT - 1:
             commit()
-    commit(is_clean=is_closed)
-    if is_closed:
-        store.close()
-    shutil.copytree(work, folder)
+    commit(is_clean=is_clean)
+    if copy is not None and not is_clean:
+        shutil.copytree(work, copy)
     store.close()
-    shutil.rmtree(work)
-    return digests
+    if copy is not None and is_clean:
+        shutil.copytree(work, copy)
 
 
-def damage(folder: Path, dice: random.Random, how: str) -> str:
-    """Damage one file of *folder*; returns which and where."""
-    files = [path for path in sorted(folder.iterdir()) if path.stat().st_size]
-    (path,) = dice.choices(files, [path.stat().st_size for path in files])
-    data = bytearray(path.read_bytes())
-    at = dice.randrange(len(data))
-    if how == "byte":
-        data[at] ^= dice.randrange(1, 256)
+# -- the parts of the files
+
+
+class Part(NamedTuple):
+    """A part of a file, from *begin* to before *end*."""
+
+    name: str
+    path: Path
+    begin: int
+    end: int
+
+
+def parts(folder: Path) -> Iterator[Part]:
+    """Parts of the files in *folder*, which belong to a store."""
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        if not data:
+            continue
+        if path.suffix == ".sst":
+            found = _parts_of_table(data)
+        elif path.suffix == ".log":
+            found = _parts_of_log(data)
+        elif path.name == "store.sqlite3":
+            found = _parts_of_database(data)
+        elif path.name.endswith("-wal"):
+            found = _parts_of_wal(data)
+        elif path.name.endswith("-shm"):
+            found = {"headers": (0, 136), "index": (136, 2000)}
+        elif path.name.startswith("MANIFEST"):
+            third = len(data) // 3
+            found = {
+                "beginning": (0, third),
+                "middle": (third, 2 * third),
+                "end": (len(data) - 40, len(data)),
+            }
+        else:
+            found = {"whole": (0, len(data))}
+        for name, (begin, end) in found.items():
+            if begin < end:
+                yield Part(f"{_kind(path)}: {name}", path, begin, end)
+
+
+def _kind(path: Path) -> str:
+    if path.suffix in {".sst", ".log"}:
+        return {".sst": "table", ".log": "log"}[path.suffix]
+    return path.name.partition("-0")[0]
+
+
+def _parts_of_table(data: bytes) -> dict[str, tuple[int, int]]:
+    """As "Rocksdb BlockBasedTable Format" in RocksDB's wiki says, for version 6 of its footer."""
+    footer = len(data) - 53
+    size = int.from_bytes(data[footer + 13 : footer + 17], "little")
+    top = footer - size - 5
+    handles = {name: _handle(value) for name, value in _entries(data[top : top + size])}
+    begin, size = handles[b"rocksdb.properties"]
+    properties = dict(_entries(data[begin : begin + size]))
+    end_of_data, _ = _varint(properties[b"rocksdb.data.size"], 0)
+    found = {"data": (0, end_of_data), "partitions": (end_of_data, min(at for at, _ in handles.values()))}
+    for name, (begin, size) in handles.items():
+        found[name.decode().removeprefix("rocksdb.").partition(".")[0]] = (begin, begin + size + 5)
+    return {**found, "list of parts": (top, footer), "footer": (footer, len(data))}
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block of a table."""
+    end = len(block) - 4 * (int.from_bytes(block[-4:], "little") & 0x7FFFFFFF) - 4
+    at, key = 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        own, at = _varint(block, at)
+        size, at = _varint(block, at)
+        key = key[:shared] + block[at : at + own]
+        yield key, block[at + own : at + own + size]
+        at += own + size
+
+
+def _handle(value: bytes) -> tuple[int, int]:
+    begin, at = _varint(value, 0)
+    return begin, _varint(value, at)[0]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[at]
+        result, shift, at = result | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return result, at
+
+
+def _parts_of_log(data: bytes) -> dict[str, tuple[int, int]]:
+    begins, at = [], 0
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        if data[at + 6] in {1, 2}:
+            begins.append(at)
+        at += 7 + int.from_bytes(data[at + 4 : at + 6], "little")
+    found = {}
+    for name, n in (("first", 0), ("middle", len(begins) // 2), ("last", -1)):
+        end = [*begins, len(data)][n + 1] if n >= 0 else len(data)
+        found[f"header of the {name} commit"] = (begins[n], begins[n] + 7)
+        found[f"rows of the {name} commit"] = (begins[n] + 7, end)
+    return found
+
+
+_PAGES = {2: "node", 5: "node", 10: "leaf", 13: "leaf"}
+
+
+def _parts_of_database(data: bytes) -> dict[str, tuple[int, int]]:
+    found = {"header": (0, 100), "list of tables": (100, 4096)}
+    for at in range(4096, len(data), 4096):
+        name = "root" if at < 10 * 4096 else _PAGES.get(data[at], "other page")
+        found[f"{name}"] = (at, at + 4096)
+    trunk = int.from_bytes(data[32:36], "big")
+    return {**found, "free list": ((trunk - 1) * 4096, trunk * 4096)} if trunk else found
+
+
+def _parts_of_wal(data: bytes) -> dict[str, tuple[int, int]]:
+    frame = 24 + 4096
+    n = (len(data) - 32) // frame
+    found = {"header": (0, 32)}
+    for name, number in (("first", 0), ("middle", n // 2), ("last", n - 1)):
+        at = 32 + number * frame
+        found[f"header of the {name} frame"] = (at, at + 24)
+        found[f"page of the {name} frame"] = (at + 24, at + frame)
+    return found
+
+
+def damage(part: Part, how: str, dice: random.Random) -> None:
+    data = bytearray(part.path.read_bytes())
+    begin, end = part.begin, min(part.end, part.begin + 4096)
+    if how == "gone":
+        part.path.unlink()
+        return
+    if how == "bit":
+        data[dice.randrange(part.begin, part.end)] ^= 1 << dice.randrange(8)
+    elif how == "zeros":
+        data[begin:end] = bytes(end - begin)
+    elif how == "noise":
+        data[begin:end] = dice.randbytes(end - begin)
+    elif how == "other part":  # as if a block had been written in the wrong place
+        other = max(0, begin - (end - begin)) if dice.random() < 0.5 else min(end, len(data) - (end - begin))
+        data[begin:end] = data[other : other + end - begin]
     else:
-        del data[at:]
-    path.write_bytes(data)
-    return f"{how} {at:,} of {path.name}"
+        del data[0 if how == "emptied" else dice.randrange(part.begin, part.end) :]
+    part.path.write_bytes(data)
 
 
-def judge(folder: Path, opening: Callable[[Path], Store], digests: set[bytes], last: bytes) -> str:
-    """What the damage to *folder* does to who opens it."""
+def spoil(whole: Path, job: Path, part: Part, how: str, where: str) -> None:
+    """Make the store of *job* a copy of *whole* in which a *part* is damaged."""
+    folder = store_folder(job)
+    shutil.rmtree(job)
+    shutil.copytree(whole, folder)
+    damage(part._replace(path=folder / part.path.name), how, random.Random(where))
+
+
+# -- the judge
+
+
+class Warnings(logging.Handler):
+    """Whether the package said that a commit is left out."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said = self.said or "is not whole" in record.getMessage()
+
+
+def judge(
+    job: Path, opening: Callable[[Path], Store], earlier: set[bytes], last: bytes, warnings: Warnings
+) -> str:
+    """What the damage to *job* does to who opens it."""
+    warnings.said = False
     try:
-        store = opening(folder)
+        store = opening(store_folder(job))
     except StorageError:
         return "refused"
     try:
@@ -115,50 +317,109 @@ def judge(folder: Path, opening: Callable[[Path], Store], digests: set[bytes], l
         store.close()
     if found == last:
         return "harmless"
-    return "earlier" if found in digests else "WRONG"
+    return "reported" if found in earlier and warnings.said else "WRONG"
+
+
+def copied(job: Path) -> Callable[[Path], Store]:
+    """Opens a copy of *job*, as ``scrapy aopic backup`` makes it."""
+
+    def opening(_: Path) -> Store:
+        target = job.with_name("backup")
+        shutil.rmtree(target, ignore_errors=True)
+        backup(job, target)
+        return open_snapshot(store_folder(target))
+
+    return opening
+
+
+def mended(job: Path, pages: int) -> float:
+    """The share of *pages* that a repair of *job* keeps."""
+    repair(job)
+    store = open_snapshot(store_folder(job))
+    try:
+        store.verify()
+        result = audit(store)
+    finally:
+        store.close()
+    assert result.holds, result.violations
+    return result.pages / pages
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cases", type=int, default=100, help="cases of each kind of damage (default: 100)")
+    parser.add_argument("--cases", type=int, default=2, help="cases of each damage to each part (default: 2)")
     parser.add_argument("--pages", type=int, default=3000, help="pages of the web (default: 3000)")
     parser.add_argument("--rng", type=int, default=1, help="seed of the random numbers (default: 1)")
     parser.add_argument("--stores", nargs="+", default=["rocksdb", "sqlite"])
+    parser.add_argument(
+        "--sample", type=int, help="only so many cases of each store and state, drawn at random"
+    )
+    parser.add_argument("--only", default="", help="only parts whose names contain this")
     options = parser.parse_args()
-    wrong = 0
+    warnings = Warnings()
+    logging.getLogger("scrapy_aopic").addHandler(warnings)
+    logging.getLogger("scrapy_aopic").propagate = False
+    n_wrong = 0
     for kind in options.stores:
-        for is_closed in (True, False):
+        for state in STATES:
             with tempfile.TemporaryDirectory() as temporary:
-                whole, copy = Path(temporary) / "whole", Path(temporary) / "copy"
-                digests = make(whole, kind, options.pages, is_closed=is_closed)
-                shutil.copytree(whole, copy)
-                store = open_store(copy)
-                last = digest(store)
-                store.close()
-                for how in ("byte", "cut"):
-                    counts: Counter[str] = Counter()
-                    for case in range(options.cases):
-                        verdicts = []
-                        for opening in (open_snapshot, open_store):
-                            shutil.rmtree(copy)
-                            shutil.copytree(whole, copy)
-                            where = damage(copy, random.Random(f"{options.rng} {how} {case}"), how)
-                            verdicts.append(judge(copy, opening, digests, last))
-                        verdict = max(verdicts, key=_GRAVITY.index)
-                        counts[verdict] += 1
-                        if verdict == "WRONG" or (verdict == "earlier" and is_closed):
-                            sys.stderr.write(f"{kind}, {verdicts}: {where}, case {case}\n")
-                        wrong += verdict == "WRONG"
-                    state = "closed" if is_closed else "killed"
-                    shown = ", ".join(f"{name} {counts[name]}" for name in _GRAVITY if counts[name])
-                    sys.stdout.write(f"{kind}, {state}, {options.cases} x {how}: {shown}\n")
-                    sys.stdout.flush()
-    return 1 if wrong else 0
+                n_wrong += _damage_all(Path(temporary), kind, state, options, warnings)
+    return 1 if n_wrong else 0
 
 
-_GRAVITY = ("harmless", "named", "refused", "earlier", "WRONG")
+def _damage_all(folder: Path, kind: str, state: str, options: argparse.Namespace, warnings: Warnings) -> int:
+    whole, job = folder / "whole", folder / "job"
+    earlier = make(whole, kind, options.pages, state)
+    shutil.copytree(whole, store_folder(job))
+    store = open_snapshot(store_folder(job))
+    last, pages = digest(store), audit(store).pages
+    store.close()
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    kept: defaultdict[str, list[float]] = defaultdict(list)
+    n_wrong = 0
+    cases = [
+        (part, how, case)
+        for part in parts(whole)
+        if options.only in part.name
+        for how in HOWS
+        for case in range(1 if how in {"zeros", "emptied", "gone"} else options.cases)
+    ]
+    if options.sample:
+        cases = random.Random(options.rng).sample(cases, min(options.sample, len(cases)))
+    for part, how, case in cases:
+        where = f"{options.rng}: {kind}, {state}, {part.name} ({part.path.name}), {how}, case {case}"
+        verdicts = []
+        for opening in (open_snapshot, open_store, copied(job)):
+            spoil(whole, job, part, how, where)
+            verdicts.append(judge(job, opening, earlier, last, warnings))
+        verdict = max(verdicts, key=_GRAVITY.index)
+        counts[part.name][verdict] += 1
+        if verdict in {"refused", "named"}:
+            spoil(whole, job, part, how, where)
+            try:
+                share = mended(job, pages)
+                if how == "bit":
+                    kept[part.name].append(share)
+            except StorageError as error:
+                counts[part.name]["not mended"] += 1
+                sys.stderr.write(f"{where}: not mended: {error}\n")
+        if verdict == "WRONG":
+            n_wrong += 1
+            sys.stderr.write(f"{where}: {verdicts}\n")
+    for name, found in counts.items():
+        shown = ", ".join(f"{verdict} {n}" for verdict, n in found.items())
+        least = (
+            f"; mended, after one bit at least {min(kept[name]):.1%} of the pages kept" if kept[name] else ""
+        )
+        print(f"{kind}, {state}, {name}: {shown}{least}")
+    whole_count = sum(counts.values(), Counter[str]())
+    print(
+        f"{kind}, {state}: {', '.join(f'{name} {n}' for name, n in sorted(whole_count.items()))}", flush=True
+    )
+    return n_wrong
+
 
 if __name__ == "__main__":
     sys.exit(main())

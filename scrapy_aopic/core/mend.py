@@ -8,9 +8,10 @@ that links to it is visited.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import asdict, dataclass, field
 from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_aopic.exceptions import StorageError
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CHUNK = 1000
+_HELD = 500
+"""Rows that are more than a block of a store holds."""
+
 _KEY_BYTES = 24
 _COUNT = 0xFFFFFFFF
 """The part of a page's order that counts the pages queued in the job."""
@@ -72,7 +76,19 @@ class Salvage:
             return [None]
 
     def scan(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of *family* in order, without those that cannot be read and some behind them."""
+        """The rows of *family* in order, without those that cannot be read and some behind them.
+
+        Rows that are not in their place, as a block that was written over another one leaves them, are left out, too.
+        """
+        rows, held = self._scan(family), list[tuple[bytes, bytes]]()
+        while chunk := list(islice(rows, _CHUNK)):
+            held = _ascending([*held, *chunk])
+            # What is held back may turn out to be out of place only by what follows.
+            yield from held[:-_HELD]
+            held = held[-_HELD:]
+        yield from held
+
+    def _scan(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
         start: bytes | None = b""
         while start is not None:
             last = start
@@ -97,6 +113,25 @@ class Salvage:
                 continue
             return start
         return None
+
+
+def _ascending(rows: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """*rows* without as few as need be for each key to be above the one before it (Schensted, 1961)."""
+    if all(before[0] < after[0] for before, after in pairwise(rows)):
+        return rows
+    ends: list[bytes] = []  # the lowest key with which so many rows can end
+    places: list[int] = []
+    for key, _ in rows:
+        place = bisect_left(ends, key)
+        ends[place : place + 1] = [key]
+        places.append(place)
+    result: list[tuple[bytes, bytes]] = []
+    wanted = len(ends) - 1
+    for row, place in zip(reversed(rows), reversed(places), strict=True):
+        if place == wanted and (not result or row[0] < result[-1][0]):
+            result.append(row)
+            wanted -= 1
+    return result[::-1]
 
 
 @dataclass(slots=True)

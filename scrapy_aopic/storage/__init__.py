@@ -11,6 +11,7 @@ import logging
 import shutil
 from contextlib import closing
 from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.ports import Family
@@ -119,10 +120,17 @@ def copy_store(
     copied = 0
     with closing(_make(target, kind, _COPY_MB)) as copy:
         for family in Family:
-            rows = source.scan(family)
-            while chunk := dict(islice(rows, _COPIED_AT_ONCE)):
-                copy.write({family: chunk}, sync=False)
+            rows, last = source.scan(family), list[bytes]()
+            while chunk := list(islice(rows, _COPIED_AT_ONCE)):
+                # A block in the place of another one has the right checksums.
+                keys = [*last, *(key for key, _ in chunk)]
+                if not all(map(lt, keys, keys[1:])):
+                    raise StorageError(
+                        f"Cannot read the store in {folder}: the rows of {family.name} are not in their order."
+                    )
+                copy.write({family: dict(chunk)}, sync=False)
                 copied += len(chunk)
+                last = keys[-1:]
                 progress(len(chunk))
         arrange(copy)
         copy.write({}, sync=True)
@@ -157,9 +165,12 @@ def open_damaged(folder: Path, copy: Path) -> tuple[Store, str]:
         except StorageError as error:
             reason = str(error).replace(str(copy), str(folder))
     if kind == "rocksdb":
-        from .rocksdb import mend_files  # noqa: PLC0415 (rule 3)
-    else:
-        from .sqlite import mend_files  # noqa: PLC0415 (rule 3)
+        from .rocksdb import RocksStore, mend_files  # noqa: PLC0415 (rule 3)
+
+        mend_files(copy)
+        return RocksStore(copy, memory_mb=_COPY_MB, is_damaged=True), reason
+    from .sqlite import mend_files  # noqa: PLC0415 (rule 3)
+
     mend_files(copy)
     return _make(copy, kind, _COPY_MB), reason
 

@@ -39,7 +39,7 @@ def check_landed(folder: Path, landed: int, number: int) -> None:
     if number < landed:
         raise StorageError(
             f"The store in {folder} is damaged: its last commit is number {number:,}, but number {landed:,} had landed. "
-            "'scrapy aopic repair' goes back to what can be read."
+            "'scrapy aopic repair' mends what can be mended."
         )
 
 

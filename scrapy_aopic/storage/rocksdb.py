@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -25,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakSet
 
 from rocksdict import (
@@ -52,11 +53,13 @@ from .lock import hold_store, lock_store
 from .rocksdb_log import check_logs, find_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rocksdict import ColumnFamily, RdictIter
 
     from scrapy_aopic.core.ports import Batch
+
+_View = TypeVar("_View")
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +89,16 @@ _ABANDONED: list[Rdict] = []
 class RocksStore:
     """A RocksDB database in *folder*, or with *read_only* a snapshot of one that may be in use.
 
-    One process at a time may have the store open; any number may have snapshots of it.
+    One process at a time may have the store open; any number may have snapshots of it. One that *is_damaged*, after
+    :func:`mend_files`, opens whatever cannot be read in it.
 
     Files: those of RocksDB, ``rocksdict-config.json`` and two log files of at most 1 MB; they may change
     without warning.
     """
 
-    def __init__(self, folder: Path, *, memory_mb: int = 64, read_only: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, memory_mb: int = 64, read_only: bool = False, is_damaged: bool = False
+    ) -> None:
         self._folder = folder
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._broken = ""  # why nothing can be written any more
@@ -107,7 +113,10 @@ class RocksStore:
         try:
             _check_current(where)
             _check_sizes(where)
-            self._db = db = _open_snapshot(where, memory_mb) if read_only else _open(where, memory_mb)
+            if is_damaged:
+                self._db = db = _open_damaged(where)
+            else:
+                self._db = db = _open_snapshot(where, memory_mb) if read_only else _open(where, memory_mb)
             self._families = {family: db.get_column_family(family.name) for family in Family}
             self._handles = {family: db.get_column_family_handle(family.name) for family in Family}
         except StorageError as error:
@@ -281,20 +290,26 @@ class RocksStore:
 
 def mend_files(folder: Path) -> None:
     """Make the files in *folder* a database that can be opened, of what is left in them."""
-    options = _options(16)
-    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     try:
         _check_current(folder)
-        Rdict(str(folder), options, _families_options(16)).close()
+        _open_damaged(folder).close()
     except Exception:  # noqa: BLE001 (rocksdict raises nothing narrower)
-        logger.info("It is not only the log of %(folder)s that is damaged", {"folder": folder})
+        logger.info("It is not only rows and the log of %(folder)s that are damaged", {"folder": folder})
     else:
         return
-    try:
-        # It finds all tables, but of the log only what belongs to families that have some.
-        Rdict.repair(str(folder), _options(16))
-    except Exception as error:
-        raise _open_error(folder, _cause(error)) from error
+    for _ in range(1 + len(list(folder.glob("*.sst")))):
+        try:
+            # It finds all tables, but of the log only what belongs to families that have some.
+            Rdict.repair(str(folder), _options(16))
+            _open_damaged(folder).close()
+        except Exception as error:  # noqa: PERF203 (few tables)
+            # It keeps tables that cannot be opened if only a part of their index or filter is damaged.
+            table = re.search(r"\d+\.sst", str(error))
+            if table is None or not (folder / table[0]).exists():
+                raise _open_error(folder, _cause(error)) from error
+            (folder / table[0]).rename(folder / f"{table[0]}.damaged")
+        else:
+            return
 
 
 class _Scan(Iterator[tuple[bytes, bytes]]):
@@ -332,10 +347,13 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
 def _open(folder: Path, memory_mb: int) -> Rdict:
     """Open the database in *folder* for writing; a commit at the end of its log that had not landed is cut off."""
     landed = read_landed(folder)
+    options = _options(memory_mb)
     if (folder / "CURRENT").exists():
-        _check_logs(folder, landed)
+        _undisturbed(folder, lambda: _check_logs(folder, landed))
+        # In their place new ones would be made of those that the list of tables has lost, and their log forgotten.
+        options.create_missing_column_families(not landed and not _holds_rows(folder))
     try:
-        return Rdict(str(folder), _options(memory_mb), _families_options(memory_mb))
+        return Rdict(str(folder), options, _families_options(memory_mb))
     except Exception as error:
         if not _is_damage(error):  # above all: it is in use
             raise
@@ -346,7 +364,14 @@ def _open(folder: Path, memory_mb: int) -> Rdict:
         if found is None:
             raise
     _cut(*found)
-    return Rdict(str(folder), _options(memory_mb), _families_options(memory_mb))
+    return Rdict(str(folder), options, _families_options(memory_mb))
+
+
+def _open_damaged(folder: Path) -> Rdict:
+    """Open the database in *folder* with what can be read of its log, and with tables that can be read in parts."""
+    options = _options(16)
+    options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
+    return Rdict(str(folder), options, _families_options(16, is_damaged=True))
 
 
 def _cut(log: Path, end: int) -> None:
@@ -362,7 +387,19 @@ def _cut(log: Path, end: int) -> None:
 
 
 def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
-    """Open a read-only view of *folder* of one single moment.
+    """Open a read-only view of *folder* of one single moment."""
+    snapshot = _undisturbed(folder, lambda: _open_read_only(folder, memory_mb), lambda view: view.close())
+    if snapshot is None:
+        raise StorageError(
+            f"The store in {folder} changes too fast for a snapshot; try again when it is less busy."
+        )
+    return snapshot
+
+
+def _undisturbed(
+    folder: Path, look: Callable[[], _View], discard: Callable[[_View], object] = lambda _: None
+) -> _View | None:
+    """What *look* sees in *folder* when nothing is deleted meanwhile; ``None`` if something always is.
 
     RocksDB first reads the list of tables, then the tables, then the log. What the live store deletes in
     between it has moved elsewhere, where the view does not look, and RocksDB takes a deleted log for an
@@ -371,17 +408,15 @@ def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
     for _ in range(_SNAPSHOT_ATTEMPTS):
         before = _file_sizes(folder).keys()
         try:
-            snapshot = _open_read_only(folder, memory_mb)
+            view = look()
         except Exception:
             if before == _file_sizes(folder).keys():
                 raise
             continue
         if before <= _file_sizes(folder).keys():
-            return snapshot
-        snapshot.close()
-    raise StorageError(
-        f"The store in {folder} changes too fast for a snapshot; try again when it is less busy."
-    )
+            return view
+        discard(view)
+    return None
 
 
 def _open_read_only(folder: Path, memory_mb: int) -> Rdict:
@@ -413,11 +448,7 @@ def _check_logs(folder: Path, landed: int) -> None:
     options = _options(1)
     with tempfile.TemporaryDirectory(prefix="aopic-") as without_logs:
         options.set_wal_dir(without_logs)
-        try:
-            names = Rdict.list_cf(str(folder), options)
-            tables = _read_only(folder, options, 1, names)
-        except Exception:  # noqa: BLE001 - whoever opens it says why it cannot be opened
-            return
+        tables = _read_only(folder, options, 1, Rdict.list_cf(str(folder), options))
         number, oldest = tables.latest_sequence_number(), _oldest_log(tables)
         tables.close()
     check_logs(folder, oldest, number, landed)
@@ -527,13 +558,15 @@ def _options(memory_mb: int, max_open_files: int = _MAX_OPEN_FILES) -> Options:
     return options
 
 
-def _families_options(memory_mb: int) -> dict[str, Options]:
+def _families_options(memory_mb: int, *, is_damaged: bool = False) -> dict[str, Options]:
     """Make the options of every column family; all share one cache of *memory_mb*."""
     cache = Cache(memory_mb * _MB)
-    return {family.name: _family_options(family, cache, memory_mb) for family in Family}
+    return {
+        family.name: _family_options(family, cache, memory_mb, is_damaged=is_damaged) for family in Family
+    }
 
 
-def _family_options(family: Family, cache: Cache, memory_mb: int) -> Options:
+def _family_options(family: Family, cache: Cache, memory_mb: int, *, is_damaged: bool) -> Options:
     tables = BlockBasedOptions()
     tables.set_block_cache(cache)
     # Indexes and filters are cut into 4 KB blocks that live in the cache like any other. Whole filters
@@ -543,8 +576,9 @@ def _family_options(family: Family, cache: Cache, memory_mb: int) -> Options:
     tables.set_index_type(BlockBasedIndexType.two_level_index_search())
     tables.set_partition_filters(True)
     tables.set_metadata_block_size(4096)
-    tables.set_pin_top_level_index_and_filter(True)
-    tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    # What is pinned is read when the table is opened, which then fails if a part of it is damaged.
+    tables.set_pin_top_level_index_and_filter(not is_damaged)
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(not is_damaged)
 
     options = Options(raw_mode=True)
     options.set_level_compaction_dynamic_level_bytes(True)
@@ -576,7 +610,7 @@ def _open_error(folder: Path, cause: str) -> StorageError:
     """Say in one sentence why the store in *folder* cannot be opened."""
     if "lock hold by current process" in cause or ("lock file" in cause and os.strerror(EAGAIN) in cause):
         return in_use(folder)
-    if "Column family not found" in cause:
+    if "olumn famil" in cause and not _holds_rows(folder):
         return not_made(folder)
     return StorageError(f"Cannot open the store in {folder}: {cause}.")
 

@@ -105,9 +105,12 @@ class SqliteStore:
                 self._reader = self._connect(cache_kb // 4)
                 self._is_ready = True
         except (sqlite3.Error, OSError) as error:
+            is_made = not self._has_journal()
             self.close()
             if isinstance(error, StorageError):
                 raise
+            if read_only and not is_made:
+                raise not_made(folder) from error
             raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -213,13 +216,17 @@ class SqliteStore:
         """Look at what is there before anything is changed, by a connection that leaves the log of a crash alone."""
         number = 0
         path = self._held.where / FILE_NAME
-        if path.exists():
+        # A journal is there only while the store is made; to look at it is to write.
+        if path.exists() and (landed or not self._has_journal()):
             uri = f"{path.as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as probe:
                 number = _number(probe)
                 if _size(path.with_name(f"{FILE_NAME}-wal")):
                     self._check_log()
         check_landed(self._folder, landed, number)
+
+    def _has_journal(self) -> bool:
+        return _size(self._held.where / f"{FILE_NAME}-journal") > 0
 
     def _check_log(self) -> None:
         """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
@@ -327,12 +334,14 @@ class SqliteStore:
 def mend_files(folder: Path) -> None:
     """Make the files in *folder* a database that can be opened, of what is left in them.
 
-    Its log ends at the first damage. A first page that is damaged is replaced by that of a new database, for all have
-    the same tables in the same places; and if the end is missing, reads of what was there fail.
+    The pages in its log are put in their places, also those behind a damaged one: each row has its own checksum. A
+    first page that is damaged is replaced by that of a new database, for all have the same tables in the same places;
+    and if the end is missing, reads of what was there fail.
     """
     path = folder / FILE_NAME
     try:
         path.touch()
+        _spread_log(path, folder / f"{FILE_NAME}-wal")
         with path.open("r+b") as file:
             page = file.read(_PAGE_BYTES)
             n_pages = -(-file.seek(0, os.SEEK_END) // _PAGE_BYTES)
@@ -343,9 +352,31 @@ def mend_files(folder: Path) -> None:
             file.truncate(max(n_pages, int.from_bytes(page[28:32], "big")) * _PAGE_BYTES)
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     except (sqlite3.Error, OSError) as error:
         raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+
+
+def _spread_log(path: Path, log: Path) -> None:
+    """Write the pages in the *log* of the database at *path* up to its last commit into it, and remove the log."""
+    if log.exists():
+        with log.open("rb") as frames, path.open("r+b") as pages:
+            header = frames.read(32)
+            run = header[16:24] if _is_header(header) else b""
+            found: list[tuple[int, bytes]] = []
+            n_pages = (_size(path) + _size(log)) // _PAGE_BYTES  # it cannot have more
+            while len(frame := frames.read(24 + _PAGE_BYTES)) == 24 + _PAGE_BYTES:
+                run = run or frame[8:16]
+                number = int.from_bytes(frame[:4], "big")
+                if frame[8:16] == run and 0 < number <= n_pages:
+                    found.append((number, frame[24:]))
+                    if any(frame[4:8]):  # the end of a commit
+                        for at, page in found:
+                            pages.seek((at - 1) * _PAGE_BYTES)
+                            pages.write(page)
+                        found = []
+    for name in (log, path.with_name(f"{path.name}-shm")):
+        name.unlink(missing_ok=True)
 
 
 def _has_tables(page: bytes) -> bool:
@@ -437,11 +468,14 @@ def _sealed(family: Family, key: bytes, value: bytes) -> bytes:
 
 def _unsealed(family: Family, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
     """*rows* without the checksums, which must be right."""
-    for key, data in rows:
-        value = data[:-_SEAL_BYTES]
-        if _sealed(family, key, value) != data:
-            raise sqlite3.DatabaseError(f"the row {key.hex()} of {family.name} is damaged")
-        yield key, value
+    try:
+        for key, data in rows:
+            value = data[:-_SEAL_BYTES]
+            if _sealed(family, key, value) != data:
+                raise sqlite3.DatabaseError(f"the row {key.hex()} of {family.name} is damaged")
+            yield key, value
+    except TypeError as error:  # a value that is no bytes, which SQLite allows in any column
+        raise sqlite3.DatabaseError(f"a row of {family.name} is damaged") from error
 
 
 class _Scan(Iterator[tuple[bytes, bytes]]):

@@ -200,7 +200,7 @@ def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_mended(tmp_path: 
     assert mended is not None
     result = check(job)
     assert result.violations == []
-    assert 100 < result.pages < 271
+    assert 100 < result.pages <= 271  # in SQLite the rows behind the damage are kept, too
 
 
 @pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST", ".log", "format"])

@@ -13,7 +13,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import TOTALS_KEY, Crawl, Policy
 from scrapy_aopic.core.frontier import NotBefore
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.mend import mend
+from scrapy_aopic.core.mend import Salvage, mend
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page
 from scrapy_aopic.core.recrawl import Content, Recrawl
@@ -133,6 +133,22 @@ def test_pages_that_only_the_totals_know_of_are_said_to_be_forgotten() -> None:
     store.write({Family.PAGES: dict.fromkeys(keys), Family.REQUESTS: dict.fromkeys(keys)}, sync=True)
     _, result = mended(store)
     assert (result.again, result.forgotten) == (0, 9)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("place", "source"), [(300, 2000), (2000, 300), (900, 1500), (0, 2900), (2900, 0)])
+def test_rows_in_the_wrong_place_are_left_out(place: int, source: int) -> None:
+    """As if a block of 100 rows had been written over another one."""
+    keys = [b"%08d" % n for n in range(3000)]
+    damaged = [*keys[:place], *keys[source : source + 100], *keys[place + 100 :]]
+
+    class Misplaced(MemoryStore):
+        def scan(
+            self, family: Family, start: bytes = b"", stop: bytes | None = None
+        ) -> Iterator[tuple[bytes, bytes]]:
+            return iter([(key, b"") for key in damaged])
+
+    found = [key for key, _ in Salvage(Misplaced()).scan(Family.PAGES)]
+    assert found == [*keys[:place], *keys[place + 100 :]]
 
 
 class Holes:

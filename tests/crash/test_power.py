@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -98,3 +100,17 @@ def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", WITHOUT_GAPS, kind="sqlite")
     assert job._store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     job.close()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.parametrize("kind", ["rocksdb", "sqlite"])
+def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind: str) -> None:
+    """A few of the power failures that ``benchmarks/power.py`` makes by the thousand."""
+    if kind == "rocksdb":
+        pytest.importorskip("rocksdict")
+    script = Path(__file__).parents[2] / "benchmarks" / "power.py"
+    command = [sys.executable, str(script), "--states", "25", "--stores", kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "25 power failures" in done.stdout
+    assert "0 wrong" in done.stdout
