@@ -67,7 +67,10 @@ def has_too_many_attributes(response: Response) -> bool:
     """Whether an element of *response*, a page of HTML, has more than :data:`MAX_ATTRIBUTES`."""
     if not isinstance(response, HtmlResponse) or len(response.body) < _SMALL:
         return False
-    html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
+    try:
+        html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
+    except (LookupError, ValueError):  # its charset is none
+        return False
     attributes = _Attributes()
     parser = etree.HTMLParser(target=attributes, encoding="utf-8", huge_tree=True)
     with suppress(etree.LxmlError):  # there is nothing in it

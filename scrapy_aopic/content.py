@@ -75,7 +75,7 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
         return None
     try:
         root = response.selector.root
-    except ValueError:  # Scrapy reads no page whose base URL is none
+    except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
         return None
     texts, leads = _seen_and_leads(root, response.url)
     text = " ".join(" ".join(texts).lower().split())
@@ -144,7 +144,7 @@ def read_canonical(response: Response) -> str:
         urls = {
             response.urljoin(link) if is_html else urljoin(response.url, link) for is_html, link in set(links)
         }
-    except ValueError:  # no URL
+    except (LookupError, ValueError):  # no URL, or as in read_text
         return ""
     return urls.pop() if len(urls) == 1 else ""
 

@@ -61,4 +61,7 @@ def _has_links(response: Response) -> bool:
         return True
     if isinstance(response, JsonResponse) or not isinstance(response, TextResponse):
         return False
-    return _HAS_ANCHOR(response.text) is not None
+    try:
+        return _HAS_ANCHOR(response.text) is not None
+    except (LookupError, ValueError):  # its charset is none: nobody finds a link in it
+        return False

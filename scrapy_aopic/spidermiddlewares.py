@@ -240,8 +240,12 @@ def _is_internal(target: str, source: str) -> bool:
 
 def _nofollow(response: HtmlResponse) -> set[bytes]:
     """Fingerprints of the requests for what *response* links to with ``rel="nofollow"``."""
-    found = set()
-    for link in response.selector.root.iter("a", "area"):
+    found: set[bytes] = set()
+    try:
+        root = response.selector.root
+    except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
+        return found
+    for link in root.iter("a", "area"):
         if "nofollow" in link.get("rel", "").lower().split():
             with suppress(ValueError):  # no URL
                 found.add(fingerprint(Request(response.urljoin(link.get("href", "").strip()))))

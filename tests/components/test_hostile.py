@@ -11,8 +11,15 @@ from collections import Counter
 from pathlib import Path
 
 import hostile
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import HtmlResponse, TextResponse
 from web import check
 
+from scrapy_aopic.bounds import has_too_many_attributes
+from scrapy_aopic.content import read_canonical, read_text
+from scrapy_aopic.purpose import link_test
+from scrapy_aopic.spidermiddlewares import _by_kind
 from scrapy_aopic.testing.server import Server
 
 STATS = Path(__file__).parents[2] / "docs" / "stats.md"
@@ -108,3 +115,21 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     documented = re.findall(r"^\| `(aopic/[^`<]+)", STATS.read_text(), re.MULTILINE)
     assert [name for name in stats if name[:6] == "aopic/" and not name.startswith(tuple(documented))] == []
     assert re.findall(r'File ".*[/\\]scrapy_aopic[/\\].*', process.stderr) == []
+
+
+@pytest.mark.parametrize("kind", [HtmlResponse, TextResponse])
+@pytest.mark.parametrize("charset", [*hostile.CHARSETS, "base64", "uu", "bz2"])
+def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: str) -> None:
+    """Python has codecs that are none of text, and Scrapy's responses raise whatever these raise."""
+    for size in (1, 10_000):
+        response = kind(
+            "http://a.test/",
+            headers={"Content-Type": f"text/html; charset={charset}"},
+            body=b'<link rel=canonical href="/x"><p>some words <a href="/y" rel=nofollow>more</a>' * size,
+            request=Request("http://a.test/"),
+        )
+        read_text(response, has_sketch=True)
+        read_canonical(response)
+        has_too_many_attributes(response)
+        link_test(response, Spider("any"))(Request("http://a.test/y"))
+        _by_kind(nofollow=0)(Request("http://a.test/y"), response)
