@@ -144,7 +144,7 @@ class Watchdog:
             self._end_call()
             self._call = Call(called, before)
         self._call.last = now
-        self._call.owners[owner(frame)] += 1
+        self._call.owners["garbage" if collections.is_running else owner(frame)] += 1
 
     def _end_call(self) -> None:
         call, self._call = self._call, None
@@ -169,14 +169,21 @@ class Collections:
     """Seconds for which Python collected garbage, which may come in the middle of anything."""
 
     def __init__(self) -> None:
-        self.seconds = self._began = 0.0
+        self._seconds = self._began = 0.0
+        self.is_running = False
         gc.callbacks.append(self._note)
 
     def _note(self, phase: str, _: dict[str, int]) -> None:
-        if phase == "start":
+        self.is_running = phase == "start"
+        if self.is_running:
             self._began = time.perf_counter()
         else:
-            self.seconds += time.perf_counter() - self._began
+            self._seconds += time.perf_counter() - self._began
+
+    @property
+    def seconds(self) -> float:
+        """With those of one that is under way: finalisers are Python, so signals come in the middle of it."""
+        return self._seconds + self.is_running * (time.perf_counter() - self._began)
 
 
 collections = Collections()

@@ -329,6 +329,8 @@ class _Answer:
             framing = random.choice(FRAMINGS)
         has_no_body = self.status in (204, 304) or self.status < 200
         body, more, end = self._frame(framing, body)
+        if end == "hang" and (has_no_body or not body):  # a client has all of it
+            end = "close"
         lines = [f"{name}: {value}" for name, value in (*headers, *more)]
         if self._is(habits.header):
             self._spoil_headers(lines)
