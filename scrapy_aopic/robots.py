@@ -89,6 +89,7 @@ _AGENTS = 8
 """User agents for which what a robots.txt says is remembered."""
 
 _SITEMAP = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
+_EACH_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|(?<=[^\r\n])\Z)")
 _AGENT = re.compile(rb"\s*user[- ]?agent\s*[:\s]", re.IGNORECASE)
 _RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with spelling as Protego
 
@@ -146,22 +147,23 @@ def parse(text: bytes, kind: type[RobotParser], crawler: Crawler | None = None) 
     ends at a crawl delay, or at a line that they do not know; so the agents of a group with such a line are named
     once more before its first rule.
     """
-    lines: list[bytes] = []
-    agents: list[bytes] = []
+    lines = bytearray()
+    agents = bytearray()
     has_rule = is_interrupted = False
-    for line in text.removeprefix(BOM_UTF8).splitlines():
+    for match in _EACH_LINE.finditer(text.removeprefix(BOM_UTF8)):
+        line = match[1] + b"\n"
         if _AGENT.match(line):
             if has_rule:
-                agents, has_rule, is_interrupted = [], False, False
-            agents.append(line)
+                agents, has_rule, is_interrupted = bytearray(), False, False
+            agents += line
         elif _RULE.match(line):
             if is_interrupted and not has_rule:
                 lines += agents
             has_rule = True
         elif line.partition(b"#")[0].strip():
             is_interrupted = True
-        lines.append(line)
-    return kind.from_crawler(crawler, b"\n".join(lines))  # type: ignore[arg-type]  # None is for its log
+        lines += line
+    return kind.from_crawler(crawler, bytes(lines))  # type: ignore[arg-type]  # None is for its log
 
 
 class _Robots:

@@ -1,0 +1,77 @@
+"""Bytes that once took quadratic time: four times as many take less than ten times as long."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scrapy.http import HtmlResponse, Response
+from scrapy.robotstxt import RobotParser
+
+from scrapy_aopic.bounds import has_too_many_attributes
+from scrapy_aopic.content import read_canonical
+from scrapy_aopic.robots import RobotRules, parse
+from scrapy_aopic.sitemaps import Sitemap
+
+
+class Other(RobotParser):
+    @classmethod
+    def from_crawler(cls, crawler: Any, robotstxt_body: bytes) -> Any:
+        return robotstxt_body
+
+    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
+        return True
+
+
+def robots(text: bytes) -> None:
+    RobotRules(text).allowed("http://a.test/" + "a" * 500, "bot")
+
+
+def page(text: bytes) -> HtmlResponse:
+    return HtmlResponse("http://a.test/", body=text)
+
+
+def each(line: bytes) -> Callable[[int], bytes]:
+    return lambda n: b"".join(line % number for number in range(n))
+
+
+CASES: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes], int]] = {
+    "agents and other lines": (robots, lambda n: b"useragent:\nx\n" * n, 8000),
+    "agents and rules": (robots, lambda n: each(b"user-agent:%d\n")(n) + b"user-agent:*\n" + each(b"allow:/%d\n")(n), 4000),
+    "wildcards": (robots, lambda n: b"user-agent:*\n" + each(b"allow:*a*b%d\n")(n), 8000),
+    "agents for another parser": (lambda text: parse(text, Other), lambda n: b"useragent:\nx\n" * n, 8000),
+    "attributes": (lambda text: has_too_many_attributes(page(text)), lambda n: b"<p " + each(b"a%d ")(n) + b">", 20_000),
+    "end tags": (lambda text: has_too_many_attributes(page(text)), lambda n: b"<i></b>" * n, 20_000),
+    "canonical links": (lambda text: read_canonical(page(text)), each(b"<link rel=canonical href=/%d>"), 5000),
+    "canonical header": (
+        lambda text: read_canonical(Response("http://a.test/", headers={"Link": text})), each(b"</%d>; rel=canonical,"), 5000,
+    ),
+    "elements of a sitemap": (lambda text: list(Sitemap(text)), lambda n: b"<urlset>" + b"<x/><loc/>" * n, 20_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_time_is_linear_in_the_bytes(name: str) -> None:
+    read, make, n = CASES[name]
+
+    def seconds(text: bytes) -> float:
+        times = []
+        gc.collect()
+        gc.disable()  # what it takes depends on all other objects of the process
+        try:
+            for _ in range(3):
+                began = time.process_time()
+                read(text)
+                times.append(time.process_time() - began)
+        finally:
+            gc.enable()
+        return min(times)
+
+    def is_linear() -> bool:
+        few, many = seconds(make(n)), seconds(make(4 * n))
+        return many < 10 * few or many < 0.1
+
+    assert any(is_linear() for _ in range(5))  # a busy machine makes something steep once, not five times
