@@ -145,12 +145,13 @@ def open_damaged(folder: Path, copy: Path) -> tuple[Store, str]:
         The copy, and why the store itself cannot be opened; empty if it can.
 
     Raises:
-        StorageError: If there is no store, or nothing of it can be opened.
+        StorageError: If there is no store, it is of another format, or nothing of it can be opened.
     """
     kind = _kind_of(folder)
     if kind is None:
         _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}.")
+    check_format(folder, is_damaged=True)
     shutil.copytree(folder, copy)
     reason = ""
     try:

@@ -25,23 +25,37 @@ _FORMAT_FILE = "format"
 _SIZES_FILE = "sizes.json"
 
 
-def check_format(folder: Path) -> None:
-    """Raise an error unless the store in *folder* was written in the format of this version."""
+def format_of(folder: Path) -> int | None:
+    """Number of the format of the store in *folder*; ``None`` if it does not say so in one.
+
+    Raises:
+        StorageError: If what it says cannot be read.
+    """
     path = folder / _FORMAT_FILE
     try:
         found = re.fullmatch(rb"(\d{1,9})\n", path.read_bytes())
     except FileNotFoundError:
-        written = "an older format"
+        return None
     except OSError as error:
         raise StorageError(f"The file {path} cannot be read: {error}.") from error
-    else:
-        if found is None:
-            raise StorageError(
-                f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' mends it."
-            )
-        if int(found[1]) == FORMAT:
-            return
-        written = f"format {int(found[1])}"
+    return int(found[1]) if found is not None else None
+
+
+def check_format(folder: Path, *, is_damaged: bool = False) -> None:
+    """Raise an error unless the store in *folder* was written in the format of this version.
+
+    Args:
+        is_damaged: Whether a store that names no format will do.
+    """
+    number = format_of(folder)
+    if number == FORMAT or (number is None and is_damaged):
+        return
+    path = folder / _FORMAT_FILE
+    if number is None and path.exists():
+        raise StorageError(
+            f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' mends it."
+        )
+    written = "an older format" if number is None else f"format {number}"
     raise StorageError(
         f"The job in {folder} was written in {written}, and this scrapy-aopic reads format {FORMAT}: use the version "
         "that wrote it, or a new job folder. Nothing was changed."

@@ -223,6 +223,19 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: st
 
 
 @each_store
+def test_a_job_of_another_format_is_no_damaged_one(tmp_path: Path, store: str) -> None:
+    job = tmp_path / "job"
+    make_job(job, store, 300)
+    (store_folder(job) / "format").write_text("4\n")
+    before = sorted((path.name, path.stat().st_size) for path in store_folder(job).iterdir())
+    with pytest.raises(StorageError, match=r"was written in format 4, .* Nothing was changed"):
+        repair(job)
+    (store_folder(job) / "format").write_text("5\n")
+    assert sorted((path.name, path.stat().st_size) for path in store_folder(job).iterdir()) == before
+    assert check(job).violations == []
+
+
+@each_store
 def test_a_repair_that_is_killed_ends_the_same_the_next_time(tmp_path: Path, store: str) -> None:
     job, other = tmp_path / "job", tmp_path / "other"
     make_job(job, store, 6_000)
