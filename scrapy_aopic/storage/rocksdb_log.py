@@ -36,12 +36,14 @@ class _Log(NamedTuple):
         first: Number of its first row; ``None`` if it does not even begin with a commit.
         last: Number of the last row of the last commit before the headers end or break off.
         end: Where that commit ends.
+        size: Bytes that were there; a live store has added more since.
     """
 
     path: Path
     first: int | None
     last: int
     end: int
+    size: int
 
 
 def check_logs(folder: Path, oldest: int, number: int, landed: int) -> None:
@@ -61,7 +63,7 @@ def check_logs(folder: Path, oldest: int, number: int, landed: int) -> None:
             if log.first > number + 1:
                 raise _damaged(folder, f"commits before its log {log.path.name} are damaged or gone")
             number = max(number, log.last)
-    if logs and _has_later_commit(log.path, log.end, (log.last if log.end else number) + 1):
+    if logs and _has_later_commit(log, log.end, (log.last if log.end else number) + 1):
         raise _damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
     check_landed(folder, landed, number)
 
@@ -83,7 +85,7 @@ def find_end(folder: Path, oldest: int, number: int, landed: int) -> tuple[Path,
         return None
     log = logs[-1]
     end = _end_behind(log.path, number)
-    if (log.first is not None and log.first > number + 1) or _has_later_commit(log.path, end, number + 1):
+    if (log.first is not None and log.first > number + 1) or _has_later_commit(log, end, number + 1):
         raise _damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
     return log.path, end
 
@@ -105,7 +107,7 @@ def _read(path: Path) -> _Log:
     with _mapped(path) as data:
         for begin, last, end in _commits(data):  # noqa: B007
             first = begin if first is None else first
-    return _Log(path, first, last, end)
+        return _Log(path, first, last, end, len(data))
 
 
 def _end_behind(path: Path, number: int) -> int:
@@ -114,17 +116,17 @@ def _end_behind(path: Path, number: int) -> int:
         return next((end for _, last, end in _commits(data) if last == number), 0)
 
 
-def _has_later_commit(path: Path, at: int, number: int) -> bool:
-    """Whether behind *at* in the log file at *path* a commit begins that comes after the one that begins with *number*."""
-    with _mapped(path) as data:
+def _has_later_commit(log: _Log, at: int, number: int) -> bool:
+    """Whether behind *at* in *log* a commit begins that comes after the one that begins with *number*."""
+    with _mapped(log.path) as data:
         # Each row takes a byte at least, which limits what numbers can be there.
-        highest = number + len(data) - at
+        highest = number + log.size - at
         tops = {(value >> 40).to_bytes(3, "little") for value in (number, highest)}
         pattern = b"|".join(b"[\\x01\\x02](?=.{5}" + re.escape(top) + b")" for top in sorted(tops))
-        for found in re.compile(pattern, re.DOTALL).finditer(data, at + _HEADER - 1):
+        for found in re.compile(pattern, re.DOTALL).finditer(data, at + _HEADER - 1, log.size):
             kind = found.start()
             first = int.from_bytes(data[kind + 1 : kind + 9], "little")
-            if number < first <= highest and _is_fragment(data, kind - _HEADER + 1):
+            if number < first <= highest and _is_fragment(data, kind - _HEADER + 1, log.size):
                 return True
     return False
 
@@ -167,10 +169,10 @@ def _record(data: mmap.mmap, at: int) -> tuple[bytes, int] | None:
         allowed = {_MIDDLE, _LAST}
 
 
-def _is_fragment(data: mmap.mmap, at: int) -> bool:
-    """Whether there is a fragment at *at* that has the checksum that it should have."""
+def _is_fragment(data: mmap.mmap, at: int, size: int) -> bool:
+    """Whether in the first *size* bytes there is a fragment at *at* that has the checksum that it should have."""
     end = at + _HEADER + (data[at + 4] | data[at + 5] << 8)
-    if end > len(data) or end - at > _BLOCK - at % _BLOCK:
+    if end > size or end - at > _BLOCK - at % _BLOCK:
         return False
     crc = _crc32c(data[at + 6 : end])
     masked = (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
