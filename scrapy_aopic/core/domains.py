@@ -169,16 +169,17 @@ class Domains:
         known = self.table.get(key)
         domain = known or Domain()
         before = domain.supporters
-        shows = _note(domain, supporter)
-        if not shows and not self.sponsors:
-            return False
-        self.table.put(key, domain)
-        is_sponsor = False
-        if self.sponsors and known is None:
+        is_changed = _note(domain, supporter)
+        if is_changed or known is None:
+            self.table.put(key, domain)
+        if not self.sponsors:
+            return domain.supporters > before
+        if known is None:
             self.sponsors.discover(domain, supporter)
-        elif self.sponsors:
-            is_sponsor = self.sponsors.add(key, domain, supporter)
-        return is_sponsor or domain.supporters > before
+        elif self.sponsors.add(key, domain, supporter):
+            self.table.put(key, domain)
+            return True
+        return domain.supporters > before
 
     def vouch(self, key: bytes, seed: bytes) -> None:
         """Let *seed*, a page key, be a seed of the domain under *key*; it counts as a supporter, too."""

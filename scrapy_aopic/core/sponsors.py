@@ -127,7 +127,7 @@ class Sponsors:
         if not domain.sponsors or sponsor in domain.sponsors:
             return False  # it is a seed's, or as good as that
         is_full = len(domain.sponsors) >= MAX_SPONSORS
-        ways = [self._get(each).opens_at for each in domain.sponsors[1:]]
+        ways = [self._get(each).opens_at for each in domain.sponsors[1:]] if is_full else []
         longest = max(ways, default=0.0)
         if is_full and longest <= 0.0:
             return False
