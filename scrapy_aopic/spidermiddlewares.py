@@ -24,6 +24,7 @@ from .requests import COPY_OF, DUPLICATE_OF
 from .scheduler import Scheduler
 from .settings import read
 from .suffixes import registered_domain
+from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -102,10 +103,12 @@ class LinkMiddleware:
         assert self._crawler.spider is not None
         is_link = link_test(response, self._crawler.spider)
         n_links, is_first = 0, True
+        turns = Turns()
         async for item in result:
             if not isinstance(item, Request) or scheduler is None:
                 yield item
                 continue
+            await turns.step()  # a page may have thousands of links, each of which takes some 50 microseconds
             is_one = is_link(item)
             if visit is not None and is_one and not is_followed:
                 self._drop_of_duplicate(item, response, visit)

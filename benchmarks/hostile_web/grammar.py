@@ -339,7 +339,7 @@ class _Answer:
         if has_no_body or not self._is(habits.timing):
             return Plan([(0.0, head + body)], end, self.status)
         # Where a client may believe that the body ends sooner, all of it is one piece.
-        is_sure = framing in ("length", "chunked", "close", "long", "cut")
+        is_sure = body and framing in ("length", "chunked", "close", "long", "cut")
         return self._slow(head, body, end, cases=6 if is_sure else 4)
 
     # -- status

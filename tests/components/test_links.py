@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,32 @@ async def test_wrong_weights_stop_the_start_with_one_sentence(
     assert web.asked == []
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
+
+
+@deferred_f_from_coro_f
+async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scrapy_aopic.turns.TURN", 0.0)
+    serve({HOME: []})
+    beats: list[int] = []
+
+    class Many(Spider):
+        name = "many"
+        start_urls = [HOME]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            self.beat()
+            for n in range(200):
+                beats.append(self.n_beats)
+                yield Request(f"data:,{n}", self.nothing)
+
+        n_beats = 0
+
+        def beat(self) -> None:
+            self.n_beats += 1
+            self.timer = asyncio.get_running_loop().call_soon(self.beat)
+
+        def nothing(self, response: Response) -> None:
+            self.timer.cancel()
+
+    await crawl(Many, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    assert len(set(beats)) > 100  # the event loop made that many rounds while one callback yielded
