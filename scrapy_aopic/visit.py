@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from .core.records import HOST_BYTES
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from .core.records import Link
     from .core.recrawl import Content
     from .refusals import RefusedError
+
+_LONG = 20_000
+"""Characters of a URL from which on links are told apart by it as it is, and not by its normal form."""
 
 
 class Visit:
@@ -80,7 +84,9 @@ class Visit:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
         request.meta[TAG] = (kind, self.number) if weight is None else (kind, self.number, weight)
         if len(self._seen) < self._max_links and len(self.links) < self._max_links:
-            page = self._place(request)[1][HOST_BYTES:]
+            # Whoever is so long is refused, unless the user wants it, and takes a tenth of a second for a megabyte.
+            is_long = len(request.url) > _LONG
+            page = sha1(request.url.encode()).digest() if is_long else self._place(request)[1][HOST_BYTES:]  # noqa: S324
             # A page's link to itself is none, and of several links to one page the first counts.
             if page != self.lease.key[HOST_BYTES:] and page not in self._seen:
                 self._seen.add(page)

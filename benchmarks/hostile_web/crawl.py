@@ -209,22 +209,24 @@ def call_of(frame: FrameType | None) -> FrameType | None:
 
 
 def owner(frame: FrameType | None) -> str:
-    """Who is to blame for *frame*: the innermost function of ours or of this file, or else of anybody."""
-    innermost = ""
+    """Who is to blame for *frame*: the innermost function of ours or of this file, or else of anybody.
+
+    For a function of ours it is told, too, what it was called by, and what it has called.
+    """
+    innermost, ours = "", []
     while frame is not None:
         code = frame.f_code
-        if innermost and code.co_filename.startswith(OURS) and Path(code.co_filename).name in PASSING:
-            frame = frame.f_back
-            continue
         if code.co_qualname == "Scheduler.close":
             return "the end of the crawl"  # which waits for the disk
-        innermost = innermost or f"{Path(code.co_filename).name}:{code.co_qualname}"
-        if code.co_filename.startswith(OURS):
-            return f"{NAME}/{Path(code.co_filename).relative_to(OURS)}:{code.co_qualname} ({innermost})"
-        if code.co_filename == __file__:
-            return f"spider ({innermost})"
+        is_ours = code.co_filename.startswith(OURS)
+        if not (innermost and is_ours and Path(code.co_filename).name in PASSING):
+            innermost = innermost or f"{Path(code.co_filename).name}:{code.co_qualname}"
+            if is_ours:
+                ours.append(f"{Path(code.co_filename).relative_to(OURS)}:{code.co_qualname}")
+            elif code.co_filename == __file__ and not ours:
+                return f"spider ({innermost})"
         frame = frame.f_back
-    return f"others ({innermost})"
+    return f"{NAME}/{' < '.join(ours[:4])} ({innermost})" if ours else f"others ({innermost})"
 
 
 def resident() -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from scrapy import Request, Spider
@@ -15,8 +16,10 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.queries import top_pages
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.visit import Visit
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -339,3 +342,15 @@ async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch:
 
     await crawl(Many, {"SCHEDULER": "scrapy_aopic.Scheduler"})
     assert len(set(beats)) > 100  # the event loop made that many rounds while one callback yielded
+
+
+def test_links_that_are_far_too_long_count_without_being_normalised() -> None:
+    def place(request: Request) -> tuple[str, bytes]:
+        assert len(request.url) < 100_000
+        return "a.test", page_key(host_key("a.test"), request.url.encode())
+
+    lease = SimpleNamespace(key=page_key(host_key("a.test"), b"http://a.test/"))
+    visit = Visit(Request(HOME), cast("Any", lease), 1, place, 10_000)
+    for url in ("/", "/1", *(f"/{letter * 1_000_000}" for letter in "aab")):
+        visit.note(Request(f"http://a.test{url}"))
+    assert visit.n_links == 3
