@@ -152,7 +152,14 @@ def open_damaged(folder: Path, copy: Path) -> tuple[Store, str]:
         _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}.")
     check_format(folder, is_damaged=True)
-    shutil.copytree(folder, copy)
+    try:
+        shutil.copytree(folder, copy)
+    except OSError as error:
+        # shutil.Error names every file that it could not copy.
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise StorageError(
+            f"The store in {folder} cannot be copied to {copy}: {why}. It was not changed."
+        ) from error
     reason = ""
     try:
         open_snapshot(copy).close()

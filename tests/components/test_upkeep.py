@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -220,6 +221,26 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: st
     assert mended is not None
     result = check(job)
     assert (result.violations, result.pages) == ([], 3_000)
+
+
+@each_store
+def test_a_repair_without_room_for_a_copy_changes_nothing_and_says_so_in_a_sentence(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / "job"
+    make_job(job, store, 300)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(
+        StorageError, match=r"cannot be copied to .*No space left on device\. It was not changed\.$"
+    ) as told:
+        repair(job)
+    assert len(str(told.value)) < 1_000
+    monkeypatch.undo()
+    assert check(job).violations == []
 
 
 @each_store
