@@ -988,8 +988,9 @@ class Crawl:
         if domains is None:
             return host.visited
         key = domains.key(host)
-        behind = domains.sponsors.known_route(key, self.frontier.visits).charge
-        return max(domains.get(key).visited, behind // FAMILY)
+        route = domains.sponsors.known_route(key, self.frontier.visits)
+        behind = route.charge // FAMILY if route.due > self.frontier.visits else 0
+        return max(domains.get(key).visited, behind)
 
     def _support(self, host: bytes, supporter: bytes, now: float) -> None:
         """Let the domain of the host under key *host* be linked to by *supporter*."""
