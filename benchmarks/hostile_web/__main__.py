@@ -98,15 +98,20 @@ def run(folder: Path, web: Misbehaviour, options: argparse.Namespace) -> tuple[i
     return code, server
 
 
+# What a callback of the spider raises passes through our middleware.
+_OURS_OR_SPIDER = re.compile(r'File ".*[/\\](scrapy_aopic|hostile_web)[/\\]').search
+
+
 def tracebacks(log: Path) -> Counter[str]:
-    """Tracebacks with a frame of ours, by their last line and our last frame."""
+    """Tracebacks with a frame of ours and none of the spider's inside of it, by their last line and our last frame."""
     found: Counter[str] = Counter()
     block: list[str] = []
     for line in [*log.read_text(errors="replace").splitlines(), "2"]:
         if re.match(r"\d{4}-\d\d-\d\d |2$", line):
-            ours = [each.strip() for each in block if re.search(r'File ".*[/\\]scrapy_aopic[/\\]', each)]
-            if ours:
-                found[f"{block[-1].strip()[:200]} in {ours[-1]}"] += 1
+            frames = [each.strip() for each in block if each.strip().startswith('File "')]
+            last: str = next((each for each in reversed(frames) if _OURS_OR_SPIDER(each)), "")
+            if re.search(r"[/\\]scrapy_aopic[/\\]", last):
+                found[f"{block[-1].strip()[:200]} in {last}"] += 1
             block = []
         elif block or line.startswith("Traceback"):
             block.append(line)
