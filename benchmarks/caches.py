@@ -44,10 +44,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from scrapy_aopic.comparison import draw_seed_sets, draw_transfers, policy_of
 from scrapy_aopic.core.caches import CACHES, Cache
 from scrapy_aopic.core.records import Page, State, pack_page, unpack_page
-from scrapy_aopic.simulation import Graph, Simulation, load_graph
+from scrapy_aopic.lab.comparison import draw_seed_sets, draw_transfers, policy_of
+from scrapy_aopic.lab.simulation import Graph, Simulation, load_graph
 
 ORDERS = {
     "breadth-first": "breadth-first",

@@ -19,8 +19,8 @@ from time import process_time
 
 from scrapy.http import HtmlResponse
 
-from scrapy_aopic.content import MIN_CHARACTERS, read_canonical, read_text
-from scrapy_aopic.core.content import ALIKE, alike, sketch
+from scrapy_aopic.core.duplicates import ALIKE, alike, sketch
+from scrapy_aopic.web.page_text import MIN_CHARACTERS, read_canonical, read_text
 
 SIMHASH_BITS = 3
 CHANGES = ("date", 0.0, 0.005, 0.01, 0.02, 0.05)  # parts of the words; 0 for one word

@@ -37,14 +37,14 @@ from typing import NamedTuple
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Policy
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
-from scrapy_aopic.core.recrawl import Content
+from scrapy_aopic.core.revisits import Content
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job import store_folder
+from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.upkeep import backup, repair
 from scrapy_aopic.storage import open_snapshot, open_store
-from scrapy_aopic.upkeep import backup, repair
 
 _COMMIT = 100
 STATES = ("closed", "killed", "resumed")

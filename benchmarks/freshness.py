@@ -49,14 +49,14 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from scrapy_aopic.comparison import half_width
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.order import Aopic, OpicCycle
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
-from scrapy_aopic.core.recrawl import Content, Rates, Recrawl
-from scrapy_aopic.simulation import load_graph, pagerank
+from scrapy_aopic.core.revisits import Content, Rates, Recrawl
+from scrapy_aopic.lab.comparison import half_width
+from scrapy_aopic.lab.simulation import load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -43,9 +43,9 @@ from twisted.web.client import URI
 from w3lib.url import safe_url_string
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.job import store_folder
+from scrapy_aopic.job.job import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.urls import BROAD_RULES, Normaliser
+from scrapy_aopic.web.urls import BROAD_RULES, Normaliser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from hostile import hostile_page, hostile_url

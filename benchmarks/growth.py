@@ -37,15 +37,15 @@ from scrapy.robotstxt import ProtegoRobotParser
 from scrapy.utils.response import get_base_url, get_meta_refresh
 from w3lib.url import safe_url_string
 
-from scrapy_aopic.bounds import has_too_many_attributes, is_packed_too_often
-from scrapy_aopic.content import read_canonical, read_text
 from scrapy_aopic.core.robots import finish, path_of
-from scrapy_aopic.downloadermiddlewares import read_retry_after
-from scrapy_aopic.places import _place
-from scrapy_aopic.robots import MAX_BYTES, RobotRules, parse, sitemap_urls
-from scrapy_aopic.sitemaps import Sitemap
-from scrapy_aopic.suffixes import registered_domain
-from scrapy_aopic.urls import Normaliser
+from scrapy_aopic.downloadermiddlewares.politeness import read_retry_after
+from scrapy_aopic.downloadermiddlewares.robots import MAX_BYTES, RobotRules, parse, sitemap_urls
+from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
+from scrapy_aopic.web.page_keys import _place
+from scrapy_aopic.web.page_text import read_canonical, read_text
+from scrapy_aopic.web.sitemaps import Sitemap
+from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.urls import Normaliser
 
 STEEPEST = 1.25
 SHORT = 0.1

@@ -61,12 +61,12 @@ from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job import Job, store_folder
-from scrapy_aopic.requests import url_of
+from scrapy_aopic.job.job import Job, store_folder
+from scrapy_aopic.job.upkeep import backup
 from scrapy_aopic.scheduler import Scheduler, Visit
 from scrapy_aopic.storage import exists, open_snapshot
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
-from scrapy_aopic.upkeep import backup
+from scrapy_aopic.web.request_rows import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scrapy_aopic.comparison import format_shares, gather, shares
-from scrapy_aopic.simulation import pagerank
+from scrapy_aopic.lab.comparison import format_shares, gather, shares
+from scrapy_aopic.lab.simulation import pagerank
 from scrapy_aopic.testing.server import read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"

@@ -56,7 +56,7 @@ from zope.interface import implementer
 from scrapy_aopic import Scheduler
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness
-from scrapy_aopic.simulation import Simulation
+from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Running, Server, audit, read_log
 
 SHARED_ADDRESS = "127.0.0.2"

@@ -30,7 +30,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 
 from scrapy_aopic import RobotsMiddleware, Scheduler
 from scrapy_aopic.core.crawl import Policy
-from scrapy_aopic.job import Job
+from scrapy_aopic.job.job import Job
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))
 from measure import disk_bytes, resident

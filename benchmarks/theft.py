@@ -47,16 +47,16 @@ from scrapy.linkextractors import LinkExtractor
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.content import text_of
 from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.recrawl import Recrawl
-from scrapy_aopic.job import store_folder
-from scrapy_aopic.queries import top_pages
+from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.suffixes import registered_domain
 from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.web.suffixes import registered_domain
 
 ATTACKS = ("copy", "farm", "canonical", "redirect", "change")
 MIRRORS = ("same domain", "named", "bare")

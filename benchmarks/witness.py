@@ -6,8 +6,8 @@ import os
 import time
 
 from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.requests import url_of
 from scrapy_aopic.scheduler import Scheduler, Visit
+from scrapy_aopic.web.request_rows import url_of
 
 
 class Witness(Scheduler):

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .addon import Addon
-    from .downloadermiddlewares import PolitenessMiddleware
+    from .downloadermiddlewares.politeness import PolitenessMiddleware
+    from .downloadermiddlewares.robots import RobotsMiddleware
     from .dupefilter import DupeFilter
     from .extensions import Progress
     from .pipelines import ImportancePipeline, PagesPipeline
-    from .robots import RobotsMiddleware
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
 
@@ -40,7 +40,7 @@ _WHERE = {
     "PagesPipeline": "pipelines",
     "PolitenessMiddleware": "downloadermiddlewares",
     "Progress": "extensions",
-    "RobotsMiddleware": "robots",
+    "RobotsMiddleware": "downloadermiddlewares",
     "Scheduler": "scheduler",
 }
 

@@ -10,13 +10,13 @@ from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 
-from .downloadermiddlewares import PolitenessMiddleware
+from .downloadermiddlewares.politeness import PolitenessMiddleware
+from .downloadermiddlewares.robots import RobotsMiddleware
 from .extensions import Progress
-from .robots import RobotsMiddleware
 from .scheduler import Scheduler
 from .settings import url_rules
 from .spidermiddlewares import LinkMiddleware
-from .urls import BROAD_RULES
+from .web.urls import BROAD_RULES
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

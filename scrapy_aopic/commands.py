@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 
-from .output import OutputError, drop, flush, write
+from .job.output import OutputError, drop, flush, write
 
 # Scrapy loads this file at every call of any of its commands, so the rest is imported when it is needed.
 
@@ -156,7 +156,7 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def _snapshot(jobdir: Path) -> Iterator[Store]:
-    from .job import store_folder  # noqa: PLC0415
+    from .job.job import store_folder  # noqa: PLC0415
     from .storage import open_snapshot  # noqa: PLC0415
 
     store = open_snapshot(store_folder(jobdir))
@@ -177,7 +177,7 @@ def _add_top_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _top(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .queries import format_hosts, format_pages, top_hosts, top_pages  # noqa: PLC0415
+    from .job.queries import format_hosts, format_pages, top_hosts, top_pages  # noqa: PLC0415
 
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")
@@ -197,7 +197,7 @@ def _top(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _status(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .queries import status  # noqa: PLC0415
+    from .job.queries import status  # noqa: PLC0415
 
     with _snapshot(opts.jobdir) as store:
         state = status(store)
@@ -247,7 +247,7 @@ def _check(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     from .core.audit import Audit, audit  # noqa: PLC0415
     from .exceptions import StorageError  # noqa: PLC0415
-    from .queries import count_pages  # noqa: PLC0415
+    from .job.queries import count_pages  # noqa: PLC0415
 
     with _snapshot(opts.jobdir) as store:
         try:
@@ -284,7 +284,7 @@ def _add_backup_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _backup(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .upkeep import backup  # noqa: PLC0415
+    from .job.upkeep import backup  # noqa: PLC0415
 
     write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
     return 0
@@ -298,7 +298,7 @@ def _add_repair_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _repair(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .upkeep import repair  # noqa: PLC0415
+    from .job.upkeep import repair  # noqa: PLC0415
 
     mended, kept = repair(opts.jobdir, progress=True)
     if mended is None:
@@ -334,8 +334,8 @@ def _add_seed_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _seed(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .job import store_folder  # noqa: PLC0415
-    from .seeds import give, seeds_folder  # noqa: PLC0415
+    from .job.job import store_folder  # noqa: PLC0415
+    from .job.seeds import give, seeds_folder  # noqa: PLC0415
     from .storage import exists  # noqa: PLC0415
 
     given = give(seeds_folder(opts.jobdir), opts.sources, skip_bad=opts.skip_bad, progress=True)
@@ -360,7 +360,7 @@ def _add_export_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from .exchange import check_export, export_links, export_pages  # noqa: PLC0415
+    from .job.exchange import check_export, export_links, export_pages  # noqa: PLC0415
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")
@@ -441,8 +441,8 @@ def _simulate(opts: argparse.Namespace, settings: BaseSettings) -> int:
             raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
     from tqdm import tqdm  # noqa: PLC0415
 
-    from . import comparison  # noqa: PLC0415
-    from .simulation import load_graph, pagerank  # noqa: PLC0415
+    from .lab import comparison  # noqa: PLC0415
+    from .lab.simulation import load_graph, pagerank  # noqa: PLC0415
 
     given = {
         str(name): settings[name]
@@ -498,7 +498,7 @@ def _check_simulate_options(opts: argparse.Namespace) -> None:
 
 
 def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
-    from .comparison import draw_seed_sets  # noqa: PLC0415
+    from .lab.comparison import draw_seed_sets  # noqa: PLC0415
 
     if opts.seed_pages is None:
         if opts.seeds > pages:

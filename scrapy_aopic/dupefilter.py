@@ -16,7 +16,7 @@ from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.job import job_dir
 from scrapy.utils.request import referer_str
 
-from ._engine import Engine
+from ._engine.engine import Engine
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
 from .settings import check_names, page_cache, read, store_memory

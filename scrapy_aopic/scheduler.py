@@ -29,47 +29,35 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from ._engine import Engine, slot_key
-from .admission import Admission
-from .bounds import (
+from ._engine.engine import Engine
+from .core.frontier.frontier import Empty, NotBefore, Unlocated
+from .core.politeness import Gap
+from .core.records import HOST_BYTES, Link, Page, host_key, ticket_key
+from .core.revisits import Content
+from .dupefilter import DupeFilter
+from .exceptions import ExchangeError, LostError, SettingError, StorageError
+from .job.job import Job, store_folder
+from .job.output import OutputError, drop
+from .job.queries import print_report
+from .job.seeds import START, Inbox, Seed, give, seeds_folder
+from .refusals import AttributesError, CodingsError, reason_of
+from .session.admission import Admission
+from .session.patience import WAITING, Patience
+from .session.state import StateKeeper
+from .session.visit import Visit
+from .settings import read, read_policy, store_memory
+from .storage import exists, lock_job
+from .web.bounds import (
     MAX_ATTRIBUTES,
     MAX_CODINGS,
     has_too_many_attributes,
     is_packed_too_often,
 )
-from .content import read_text
-from .core.frontier import Empty, NotBefore, Unlocated
-from .core.politeness import Gap
-from .core.records import HOST_BYTES, Link, Page, host_key, ticket_key
-from .core.recrawl import Content
-from .dupefilter import DupeFilter
-from .exceptions import ExchangeError, LostError, SettingError, StorageError
-from .job import Job, store_folder
-from .output import OutputError, drop
-from .patience import WAITING, Patience
-from .places import Places
-from .queries import print_report
-from .refusals import AttributesError, CodingsError, reason_of
-from .requests import (
-    IN_MEMORY,
-    PURPOSE,
-    SITEMAP,
-    TAG,
-    UNREADABLE,
-    UnreadableError,
-    UnserialisableError,
-    decode,
-    encode,
-    encode_url,
-    forget_transfer,
-    stand_in,
-    url_of,
-)
-from .seeds import START, Inbox, Seed, give, seeds_folder
-from .settings import read, read_policy, store_memory
-from .state import StateKeeper
-from .storage import exists, lock_job
-from .visit import Visit
+from .web.meta import DOWN, PURPOSE, SEED, SITEMAP, TAG, slot_key
+from .web.page_keys import Places
+from .web.page_text import read_text
+from .web.request_codec import UnreadableError, UnserialisableError, decode, encode, forget_transfer
+from .web.request_rows import IN_MEMORY, UNREADABLE, encode_url, stand_in, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,14 +89,8 @@ _COMPONENTS = ("LinkMiddleware", "PolitenessMiddleware", "Progress", "RobotsMidd
 _MAX_REASON = 100
 """Characters of why a request cannot be made that are kept with its page."""
 
-_SEED = "_aopic_seed"
-"""Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
-
 _PERMANENT = (301, 308)
 """Redirects that make source and target one page."""
-
-_DOWN = "_aopic_down"
-"""Key of ``Request.meta`` for how often in a row its host was down when it was asked for last."""
 
 _GONE = (404, 410)
 """Answers to a repeated visit that retire the page."""
@@ -461,7 +443,7 @@ class Scheduler(BaseScheduler):
         job = self._job
         if job is None or job.is_torn:  # the crawl did not start, or is over
             return False
-        if (seed := request.meta.pop(_SEED, None)) is not None:
+        if (seed := request.meta.pop(SEED, None)) is not None:
             return self._enqueue_seed(request, seed, job.crawl)
         kind, number, *weights = request.meta.get(TAG) or ("", 0)
         visit = self._by_number.get(number)
@@ -552,7 +534,7 @@ class Scheduler(BaseScheduler):
             data = encode(request, self._spider)
         except UnserialisableError as error:
             self._numbers += 1
-            data = stand_in(request, self._numbers)
+            data = stand_in(request.url, self._numbers)
             self._unwritten[data] = request
             self._count("scheduler/unserializable")
             if self._persists or self._crawler.settings.getbool("SCHEDULER_DEBUG"):
@@ -639,7 +621,7 @@ class Scheduler(BaseScheduler):
             self._are_seeds_seen = self._filter is not None or self._engine.is_told_of_requests()
         place = None if self._are_seeds_seen else self._place.of_url(url)
         if place is None or self._job.crawl.page(place[1]) is not None:
-            self._crawler.engine.crawl(Request(url, meta={_SEED: seed, PURPOSE: True}))
+            self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: True}))
         else:  # nobody would look at the request, whose making takes longer than all the rest
             name, key = place
             self._take_seed(seed, key, None, Link(key, name, encode_url(url)))
@@ -1000,9 +982,9 @@ class Scheduler(BaseScheduler):
             return None
         if not is_refused:
             meta, down = request.meta, self._guard(self._job.crawl.down, visit.lease.key[:HOST_BYTES])
-            if not down or meta.get("dont_retry") or meta.get("retry_times") or down <= meta.get(_DOWN, 0):
+            if not down or meta.get("dont_retry") or meta.get("retry_times") or down <= meta.get(DOWN, 0):
                 return None
-            meta[_DOWN] = down
+            meta[DOWN] = down
         self._count("aopic/politeness/put_back")
         return request.copy()
 

@@ -30,11 +30,11 @@ from .core.caches import CACHES
 from .core.crawl import Policy
 from .core.order import ORDERS, Aopic, BatchOrder, Order
 from .core.politeness import Politeness, Rule
-from .core.recrawl import Recrawl
+from .core.revisits import Recrawl
 from .core.window import Window, WindowKind
 from .exceptions import SettingError
-from .suffixes import registered_domain
-from .urls import CHANGES, PLAIN_RULES, REFUSALS
+from .web.suffixes import registered_domain
+from .web.urls import CHANGES, PLAIN_RULES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

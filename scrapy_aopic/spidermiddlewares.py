@@ -16,15 +16,15 @@ from scrapy.http import HtmlResponse, Response
 from scrapy.utils.misc import load_object
 from scrapy.utils.request import fingerprint
 
-from ._engine import configured
-from .content import read_canonical
-from .purpose import link_test
+from ._engine.engine import configured
 from .refusals import RefusedError
-from .requests import COPY_OF, DUPLICATE_OF
 from .scheduler import Scheduler
+from .session.purpose import link_test
+from .session.turns import Turns
 from .settings import read
-from .suffixes import registered_domain
-from .turns import Turns
+from .web.meta import COPY_OF, DUPLICATE_OF
+from .web.page_text import read_canonical
+from .web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
 
-    from .visit import Visit
+    from .session.visit import Visit
 
 
 logger = logging.getLogger(__name__)

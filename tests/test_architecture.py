@@ -1,4 +1,4 @@
-"""Arrows point inwards: the core decides, storage remembers, two files know Scrapy's private names."""
+"""Arrows point inwards: the core decides, storage remembers, one folder knows Scrapy's private names."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ PRIVATE_IN_SCRAPY = {
     "_start_slot_gc", "inprogress", "nextcall",
 }  # fmt: skip
 
-# One for the engine and its slots, one for connections.
-OF_PRIVATE_MATTERS = ("_engine.py", "_network.py")
+OF_PRIVATE_MATTERS = PACKAGE / "_engine"
 
 # Underscored by Python, but documented.
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
@@ -119,8 +118,8 @@ def test_storage_imports_nothing_but_python_and_in_its_own_file_each_backend():
             assert top in sys.stdlib_module_names or top in OF_ONE_BACKEND, f"{name_of(path)} imports {top}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.name not in OF_PRIVATE_MATTERS], ids=name_of)
-def test_private_names_of_scrapy_are_touched_in_two_files_only(path: Path):
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent != OF_PRIVATE_MATTERS], ids=name_of)
+def test_private_names_of_scrapy_are_touched_in_one_folder_only(path: Path):
     assert private_names_used(path.read_text(encoding="utf-8")) == set()
 
 
@@ -143,8 +142,8 @@ def test_private_names_are_noticed_however_they_are_reached(source: str, found: 
 
 def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     modules = [
-        f"scrapy_aopic.core.{path.stem}"
-        for path in (PACKAGE / "core").glob("*.py")
+        ".".join(("scrapy_aopic", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for path in (PACKAGE / "core").rglob("*.py")
         if path.stem != "__init__"
     ]
     assert "scrapy_aopic.core.crawl" in modules

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from scrapy_aopic.job import Clock
+from scrapy_aopic.job.job import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from work import EACH, GAP, OBJECTS_UP_TO, copied, core, store
 from world import build, policy
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.job import Job
+from scrapy_aopic.job.job import Job
 
 
 def empty() -> dict[str, Any]:

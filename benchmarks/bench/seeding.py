@@ -14,8 +14,8 @@ from stage import OURS, Stage
 from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.job import Job
-from scrapy_aopic.seeds import _ROWS, give, seeds_folder
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.seeds import _ROWS, give, seeds_folder
 
 _HOSTS = 1000
 

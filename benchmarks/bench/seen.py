@@ -13,7 +13,7 @@ from work import EACH, OBJECTS_UP_TO, copied, store
 from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import host_key, page_key
-from scrapy_aopic.job import Job
+from scrapy_aopic.job.job import Job
 
 _CHECKS = 50_000
 

@@ -10,8 +10,8 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.reactor import install_reactor
 
-from scrapy_aopic._engine import slot_key
 from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.web.meta import slot_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

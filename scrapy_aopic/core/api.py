@@ -41,11 +41,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .frontier import Empty, NotBefore, Unlocated
+    from .frontier.frontier import Empty, NotBefore, Unlocated
     from .politeness import Gap, Outcome
     from .ports import Batch
     from .records import Link
-    from .recrawl import Content
+    from .revisits import Content
 
 
 class Lease(NamedTuple):

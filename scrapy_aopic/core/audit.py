@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .content import pages_of
 from .crawl import MAX_HEIGHT, order_name, read_totals
-from .frontier import index_bucket
+from .duplicates import pages_of
+from .frontier.frontier import index_bucket
 from .ledger import TOTAL, Totals, class_of, is_member
 from .order import ORDERS, Order
 from .ports import Family, Store
@@ -28,7 +28,7 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .recrawl import DUE, WAKES, wake_row
+from .revisits import DUE, WAKES, wake_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

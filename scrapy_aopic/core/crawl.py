@@ -23,9 +23,9 @@ from scrapy_aopic.exceptions import CallError, StorageError
 
 from .api import Counts, Ending, Lease, Settled
 from .caches import ClockCache
-from .content import Claim, Contents, Text
 from .domains import Domains
-from .frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
+from .duplicates import Claim, Contents, Text
+from .frontier.frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
 from .graph import KnownGraph
 from .ledger import Estimate, Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
@@ -48,7 +48,7 @@ from .records import (
     unpack,
     unpack_page,
 )
-from .recrawl import OVERDUE, Content, Rates, Recrawl, Wheel
+from .revisits import OVERDUE, Content, Rates, Recrawl, Wheel
 from .sponsors import FAMILY
 from .tables import BlobTable, RecordTable
 from .window import Window

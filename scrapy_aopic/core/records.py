@@ -50,7 +50,7 @@ class Changes(NamedTuple):
     Attributes:
         wakes_at: Instant at which its priority is looked at again, 0 if at none.
         seen_at: Instant of the last visit that could tell whether it had changed.
-        evidence: What its visits have shown, for :class:`~scrapy_aopic.core.recrawl.Rates`; empty before the second.
+        evidence: What its visits have shown, for :class:`~scrapy_aopic.core.revisits.Rates`; empty before the second.
         digest: Digest of its content.
         etag: Its ``ETag``.
         modified: Its ``Last-Modified``.
@@ -129,7 +129,7 @@ class Host:
         head: Best queue rows, best first, each with its page after it, in memory only; ``None`` if not loaded.
         complete: Whether ``head`` holds every row that can be taken.
         held: Front queues of the pages that are leased, in memory only.
-        phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.Phase`), in memory only.
+        phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.frontier.Phase`), in memory only.
         ticket: Number of its entry among the ready or the late hosts, 0 if it has none, in memory only.
         rank: Rank of that entry, in memory only.
         domain: Key of its registered domain, in memory only.

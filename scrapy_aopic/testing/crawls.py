@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.core.api import CrawlPort, Ending, Lease, Settled
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.exceptions import CallError

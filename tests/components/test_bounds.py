@@ -6,8 +6,8 @@ import pytest
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 
-from scrapy_aopic.bounds import MAX_ATTRIBUTES, has_too_many_attributes, is_packed_too_often
-from scrapy_aopic.content import MAX_CANONICALS, MAX_LINKS, read_canonical
+from scrapy_aopic.web.bounds import MAX_ATTRIBUTES, has_too_many_attributes, is_packed_too_often
+from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from scrapy_aopic import job as job_module
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Policy
-from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.recrawl import Recrawl
-from scrapy_aopic.job import Job
+from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.job import job as job_module
+from scrapy_aopic.job.job import Job
 from scrapy_aopic.storage import open_snapshot
 
 DAY = 86_400.0

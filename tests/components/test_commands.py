@@ -22,7 +22,7 @@ from web import Web, crawl
 
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.job import store_folder
+from scrapy_aopic.job.job import store_folder
 from scrapy_aopic.storage import open_store
 
 PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1": ["/"], "http://b.test/": []}
@@ -144,7 +144,7 @@ def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     from scrapy_aopic.core.crawl import TOTALS_KEY, Policy
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job import Job
+    from scrapy_aopic.job.job import Job
 
     totals = msgpack.packb({"format": 99})
     store = open_store(store_folder(tmp_path), "sqlite")
@@ -272,7 +272,7 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scrapy_aopic.queries.status", interrupt)
+    monkeypatch.setattr("scrapy_aopic.job.queries.status", interrupt)
     with pytest.raises(SystemExit) as exited:
         execute(["scrapy", "aopic", "status", str(closed_job)], Settings())
     assert exited.value.code == 130

@@ -14,12 +14,12 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl, html
 
-from scrapy_aopic.content import MIN_CHARACTERS, read_canonical, read_text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.queries import status, top_pages
-from scrapy_aopic.requests import url_of
+from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.web.page_text import MIN_CHARACTERS, read_canonical, read_text
+from scrapy_aopic.web.request_rows import url_of
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -18,8 +18,8 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError
-from scrapy_aopic.exchange import export_links, export_pages, read_seeds
-from scrapy_aopic.queries import top_pages
+from scrapy_aopic.job.exchange import export_links, export_pages, read_seeds
+from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage.memory import MemoryStore
 
 
@@ -204,7 +204,9 @@ def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: 
 def test_a_page_names_the_one_that_stands_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.exchange._CHUNK", 2)  # pages that stand for others are in other chunks
+    monkeypatch.setattr(
+        "scrapy_aopic.job.exchange._CHUNK", 2
+    )  # pages that stand for others are in other chunks
     store = MemoryStore()
     crawl = Crawl(store, Policy(), 0.0)
     home, *chain = (link(f"http://{name}.test/") for name in "habcde")

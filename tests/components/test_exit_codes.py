@@ -16,7 +16,7 @@ from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web
 
-from scrapy_aopic._engine import Engine
+from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
@@ -105,7 +105,7 @@ async def test_a_crawl_that_its_store_stops_has_failed(
     serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
     disk = MemoryStore()
     store = disk if where == "close" else FaultyStore(disk, Fault("fail", 4))
-    monkeypatch.setattr("scrapy_aopic.job.open_store", lambda *_, **__: store)
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: store)
     if where == "close":  # when nothing but the last commit is left to do
         monkeypatch.setattr(disk, "write", FaultyStore(disk, Fault("fail", 1)).write)
     settings = {**ALONE, "AOPIC_STORE": "memory", "AOPIC_DURABILITY": "close", "TELNETCONSOLE_ENABLED": False}

@@ -11,10 +11,10 @@ import pytest
 from scrapy.http import HtmlResponse, Response
 from scrapy.robotstxt import RobotParser
 
-from scrapy_aopic.bounds import has_too_many_attributes
-from scrapy_aopic.content import read_canonical
-from scrapy_aopic.robots import RobotRules, parse
-from scrapy_aopic.sitemaps import Sitemap
+from scrapy_aopic.downloadermiddlewares.robots import RobotRules, parse
+from scrapy_aopic.web.bounds import has_too_many_attributes
+from scrapy_aopic.web.page_text import read_canonical
+from scrapy_aopic.web.sitemaps import Sitemap
 
 
 class Other(RobotParser):

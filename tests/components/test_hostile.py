@@ -16,11 +16,11 @@ from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, TextResponse
 from web import check
 
-from scrapy_aopic.bounds import has_too_many_attributes
-from scrapy_aopic.content import read_canonical, read_text
-from scrapy_aopic.purpose import link_test
+from scrapy_aopic.session.purpose import link_test
 from scrapy_aopic.spidermiddlewares import _by_kind
 from scrapy_aopic.testing.server import Server
+from scrapy_aopic.web.bounds import has_too_many_attributes
+from scrapy_aopic.web.page_text import read_canonical, read_text
 
 STATS = Path(__file__).parents[2] / "docs" / "stats.md"
 

@@ -17,9 +17,9 @@ from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
-from scrapy_aopic.queries import top_pages
+from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.visit import Visit
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -317,7 +317,7 @@ async def test_wrong_weights_stop_the_start_with_one_sentence(
 
 @deferred_f_from_coro_f
 async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scrapy_aopic.turns.TURN", 0.0)
+    monkeypatch.setattr("scrapy_aopic.session.turns.TURN", 0.0)
     serve({HOME: []})
     beats: list[int] = []
 

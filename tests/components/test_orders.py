@@ -22,8 +22,8 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, front_queue
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
-from scrapy_aopic.job import Job
-from scrapy_aopic.queries import status, top_hosts
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.queries import status, top_hosts
 
 Serve = Callable[[dict[str, Any]], Web]
 

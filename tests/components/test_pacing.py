@@ -29,8 +29,8 @@ from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware, Scheduler
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
-from scrapy_aopic.downloadermiddlewares import Memory, judge, read_retry_after
-from scrapy_aopic.queries import status
+from scrapy_aopic.downloadermiddlewares.politeness import Memory, judge, read_retry_after
+from scrapy_aopic.job.queries import status
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -295,13 +295,13 @@ def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: fl
 
 
 BREAK = {
-    "count": "scrapy_aopic.downloadermiddlewares.PolitenessMiddleware._count",
-    "judge": "scrapy_aopic.downloadermiddlewares.judge",
-    "header": "scrapy_aopic.downloadermiddlewares.read_retry_after",
+    "count": "scrapy_aopic.downloadermiddlewares.politeness.PolitenessMiddleware._count",
+    "judge": "scrapy_aopic.downloadermiddlewares.politeness.judge",
+    "header": "scrapy_aopic.downloadermiddlewares.politeness.read_retry_after",
     "pacer": "scrapy_aopic.Scheduler.transferred",
-    "memory": "scrapy_aopic.downloadermiddlewares.Memory.transferred",
-    "frontier": "scrapy_aopic.core.frontier.Frontier.transferred",
-    "gates": "scrapy_aopic.core.gates.Gates.defer",
+    "memory": "scrapy_aopic.downloadermiddlewares.politeness.Memory.transferred",
+    "frontier": "scrapy_aopic.core.frontier.frontier.Frontier.transferred",
+    "gates": "scrapy_aopic.core.frontier.gates.Gates.defer",
     "rule": "scrapy_aopic.core.politeness.Politeness.after",
 }
 

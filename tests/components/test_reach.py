@@ -18,8 +18,8 @@ from scrapy.utils.test import get_crawler
 from web import Web, ask, crawl
 
 from scrapy_aopic.commands import AopicCommand
-from scrapy_aopic.queries import status
-from scrapy_aopic.reach import Reach
+from scrapy_aopic.job.queries import status
+from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -39,7 +39,7 @@ def nobody() -> Iterator[str]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.reach"]
+    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.session.reach"]
 
 
 def ask_in_vain(reach: Reach, hosts: range, n_hosts: int = 1000) -> None:

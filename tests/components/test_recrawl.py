@@ -26,7 +26,7 @@ from scrapy.utils.test import get_crawler
 from web import Follow, Web, ask, check, html
 
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 
-from scrapy_aopic.requests import (
+from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
     decode,
     encode,
     forget_transfer,
-    url_of,
 )
+from scrapy_aopic.web.request_rows import url_of
 
 
 class Caller(Spider):

@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
 from web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.queries import status
+from scrapy_aopic.job.queries import status
 from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -24,7 +24,7 @@ from scrapy.utils.test import get_crawler
 from web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
-from scrapy_aopic.robots import MAX_BYTES, RobotRules, parse
+from scrapy_aopic.downloadermiddlewares.robots import MAX_BYTES, RobotRules, parse
 from scrapy_aopic.testing.server import Answer, Exchange, audit
 
 Serve = Callable[[dict[str, Any]], Web]

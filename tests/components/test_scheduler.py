@@ -15,7 +15,7 @@ from scrapy.utils.misc import load_object
 from web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}

@@ -17,13 +17,13 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
-from scrapy_aopic.comparison import PARTS, draw_seed_sets, half_width, student_t
 from scrapy_aopic.core.crawl import Crawl, Policy
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ledger import Ledger
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.simulation import Simulation, load_graph, pagerank, simulate
+from scrapy_aopic.lab.comparison import PARTS, draw_seed_sets, half_width, student_t
+from scrapy_aopic.lab.simulation import Simulation, load_graph, pagerank, simulate
 
 Command = Callable[..., tuple[int, str, str]]
 

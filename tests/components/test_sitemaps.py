@@ -10,10 +10,11 @@ from unittest.mock import patch
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 
-from scrapy_aopic import sitemaps, turns
-from scrapy_aopic.robots import sitemap_urls
-from scrapy_aopic.sitemaps import PAGES, SITEMAPS, Sitemap
-from scrapy_aopic.turns import in_turns
+from scrapy_aopic.downloadermiddlewares.robots import sitemap_urls
+from scrapy_aopic.session import turns
+from scrapy_aopic.session.turns import in_turns
+from scrapy_aopic.web import sitemaps
+from scrapy_aopic.web.sitemaps import PAGES, SITEMAPS, Sitemap
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 URL = "<url><loc>http://a.test/{}</loc><lastmod>2026-11-22</lastmod></url>"

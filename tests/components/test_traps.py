@@ -19,7 +19,7 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -19,12 +19,12 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job import Job, store_folder
-from scrapy_aopic.queries import status
-from scrapy_aopic.seeds import give, seeds_folder
+from scrapy_aopic.job.job import Job, store_folder
+from scrapy_aopic.job.queries import status
+from scrapy_aopic.job.seeds import give, seeds_folder
+from scrapy_aopic.job.upkeep import backup, repair
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.upkeep import backup, repair
 
 SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
 N_PAGES = 120

@@ -25,14 +25,14 @@ from w3lib.url import canonicalize_url
 from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon
-from scrapy_aopic._engine import slot_key
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.places import Places
-from scrapy_aopic.queries import status, top_pages
+from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.urls import BROAD_RULES, CHANGES, REFUSALS, Normaliser, Verdict, plain_host
+from scrapy_aopic.web.meta import slot_key
+from scrapy_aopic.web.page_keys import Places
+from scrapy_aopic.web.urls import BROAD_RULES, CHANGES, REFUSALS, Normaliser, Verdict, plain_host
 
 Serve = Callable[[dict[str, Any]], Web]
 

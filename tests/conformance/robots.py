@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from w3lib.url import safe_url_string
 
-from scrapy_aopic.robots import RobotRules
+from scrapy_aopic.downloadermiddlewares.robots import RobotRules
 
 AGENTS, URLS = 5, 20
 """Of each file, so many agents that it names and so many URLs that it is about; and the agent ``anybot``."""

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from scrapy_aopic.urls import Normaliser, Verdict
+from scrapy_aopic.web.urls import Normaliser, Verdict
 
 HTTP = re.compile(r"https?://", re.IGNORECASE)
 PARTS = re.compile(r"(https?://)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)

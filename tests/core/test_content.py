@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.content import ALIKE, Text, alike, sketch, text_of
+from scrapy_aopic.core.duplicates import ALIKE, Text, alike, sketch, text_of
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Counts, Lease
 from scrapy_aopic.core.crawl import Crawl, Policy, split_links
-from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import (
     Aopic,

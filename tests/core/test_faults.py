@@ -13,7 +13,7 @@ from dozen import WEB, go_on
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.recrawl import Recrawl
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore

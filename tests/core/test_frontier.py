@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from scrapy_aopic.core.domains import Domains
-from scrapy_aopic.core.frontier import (
+from scrapy_aopic.core.frontier.frontier import (
     BACK_QUEUE_ROWS,
     Empty,
     Frontier,

@@ -10,8 +10,8 @@ import pytest
 from crawl_job import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.frontier import Empty, NotBefore, Unlocated
-from scrapy_aopic.core.gates import Lanes
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.core.frontier.gates import Lanes
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 

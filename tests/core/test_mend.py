@@ -11,12 +11,12 @@ from crawl_job import NOW, Job, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import TOTALS_KEY, Crawl, Policy
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.mend import Salvage, mend
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page
-from scrapy_aopic.core.recrawl import Content, Recrawl
+from scrapy_aopic.core.repair import Salvage, mend
+from scrapy_aopic.core.revisits import Content, Recrawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 

@@ -17,13 +17,13 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.content import text_of
 from scrapy_aopic.core.crawl import MAX_HEIGHT, Policy
-from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State
-from scrapy_aopic.core.recrawl import Content, Recrawl
+from scrapy_aopic.core.revisits import Content, Recrawl
 from scrapy_aopic.core.window import Window
 
 HOSTS, PAGES_PER_HOST = "abcde", 5

@@ -27,7 +27,7 @@ from scrapy_aopic.core.order import (
     front_queue,
 )
 from scrapy_aopic.core.records import HOST_BYTES, Host, Link, Page, State, queue_row
-from scrapy_aopic.simulation import simulate
+from scrapy_aopic.lab.simulation import simulate
 
 MEAN = 1 << 16
 """Score of a page that has as much as the mean page."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness, Rule
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import host_key

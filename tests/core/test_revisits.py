@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import read_totals
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
-from scrapy_aopic.core.recrawl import _RATES, OVERDUE, Content, Due, Rates, Recrawl, Wheel
+from scrapy_aopic.core.revisits import _RATES, OVERDUE, Content, Due, Rates, Recrawl, Wheel
 
 HOUR, DAY = 3600.0, 86_400.0
 SAME = Content(is_same=True)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.domains import Domains
-from scrapy_aopic.core.heaps import LazyHeap
+from scrapy_aopic.core.frontier.heaps import LazyHeap
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Host, pack
 from scrapy_aopic.core.sponsors import FAMILY, MAX_SPONSORS
-from scrapy_aopic.simulation import Simulation
+from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.storage.memory import MemoryStore
 
 BUDGET, FREE = 0.02, 3.0

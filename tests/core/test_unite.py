@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.content import Text, text_of
 from scrapy_aopic.core.crawl import MAX_HEIGHT
+from scrapy_aopic.core.duplicates import Text, text_of
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, State, pack_page, unpack_page
-from scrapy_aopic.core.recrawl import Recrawl
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.storage.memory import MemoryStore
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import Policy
-from scrapy_aopic.core.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.politeness import Politeness

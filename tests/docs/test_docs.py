@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import generate
 import pytest
 from scrapy import Spider
 from scrapy.http import Response
@@ -20,7 +21,7 @@ from web import crawl
 import scrapy_aopic
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.settings import SETTINGS
-from scrapy_aopic.urls import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, TRACKING
+from scrapy_aopic.web.urls import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, TRACKING
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "scrapy_aopic"
@@ -131,7 +132,7 @@ def test_every_rule_reason_and_tracking_parameter_is_in_the_document() -> None:
     assert {name for name, default in rules if default != "off"} == {*CHANGES} & {*BROAD_RULES}
     reasons = re.findall(r"^\| `(\w+)` \| (?:rule `(\w+)`)?", section["Why a URL is refused"], re.MULTILINE)
     assert {rule for _, rule in reasons if rule} == {*REFUSALS}
-    (yielded,) = (node for node in ast.walk(SOURCES["urls.py"]) if getattr(node, "name", "") == "_faults")
+    (yielded,) = (node for node in ast.walk(SOURCES["web/urls.py"]) if getattr(node, "name", "") == "_faults")
     faults = {node.value.value for node in ast.walk(yielded) if isinstance(node, ast.Yield)}
     assert {reason for reason, _ in reasons} == faults | {"invalid", "scheme", "user"}
     tracking = re.findall(r"^\| ([^|`]+) \| (`.+`) \|", section["Tracking"], re.MULTILINE)
@@ -202,77 +203,23 @@ def test_every_test_that_is_named_exists() -> None:
     assert set(re.findall(r"`(test_\w+)", "".join(TEXTS.values()))) <= defined
 
 
-# The picture
+# Generated parts, the pictures of the imports among them
 
 
-def imports(name: str) -> set[str]:
-    """Files of the package that the file *name* imports when it runs."""
-    here = ("scrapy_aopic", *Path(name).parts[:-1])
-    for_types = {
-        id(child)
-        for node in ast.walk(SOURCES[name])
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for statement in node.body
-        for child in ast.walk(statement)
-    }
-    found: set[str] = set()
-    for node in ast.walk(SOURCES[name]):
-        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
-            continue
-        parts = [*here[: len(here) - node.level + 1]] if node.level else []
-        parts += node.module.split(".") if node.module else []
-        if parts[0] == "scrapy_aopic":
-            found |= {file_of(parts[1:], alias.name) for alias in node.names}
-    return found
+def test_generated_parts_are_up_to_date() -> None:
+    for name, text in TEXTS.items():
+        assert generate.generate(text) == text, f"{name}: run python docs/generate.py"
 
 
-def file_of(package: list[str], name: str) -> str:
-    """File of the module *name* in *package*, or of *package* itself if *name* is something that it holds."""
-    candidates = ("/".join([*package, name]) + ".py", "/".join([*package, name, "__init__.py"]))
-    candidates += ("/".join(package) + ".py", "/".join([*package, "__init__.py"]))
-    return next(each for each in candidates if each in SOURCES)
+def test_every_module_is_in_a_picture() -> None:
+    pictured = set(re.findall(r"<!-- generated: imports ?(\S*?) ?-->", TEXTS["docs/how-it-works.md"]))
+    assert pictured == {"", *(Path(name).parent.as_posix() for name in generate.modules() if "/" in name)}
 
 
-def picture() -> tuple[dict[str, str], dict[str, str], set[tuple[str, str]]]:
-    """Files by node, frames by file, and arrows of the picture."""
-    (source,) = fenced(TEXTS["docs/how-it-works.md"], "mermaid")
-    files: dict[str, str] = {}
-    frames: dict[str, str] = {}
-    arrows: list[tuple[str, str]] = []
-    frame = ""
-    for line in map(str.strip, source.splitlines()[1:]):
-        if line.startswith("subgraph "):
-            frame = line.removeprefix("subgraph ").partition("[")[0]
-        elif line == "end":
-            frame = ""
-        elif " --> " in line:
-            start, ends = line.split(" --> ")
-            arrows += [(start, end) for end in ends.split(" & ")]
-        else:
-            node, label = line.removesuffix('"]').split('["')
-            files[node] = label
-            if frame:
-                frames[label] = frame
-    assert len(set(arrows)) == len(arrows)
-    return files, frames, {(files.get(start, start), files.get(end, end)) for start, end in arrows}
-
-
-def test_every_module_is_in_the_picture() -> None:
-    files, _, _ = picture()
-    modules = {
-        name
-        for name, tree in SOURCES.items()
-        if not name.endswith("__init__.py")
-        or any(isinstance(node, ast.FunctionDef) or getattr(node, "level", 0) for node in tree.body)
-    }
-    assert set(files.values()) == modules
-
-
-def test_the_arrows_of_the_picture_are_the_imports() -> None:
-    _, frames, arrows = picture()
-    real = set()
-    for name in SOURCES:
-        for other in imports(name) - {name}:
-            one, two = frames.get(name, name), frames.get(other, other)
-            real.add((name, other) if one == two else (one, two))
-    assert arrows == real
+@pytest.mark.parametrize("folder", sorted({Path(name).parent.as_posix() for name in generate.modules()}))
+def test_nothing_is_imported_in_a_circle(folder: str) -> None:
+    left = generate.arrows("" if folder == "." else folder)
+    while left:
+        leaves = {room for room, others in left.items() if not others & left.keys()}
+        assert leaves, f"a circle among {left}"
+        left = {room: others for room, others in left.items() if room not in leaves}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import Crawl, Policy
-from scrapy_aopic.core.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.recrawl import Content
+from scrapy_aopic.core.revisits import Content
 from scrapy_aopic.exceptions import StorageError
 
 PAGES = 12

@@ -36,20 +36,21 @@ from scrapy.utils.python import to_unicode
 from twisted.internet.defer import Deferred
 from w3lib.url import safe_url_string
 
-from ._engine import OWN_SLOT, SLOT, configured, slot_key
-from .core.records import host_key, pack, page_key, unpack
-from .core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
-from .downloadermiddlewares import LeftAloneError, PolitenessMiddleware
-from .exceptions import AopicError
-from .job import Clock
-from .refusals import ForbiddenError, NothingAllowedError
-from .requests import SITEMAP
-from .scheduler import Scheduler
-from .settings import read
-from .sitemaps import PAGES, Sitemap
-from .suffixes import registered_domain
-from .turns import Turns, in_turns
-from .urls import is_parsable
+from scrapy_aopic._engine.engine import configured
+from scrapy_aopic.core.records import host_key, pack, page_key, unpack
+from scrapy_aopic.core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
+from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.job.job import Clock
+from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
+from scrapy_aopic.scheduler import Scheduler
+from scrapy_aopic.session.turns import Turns, in_turns
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SITEMAP, SLOT, slot_key
+from scrapy_aopic.web.sitemaps import PAGES, Sitemap
+from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.urls import is_parsable
+
+from .politeness import LeftAloneError, PolitenessMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from .core.crawl import Crawl
+    from scrapy_aopic.core.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +82,6 @@ _SITEMAP_PRIORITY = -3
 
 _BYTES_AN_ENTRY = 4096
 """A robots.txt counts once more in the cache for each of these."""
-
-_RECEIVED = "_aopic_received"
-"""Key of ``Request.meta`` that counts the bytes of a robots.txt that have come."""
 
 _AGENTS = 8
 """User agents for which what a robots.txt says is remembered."""
@@ -543,7 +541,7 @@ class RobotsMiddleware:
             "dont_redirect": True,
             "allow_offsite": True,
             "download_maxsize": 0,  # however much there is, its beginning is read
-            _RECEIVED: 0,
+            RECEIVED: 0,
         }
         if Scheduler.of(self._crawler) is not None:
             meta["dont_retry"] = True  # later, and from the scheduler
@@ -556,7 +554,7 @@ class RobotsMiddleware:
         try:
             response = await self._crawler.engine.download_async(request)
         except IgnoreRequest as error:
-            if request.meta[_RECEIVED]:  # such as a little that unpacks to very much
+            if request.meta[RECEIVED]:  # such as a little that unpacks to very much
                 raise UnreachableError(f"it was dropped: {error}") from error
             raise
         self._count("robotstxt/response_count")
@@ -565,10 +563,10 @@ class RobotsMiddleware:
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         """Do not load more of a robots.txt than is read of it."""
-        if _RECEIVED in request.meta:
+        if RECEIVED in request.meta:
             request.meta.pop("download_maxsize", None)  # what it unpacks to has the bound of all pages
-            request.meta[_RECEIVED] += len(data)
-            if request.meta[_RECEIVED] > MAX_BYTES:
+            request.meta[RECEIVED] += len(data)
+            if request.meta[RECEIVED] > MAX_BYTES:
                 raise StopDownload(fail=False)
 
     async def _announce(self, origin: str, robots: _Robots, request: Request) -> None:

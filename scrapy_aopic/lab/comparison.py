@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scrapy.settings import Settings
 
-from .core.order import ORDERS
-from .settings import read_policy
+from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.settings import read_policy
+
 from .simulation import Graph, Simulation
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .core.crawl import Policy
+    from scrapy_aopic.core.crawl import Policy
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is told."""

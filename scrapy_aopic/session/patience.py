@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from .core.crawl import Crawl
+    from scrapy_aopic.core.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 

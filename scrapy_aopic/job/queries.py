@@ -10,18 +10,19 @@ import heapq
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from .core.audit import audit
-from .core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
-from .core.ledger import TOTAL, Totals
-from .core.ports import Family, Store
-from .core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
+from scrapy_aopic.core.ledger import TOTAL, Totals
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
+from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+
 from .output import flush, write
-from .requests import UNREADABLE, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .core.records import Host, Page
+    from scrapy_aopic.core.records import Host, Page
 
 _SHOWN = 5
 """Hosts that are named of those that wait."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import SETTINGS_PRIORITIES
 
-from .refusals import UnwantedTypeError
-from .requests import PURPOSE
-from .settings import read
-from .urls import Normaliser, Verdict
+from scrapy_aopic.refusals import UnwantedTypeError
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.meta import PURPOSE
+from scrapy_aopic.web.urls import Normaliser, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ _SHOWN = 200
 class Admission:
     """Gives links the normal form of their URL, and turns away those that are not worth a place.
 
-    What the spider asks for on purpose (:mod:`scrapy_aopic.purpose`) is marked, and left as it is but for the spelling
+    What the spider asks for on purpose (:mod:`scrapy_aopic.session.purpose`) is marked, and left as it is but for the spelling
     of its host. The first refusal for each reason is in the log, all are counted.
 
     Raises:

@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .core.api import Lease
-from .core.audit import audit
-from .core.crawl import Crawl, Policy
-from .core.frontier import NotBefore
-from .core.graph import FrozenGraph
-from .core.records import HOST_BYTES, Link, host_key, page_key
-from .exceptions import AopicError
-from .storage.memory import MemoryStore
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.graph import FrozenGraph
+from scrapy_aopic.core.records import HOST_BYTES, Link, host_key, page_key
+from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .core.ports import Store
+    from scrapy_aopic.core.ports import Store
 
 _COMMIT = 1000
 """Visits between two commits."""

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.misc import load_object
 
-from ._engine import Addresses, Slots, configured, slot_key
-from .core.politeness import Gap, Outcome, Pace
-from .lateness import Lateness
-from .reach import Reach
-from .settings import read, read_politeness
-from .suffixes import registered_domain
+from scrapy_aopic._engine.engine import Addresses, Slots, configured
+from scrapy_aopic.core.politeness import Gap, Outcome, Pace
+from scrapy_aopic.session.lateness import Lateness
+from scrapy_aopic.session.reach import Reach
+from scrapy_aopic.settings import read, read_politeness
+from scrapy_aopic.web.meta import slot_key
+from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from ._engine import Transfer
-    from .core.politeness import Politeness
+    from scrapy_aopic._engine.engine import Transfer
+    from scrapy_aopic.core.politeness import Politeness
 
     class Pacer(Protocol):
         """Who remembers the pace of hosts instead of the middleware, and schedules requests."""

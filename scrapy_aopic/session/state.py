@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.extensions.spiderstate import SpiderState
 
-from .job import STATE_FILE
-from .storage.folder import replacing
+from scrapy_aopic.job.job import STATE_FILE
+from scrapy_aopic.storage.folder import replacing
 
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from .storage.lock import Lock
+    from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
 

@@ -20,18 +20,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .core.crawl import Crawl, Policy
-from .core.ports import Family
-from .core.records import pack, unpack
-from .exceptions import StorageError
-from .storage import lock_job, open_store
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import lock_job, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .core.graph import Ranking
-    from .core.ports import Batch, Store
-    from .storage.lock import Lock
+    from scrapy_aopic.core.graph import Ranking
+    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,10 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
-from .exceptions import ExchangeError
+from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.storage.lock import sync_folder, sync_names
+
 from .exchange import Row, read_seeds, url_error
-from .storage.lock import sync_folder, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

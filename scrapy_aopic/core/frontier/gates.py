@@ -16,14 +16,15 @@ import math
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from .records import pack, unpack
+from scrapy_aopic.core.records import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_aopic.core.records import Host
+    from scrapy_aopic.core.tables import RowTable
+
     from .frontier import Entry
-    from .records import Host
-    from .tables import RowTable
 
 _SHARED = b"G"
 """First byte of the key of a gate of a domain or an address, which is also the key of its row."""

@@ -18,8 +18,9 @@ from scrapy import Request
 from scrapy.utils.request import RequestFingerprinter
 from w3lib.url import canonicalize_url
 
-from ._engine import OWN_SLOT, SLOT, slot_key
-from .core.records import host_key, page_key
+from scrapy_aopic.core.records import host_key, page_key
+
+from .meta import OWN_SLOT, SLOT, slot_key
 from .urls import REMEMBERED, SHORT, plain_host
 
 if TYPE_CHECKING:

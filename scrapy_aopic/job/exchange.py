@@ -17,16 +17,17 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from .core.ports import Family
-from .exceptions import ExchangeError, StorageError
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import ExchangeError, StorageError
+from scrapy_aopic.web.urls import plain_host
+
 from .queries import LINK_COLUMNS, PAGE_COLUMNS, count_pages, each_link, each_page
-from .urls import plain_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from .core.ports import Store
+    from scrapy_aopic.core.ports import Store
 
 _SCORES = ("score", "importance")
 """Columns of a table of seeds that hold the score, the first that there is."""

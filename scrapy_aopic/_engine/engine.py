@@ -9,7 +9,7 @@ What Scrapy 2.16 to 2.19 does not offer in public:
 * a download slot that knows when a transfer started and how it ended, and that is asked before each start;
 * an exit code for a crawl that failed after its spider was opened.
 
-Those of its connections are touched in :mod:`._network`, and no others anywhere.
+Those of its connections are touched in :mod:`.network`, and no others anywhere.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from scrapy.core.downloader import Slot
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.exceptions import CloseSpider, NotConfigured
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
-from ._network import Watch, watch_connections
+from scrapy_aopic.core.politeness import Gap
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.settings import check_names
+from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
+
 from .clocks import Clocks
-from .core.politeness import Gap
-from .exceptions import SettingError
-from .settings import check_names
+from .network import Watch, watch_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,18 +52,13 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.utils.asyncio import CallLaterResult
 
+    from scrapy_aopic.exceptions import StorageError
+
     from .clocks import Clock
-    from .exceptions import StorageError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-SLOT = "download_slot"
-"""Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
-
-OWN_SLOT = "_aopic_slot"
-"""Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""
 
 
 _SOON = 0.01
@@ -93,14 +89,6 @@ def configured(crawler: Crawler) -> Iterator[None]:
     except SettingError as error:
         Engine(crawler).refuse(error)
         raise NotConfigured from error
-
-
-def slot_key(request: Request) -> str:
-    """Name of the download slot of *request*: what counts as its host."""
-    slot = request.meta.get(SLOT)
-    if slot is None or slot == request.meta.get(OWN_SLOT):
-        return urlparse_cached(request).hostname or ""
-    return str(slot)
 
 
 class Engine:

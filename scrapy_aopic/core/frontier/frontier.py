@@ -33,19 +33,28 @@ from collections import OrderedDict
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_aopic.core.order import Aopic, Order
+from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    ROW_BYTES,
+    Host,
+    pack_host,
+    queue_row,
+    row_level,
+    unpack_host,
+)
+from scrapy_aopic.core.sponsors import FAMILY, SMALL
+from scrapy_aopic.core.tables import RecordTable, RowTable
+
 from .gates import Gates
 from .heaps import LazyHeap
-from .order import Aopic, Order
-from .politeness import Gap, Outcome, Politeness
-from .ports import Family, Store
-from .records import HOST_BYTES, ROW_BYTES, Host, pack_host, queue_row, row_level, unpack_host
-from .sponsors import FAMILY, SMALL
-from .tables import RecordTable, RowTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .domains import Domains
+    from scrapy_aopic.core.domains import Domains
 
 BACK_QUEUE_ROWS = 32
 """Rows that a back queue is filled with; Mercator and storage measurements agree on some tens."""

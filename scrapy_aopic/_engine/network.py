@@ -19,7 +19,7 @@ none, when this process gave it up. Without a known connection, a transfer begin
 loop last looked at its sockets before it got to the end: that was after it had read the last data.
 
 The connections are those of Scrapy's handlers for Twisted's HTTP/1.1 and for aiohttp, TLS and proxies included. Their
-private names are touched here and in :mod:`._engine` alone.
+private names are touched here and in :mod:`.engine` alone.
 """
 
 from __future__ import annotations

@@ -17,13 +17,10 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from .core.audit import audit
-from .core.mend import Mended, mend
-from .exceptions import StorageError
-from .job import STATE_FILE, read_taken, store_folder
-from .requests import url_of
-from .seeds import lists, seeds_folder
-from .storage import (
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.repair import Mended, mend
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import (
     arrange,
     copy_store,
     exists,
@@ -34,14 +31,18 @@ from .storage import (
     open_damaged,
     open_snapshot,
 )
-from .storage.lock import sync_folder, sync_names
+from scrapy_aopic.storage.lock import sync_folder, sync_names
+from scrapy_aopic.web.request_rows import url_of
+
+from .job import STATE_FILE, read_taken, store_folder
+from .seeds import lists, seeds_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from .core.ports import Store
-    from .storage.lock import Lock
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage.lock import Lock
 
 
 def backup(source: Path, target: Path, *, progress: bool = False) -> int:

@@ -1,62 +1,28 @@
-"""A Scrapy request as bytes, and back.
+"""A Scrapy request as bytes, and back; :mod:`.request_rows` describes the bytes.
 
-Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, of the depth and
-the ``Referer`` that Scrapy's middlewares give each link, and of whether it is no link but asked for on purpose. Others
-are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
-``cb_kwargs`` come back as what they were. A request that cannot be written this way (a lambda as callback, an object
-in ``meta``) raises :class:`UnserialisableError`.
-
-Bytes that somebody else wrote run no code of theirs: nothing is unpickled or imported, a class must be a subclass of
-``Request`` that the process has loaded, a callback a method that the spider's own classes define.
+A request that cannot be written this way (a lambda as callback, an object in ``meta``) raises
+:class:`UnserialisableError`. Bytes that somebody else wrote run no code of theirs: nothing is unpickled or imported, a
+class must be a subclass of ``Request`` that the process has loaded, a callback a method that the spider's own classes
+define.
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import inspect
 from functools import lru_cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 from scrapy import Request, Spider
 from scrapy.utils.python import global_object_name
 
-from ._engine import OWN_SLOT, SLOT
-from .exceptions import AopicError
+from scrapy_aopic.exceptions import AopicError
+
+from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, SLOT, TAG
+from .request_rows import pack_values, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-TAG = "_aopic"
-"""Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
-
-DUPLICATE_OF = "aopic_duplicate_of"
-"""Key of ``Response.meta`` that holds the URL of the page that this one is the same as; never written."""
-
-COPY_OF = "aopic_copy_of"
-"""Key of ``Response.meta`` that holds the URL of a page of another registered domain with the same text; never written."""
-
-SITEMAP = "_aopic_sitemap"
-"""Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
-
-PURPOSE = "_aopic_purpose"
-"""Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""
-
-UNREADABLE = "unreadable"
-"""Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
-
-IN_MEMORY = b"\xc1"
-"""First byte of what stands for a request that could not be written; MessagePack never uses it."""
-
-_IN_MEMORY_BYTES = 9  # before the URL
-
-_LINES = ("url", "callback", "errback", "depth", "referer", "purpose")
-_FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
-
-_MAX_NESTING = 64
-"""Tuples, sets and the like inside one another: each takes 10 kB of the C stack, which ends the process when it is full."""
 
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
 """What Scrapy calls itself, or spiders call."""
@@ -67,21 +33,6 @@ _SENT_HEADERS = (
     "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",
 )  # fmt: skip
 
-_EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
-    (tuple, list, tuple),
-    (set, list, set),
-    (frozenset, list, frozenset),
-    (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
-    (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
-    (
-        datetime.timedelta,
-        lambda value: [value.days, value.seconds, value.microseconds],
-        lambda v: datetime.timedelta(*v),
-    ),
-    (decimal.Decimal, str, decimal.Decimal),
-    (complex, lambda value: [value.real, value.imag], lambda value: complex(*value)),
-]
-
 
 class UnserialisableError(AopicError, ValueError):
     """A request holds something that only lives in this process."""
@@ -89,16 +40,6 @@ class UnserialisableError(AopicError, ValueError):
 
 class UnreadableError(AopicError, ValueError):
     """Stored bytes are no request of this spider."""
-
-
-def stand_in(request: Request, number: int) -> bytes:
-    """What is stored for a *request* that cannot be written; *number* tells it from others of this process."""
-    return IN_MEMORY + number.to_bytes(_IN_MEMORY_BYTES - 1, "big") + request.url.encode()
-
-
-def encode_url(url: str) -> bytes:
-    """Bytes of a request for nothing but *url*, in normal form, that is asked for on purpose."""
-    return f"{url}\n\n\n\n\n1".encode()
 
 
 def encode(request: Request, spider: Spider) -> bytes:
@@ -119,7 +60,7 @@ def encode(request: Request, spider: Spider) -> bytes:
             return f"{values['url']}\n{callback}\n{errback}\n{rest}".rstrip("\n").encode()
         others = {"headers": headers, "meta": meta, "callback": callback, "errback": errback}
         values |= {name: value for name, value in others.items() if value}
-        data: bytes = msgpack.packb(values, default=_pack_other, strict_types=True)
+        data = pack_values(values)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
@@ -174,7 +115,7 @@ def decode(data: bytes, spider: Spider) -> Request:
         UnreadableError: If it cannot be made; the message says why.
     """
     try:
-        values = _values(data)
+        values = values_of(data)
         cls = _loaded(values.pop("_class")) if "_class" in values else Request
         if others := values.keys() - set(cls.attributes):
             raise ValueError(f"{cls.__name__} has no {min(others, key=str)!r}")
@@ -206,32 +147,6 @@ def forget_transfer(copy: Request, sent: Request, asked: Request) -> None:
             copy.headers.setlist(name, asked.headers.getlist(name))
             if name not in asked.headers:
                 del copy.headers[name]
-
-
-def url_of(data: bytes) -> str:
-    """URL of the request written as *data*, without making it; ``""`` if it cannot be read."""
-    try:
-        if data[:1] == IN_MEMORY:
-            return data[_IN_MEMORY_BYTES:].decode()
-        return str(_values(data)["url"])
-    except Exception:  # noqa: BLE001
-        return ""
-
-
-def _values(data: bytes) -> dict[str, Any]:
-    """The arguments of a request, by name, that are written as *data*."""
-    if data[0] < _FIRST_OF_MAP:
-        lines = zip(_LINES, data.decode().split("\n"), strict=False)
-        plain: dict[str, Any] = {name: line for name, line in lines if line}
-        if "depth" in plain:
-            plain["meta"] = {"depth": int(plain.pop("depth"))}
-        if "referer" in plain:
-            plain["headers"] = {b"Referer": [plain.pop("referer").encode()]}
-        if plain.pop("purpose", ""):
-            plain["meta"] = {**plain.get("meta", {}), PURPOSE: True}
-        return plain
-    values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
-    return values
 
 
 def _loaded(name: str) -> type[Request]:
@@ -283,35 +198,3 @@ def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
                 if member is function and _is_callback(spider, name) and getattr(spider, name) == method:
                     return name
     raise ValueError(f"{method!r} is no callback of the spider {spider.name!r}")
-
-
-def _pack_other(value: Any) -> Any:
-    if isinstance(
-        value, str
-    ):  # msgpack is strict about subclasses; those of plain types are written as these
-        return str(value)
-    for code, (kind, pack, _) in enumerate(_EXTENSIONS):
-        if type(value) is kind:
-            with _Nested():
-                data = msgpack.packb(pack(value), default=_pack_other, strict_types=True)
-            return msgpack.ExtType(code, data)
-    raise TypeError(f"{type(value).__qualname__} {value!r}")
-
-
-def _unpack_other(code: int, data: bytes) -> Any:
-    with _Nested():
-        return _EXTENSIONS[code][2](msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False))
-
-
-class _Nested:
-    """Bounds how deep extensions are inside one another."""
-
-    _depth = 0
-
-    def __enter__(self) -> None:
-        if _Nested._depth >= _MAX_NESTING:
-            raise ValueError(f"more than {_MAX_NESTING} tuples, sets or the like are inside one another")
-        _Nested._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        _Nested._depth -= 1

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from .core.records import HOST_BYTES
-from .requests import TAG
+from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.web.meta import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
 
-    from .core.api import Lease
-    from .core.records import Link
-    from .core.recrawl import Content
-    from .refusals import RefusedError
+    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.records import Link
+    from scrapy_aopic.core.revisits import Content
+    from scrapy_aopic.refusals import RefusedError
 
 _LONG = 20_000
 """Characters of a URL from which on links are told apart by it as it is, and not by its normal form."""

@@ -17,7 +17,8 @@ from urllib.parse import urljoin, urlsplit
 
 from scrapy.http import HtmlResponse
 
-from .core.content import Text, text_of
+from scrapy_aopic.core.duplicates import Text, text_of
+
 from .urls import is_parsable
 
 if TYPE_CHECKING:

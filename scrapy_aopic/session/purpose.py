@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scrapy.http import HtmlResponse, JsonResponse, TextResponse
 from scrapy.spiders import CrawlSpider
 
-from .requests import SITEMAP
+from scrapy_aopic.web.meta import SITEMAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

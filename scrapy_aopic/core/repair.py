@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_aopic.exceptions import StorageError
 
-from .content import pages_of
 from .crawl import MAX_HEIGHT, TOTALS_KEY, order_name
+from .duplicates import pages_of
 from .ledger import TOTAL, Totals, class_of, is_member
 from .order import ORDERS, Aopic, Order
 from .ports import Family, Store
@@ -36,7 +36,7 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .recrawl import DUE, WAKES, Rates, wake_row
+from .revisits import DUE, WAKES, Rates, wake_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

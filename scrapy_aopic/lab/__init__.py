@@ -1,0 +1,1 @@
+"""Experiments: a crawl of a link graph on a virtual clock, and orders side by side."""

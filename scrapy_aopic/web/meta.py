@@ -1,0 +1,65 @@
+"""Keys of ``Request.meta`` and ``Response.meta`` that belong to this package, and the download slot of a request.
+
+Scrapy copies ``meta`` from a request to its retries and redirects, and a spider may copy it from a page to its links.
+Each key says what a copy of it means; :mod:`.request_codec` says which are written with a queued request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.utils.httpobj import urlparse_cached
+
+from .request_rows import PURPOSE
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+__all__ = [
+    "COPY_OF",
+    "DOWN",
+    "DUPLICATE_OF",
+    "OWN_SLOT",
+    "PURPOSE",
+    "RECEIVED",
+    "SEED",
+    "SITEMAP",
+    "SLOT",
+    "TAG",
+    "slot_key",
+]
+
+RECEIVED = "_aopic_received"
+"""Key of ``Request.meta`` that counts the bytes of a robots.txt that have come."""
+
+TAG = "_aopic"
+"""Key of ``Request.meta`` under which the scheduler keeps its own mark; never written."""
+
+DUPLICATE_OF = "aopic_duplicate_of"
+"""Key of ``Response.meta`` that holds the URL of the page that this one is the same as; never written."""
+
+COPY_OF = "aopic_copy_of"
+"""Key of ``Response.meta`` that holds the URL of a page of another registered domain with the same text; never written."""
+
+SITEMAP = "_aopic_sitemap"
+"""Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
+
+SEED = "_aopic_seed"
+"""Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
+
+DOWN = "_aopic_down"
+"""Key of ``Request.meta`` for how often in a row its host was down when it was asked for last."""
+
+SLOT = "download_slot"
+"""Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
+
+OWN_SLOT = "_aopic_slot"
+"""Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""
+
+
+def slot_key(request: Request) -> str:
+    """Name of the download slot of *request*: what counts as its host."""
+    slot = request.meta.get(SLOT)
+    if slot is None or slot == request.meta.get(OWN_SLOT):
+        return urlparse_cached(request).hostname or ""
+    return str(slot)
