@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .crawl import MAX_HEIGHT, order_name, read_totals
+from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
 from .frontier.frontier import index_bucket
+from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
 from .ledger import TOTAL, Totals, class_of, is_member
 from .order import ORDERS, Order
 from .ports import Family, Store
@@ -28,7 +29,8 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .revisits import DUE, WAKES, wake_row
+from .revisits import wake_row
+from .saved import Saved, read_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,17 +83,17 @@ def audit(
         order: The crawl's order, if it is not one of this package; without it front queues are not checked.
     """
     result = Audit()
-    saved = read_totals(store)
-    if not saved:
+    saved = read_saved(store)
+    if saved is None:
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
         return result
-    totals: Totals = saved["ledger"]
+    totals = saved.ledger
     result.virtual = totals.virtual
     orders = [order] if order is not None else [cls() for cls in ORDERS.values()]
-    order = next((order for order in orders if order_name(order) == saved["order_name"]), None)
+    order = next((order for order in orders if order_name(order) == saved.order_name), None)
     with _understood("pages", result):
-        _audit_pages(store, totals, saved["order"], order, result, progress=progress)
+        _audit_pages(store, totals, saved.order, order, result, progress=progress)
     with _understood("queue", result):
         _audit_queue(store, result)
     with _understood("hosts", result):
@@ -102,9 +104,8 @@ def audit(
         _audit_wheel(store, result)
     for name in ("queued", "visited", "failed", "hosts"):
         counted = getattr(result, name)
-        result.expect(
-            saved[name] == counted, "{} {} are recorded, but {} are stored", saved[name], name, counted
-        )
+        recorded = getattr(saved, name)
+        result.expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
     return result
 
 
@@ -256,7 +257,7 @@ def _audit_queue(store: Store, result: Audit) -> None:
     result.expect(rows == result.queued, "{} queue rows for {} queued pages", rows, result.queued)
 
 
-def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
+def _audit_hosts(store: Store, saved: Saved, result: Audit) -> None:
     queued_hosts = dead_pages = 0
     for chunk in _chunks(store.scan(Family.HOSTS)):
         hosts = [unpack_host(data) for _, data in chunk]
@@ -269,30 +270,28 @@ def _audit_hosts(store: Store, saved: dict[str, Any], result: Audit) -> None:
                 result.expect(not host.row, "host {} has nothing queued, but an index row", host.name)
                 continue
             queued_hosts += 1
-            dead_pages += host.queued if host.row[:1] == b"D" else 0
+            dead_pages += host.queued if host.row[:1] == DEAD else 0
             result.expect(row is not None, "host {} has pages queued, but no place", host.name)
-            if host.row[:1] != b"A":
+            if host.row[:1] != ACTIVE:
                 best = next((row_level(row[HOST_BYTES:]) for row, _ in store.scan(Family.QUEUE, key)), -1)
                 result.expect(host.best >= best, "host {} is shelved below its best page", host.name)
     rows: dict[bytes, int] = {}
     for key, _ in store.scan(Family.META):
-        if key[:1] in (b"A", b"D", b"F", b"P"):
+        if key[:1] in HOST_ROWS:
             bucket = index_bucket(key)
             rows[bucket] = rows.get(bucket, 0) + 1
     result.expect(
         sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts
     )
-    shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == b"F"}
+    shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == SHELVED}
+    result.expect(saved.shelved == shelved, "{} hosts are said to be shelved, not {}", saved.shelved, shelved)
+    result.expect(saved.parked == rows.get(PARKED, 0), "{} hosts are said to be parked", saved.parked)
+    dead = (rows.get(DEAD, 0), dead_pages)
     result.expect(
-        saved["shelved"] == shelved, "{} hosts are said to be shelved, not {}", saved["shelved"], shelved
-    )
-    result.expect(saved["parked"] == rows.get(b"P", 0), "{} hosts are said to be parked", saved["parked"])
-    dead = (rows.get(b"D", 0), dead_pages)
-    result.expect(
-        (saved["dead"], saved["dead_pages"]) == dead,
+        (saved.dead, saved.dead_pages) == dead,
         "{} hosts with {} pages are said to be dead, not {} with {}",
-        saved["dead"],
-        saved["dead_pages"],
+        saved.dead,
+        saved.dead_pages,
         *dead,
     )
 

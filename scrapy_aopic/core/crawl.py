@@ -12,10 +12,10 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,13 +27,13 @@ from .domains import Domains
 from .duplicates import Claim, Contents, Text
 from .frontier.frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
 from .graph import KnownGraph
-from .ledger import Estimate, Ledger, Spending, Totals
+from .layout import TOTALS_KEY
+from .ledger import Ledger, Spending, Totals
 from .order import Aopic, BatchOrder, Order
 from .politeness import Gap, Outcome, Pace, Politeness
 from .ports import Family, Store
 from .records import (
     FAILED,
-    FORMAT,
     HOST_BYTES,
     PAGE_BYTES,
     QUEUED,
@@ -41,14 +41,13 @@ from .records import (
     Link,
     Page,
     host_key,
-    pack,
     pack_page,
     queue_row,
     ticket_key,
-    unpack,
     unpack_page,
 )
 from .revisits import OVERDUE, Content, Rates, Recrawl, Wheel
+from .saved import Saved, read_saved
 from .sponsors import FAMILY
 from .tables import BlobTable, RecordTable
 from .window import Window
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from .graph import Ranking
     from .records import Host
 
-TOTALS_KEY = b"totals"
 _COUNTER = (1 << 32) - 1
 
 _MAX_SUPPORTED = 50_000
@@ -120,24 +118,6 @@ class Policy:
     commit_within: float = 1.0
 
 
-def read_totals(store: Store) -> dict[str, Any]:
-    """The totals of the last commit, the ledger's under ``"ledger"``; empty if there was none.
-
-    Raises:
-        StorageError: If the store was written in another format.
-    """
-    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
-    if data is None:
-        return {}
-    saved: dict[str, Any] = unpack(data)
-    if saved["format"] != FORMAT:
-        raise StorageError(
-            f"This job was written in format {saved['format']}, and this scrapy-aopic reads format {FORMAT}: use "
-            "the version that wrote it, or a new job folder. Nothing was changed."
-        )
-    return {**saved, "ledger": Totals(**saved["ledger"])}
-
-
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
     """The first of the *links* to each page but the one under *key*, and further ones that ask for a fetch."""
     targets = {link.key: link for link in links}  # as it is for most pages
@@ -181,12 +161,6 @@ def order_name(order: Order) -> str:
 def split_links(targets: bytes) -> list[bytes]:
     """Page keys in a row of the links family."""
     return [targets[begin : begin + 2 * HOST_BYTES] for begin in range(0, len(targets), 2 * HOST_BYTES)]
-
-
-def read_estimate(saved: dict[str, Any]) -> Estimate:
-    """How important pages are as of the commit whose totals are *saved*."""
-    window = Window(*saved["window"]) if saved["window"] is not None else None
-    return Estimate(saved["ledger"], window, saved["saved_at"])
 
 
 class Crawl:
@@ -244,10 +218,9 @@ class Crawl:
             connections=policy.connections,
             max_active=policy.max_active,
         )
-        saved = read_totals(store)
-        totals: Totals = saved["ledger"] if saved else Totals()
+        saved = read_saved(store)
         self.ledger = Ledger(
-            totals,
+            saved.ledger if saved is not None else Totals(),
             policy.window,
             share=policy.share,
             endowment=policy.endowment if self.order.endows else 0.0,
@@ -256,14 +229,14 @@ class Crawl:
         )
         self._recrawl = policy.recrawl
         self._wheel = Wheel(self.frontier.index, policy.recrawl.share if policy.recrawl else 0.0)
-        self._rates = Rates(saved["rates"]) if saved else Rates()
+        self._rates = Rates(saved.rates if saved is not None else ())
         self.started_at = now
         self.created_at: float = now
         self._known_before = 0
-        self.is_resumed = bool(saved)
+        self.is_resumed = saved is not None
         self.was_clean = True
         self._not_before = 0.0
-        if saved:
+        if saved is not None:
             self._resume(saved, now)
         self._graph = KnownGraph()
         self._ranked = 0
@@ -271,41 +244,41 @@ class Crawl:
             for key, targets in store.scan(Family.LINKS):
                 self._graph.add(key, split_links(targets))
 
-    def _resume(self, saved: dict[str, Any], now: float) -> None:
-        if saved["order_name"] != order_name(self.order):
+    def _resume(self, saved: Saved, now: float) -> None:
+        if saved.order_name != order_name(self.order):
             raise StorageError(
-                f"This job was crawled in the order {saved['order_name']}, and AOPIC_ORDER is now "
+                f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
                 f"{order_name(self.order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
             )
-        self.order.clock = saved["clock"]
-        self._visited, self._failed = saved["visited"], saved["failed"]
-        self._order = self._known_before = saved["order"]
-        self._visited_once = saved["visits"]
+        self.order.clock = saved.clock
+        self._visited, self._failed = saved.visited, saved.failed
+        self._order = self._known_before = saved.order
+        self._visited_once = saved.visits
         if self._domains is not None:
-            self._domains.seeds = saved["seeds"]
-        self.created_at = saved["created_at"]
-        self.was_clean = saved["is_clean"]
+            self._domains.seeds = saved.seeds
+        self.created_at = saved.created_at
+        self.was_clean = saved.is_clean
         leased = self.frontier.load(
             now,
-            queued=saved["queued"],
-            n_hosts=saved["hosts"],
-            n_shelved=dict(saved["shelved"]),
-            n_parked=saved["parked"],
-            n_dead=saved["dead"],
-            dead_pages=saved["dead_pages"],
+            queued=saved.queued,
+            n_hosts=saved.hosts,
+            n_shelved=saved.shelved,
+            n_parked=saved.parked,
+            n_dead=saved.dead,
+            dead_pages=saved.dead_pages,
             visits=self._visited_once,
-            crashed_at=saved["crashed_at"] if self.was_clean else now,
+            crashed_at=saved.crashed_at if self.was_clean else now,
         )
-        self._not_before = saved["not_before"]  # a clean stop in the pause after a crash does not end it
+        self._not_before = saved.not_before  # a clean stop in the pause after a crash does not end it
         if self.was_clean:
             return
-        politeness, seen = self._policy.politeness, saved["saved_at"] + saved["commit_within"]
+        politeness, seen = self._policy.politeness, saved.saved_at + saved.commit_within
         for key, leased_at in leased:
             host = self.frontier.host(key)
             assert host is not None, "a lease of no host"
             self.frontier.defer_all(key, politeness.of(host.name).pause_after_crash(now, leased_at, seen))
         # Hosts that the dead process first asked after its last commit are not told apart from the others.
-        pause = politeness.pause_after_crash(now, saved["saved_at"], seen)
+        pause = politeness.pause_after_crash(now, saved.saved_at, seen)
         self._not_before = max(self._not_before, pause)
 
     # -- asking
@@ -1118,37 +1091,34 @@ class Crawl:
         batch[Family.CONTENT] = self._contents.take()
         if self._domains is not None:
             batch[Family.DOMAINS] = self._domains.table.take()
-        batch[Family.META] = {**batch[Family.META], TOTALS_KEY: self._totals(now, is_clean)}
+        batch[Family.META] = {**batch[Family.META], TOTALS_KEY: self._saved(now, is_clean=is_clean).pack()}
         return batch
 
-    def _totals(self, now: float, is_clean: bool) -> bytes:
+    def _saved(self, now: float, *, is_clean: bool) -> Saved:
         frontier = self.frontier
-        return pack(
-            {
-                "format": FORMAT,
-                "ledger": asdict(self.ledger.totals),
-                "window": astuple(self._policy.window) if self._recrawl is not None else None,
-                "queued": frontier.queued,
-                "visited": self._visited,
-                "failed": self._failed,
-                "hosts": frontier.n_hosts,
-                "order": self._order,
-                "order_name": order_name(self.order),
-                "clock": self.order.clock,
-                "visits": self._visited_once,
-                "rates": self._rates.counts,
-                "seeds": self._domains.seeds if self._domains is not None else 0,
-                "shelved": frontier.n_shelved,
-                "parked": frontier.n_parked,
-                "dead": frontier.n_dead,
-                "dead_pages": frontier.dead_pages,
-                "created_at": self.created_at,
-                "saved_at": now,
-                "commit_within": self._policy.commit_within,
-                "is_clean": is_clean,
-                "crashed_at": frontier.crashed_at,
-                "not_before": self._not_before,
-            }
+        return Saved(
+            order_name=order_name(self.order),
+            created_at=self.created_at,
+            saved_at=now,
+            ledger=self.ledger.totals,
+            window=astuple(self._policy.window) if self._recrawl is not None else None,
+            queued=frontier.queued,
+            visited=self._visited,
+            failed=self._failed,
+            hosts=frontier.n_hosts,
+            order=self._order,
+            clock=self.order.clock,
+            visits=self._visited_once,
+            rates=self._rates.counts,
+            seeds=self._domains.seeds if self._domains is not None else 0,
+            shelved=frontier.n_shelved,
+            parked=frontier.n_parked,
+            dead=frontier.n_dead,
+            dead_pages=frontier.dead_pages,
+            commit_within=self._policy.commit_within,
+            is_clean=is_clean,
+            crashed_at=frontier.crashed_at,
+            not_before=self._not_before,
         )
 
     def _tables(self) -> list[RecordTable[Page] | RecordTable[Domain] | BlobTable | Contents]:

@@ -24,6 +24,7 @@ from hashlib import blake2b
 from struct import unpack as unpack_struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from .layout import BANDS, CLAIMS, FIRST_OF_TEXT, SITE_TEXTS, TEXTS, VARIETIES
 from .ports import Family, Store
 from .records import HOST_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
@@ -41,7 +42,6 @@ _DIGEST = 2 * _HALF
 ALIKE = 57
 """Bytes of two sketches that are equal if the texts are nearly the same: a resemblance of about 0.9."""
 
-_TEXT, _FIRST, _BANDS, _SITE, _VARIETY, _CLAIM = b"P", b"T", b"B", b"S", b"N", b"C"
 _PAGE = 2 * HOST_BYTES
 _MAX_CLAIMS = 10_000
 
@@ -126,9 +126,9 @@ def sketch(words: Sequence[str]) -> bytes:
 
 def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
-    if row[:1] == _CLAIM:
+    if row[:1] == CLAIMS:
         return [row[1 : 1 + _PAGE], row[1 + _PAGE :]]
-    return [row[1:] if row[:1] == _TEXT else value[:_PAGE]]
+    return [row[1:] if row[:1] == TEXTS else value[:_PAGE]]
 
 
 def alike(one: bytes, two: bytes) -> int:
@@ -157,7 +157,7 @@ class Contents:
 
     def text(self, page: bytes) -> Text | None:
         """The text that the page under key *page* had at its last visit."""
-        data = self._rows.get(_TEXT + page)
+        data = self._rows.get(TEXTS + page)
         return Text(data[:_DIGEST], data[_DIGEST:]) if data is not None else None
 
     def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
@@ -174,7 +174,7 @@ class Contents:
         names = self._names(text)
         owners = self._rows.get_many(names)
         found = self._find(page, text, owners, is_other) if any(owners) else Found()
-        self._rows.put(_TEXT + page, text.digest + text.sketch)
+        self._rows.put(TEXTS + page, text.digest + text.sketch)
         if found.twin:
             return found
         self._own(page, names, self._rows.get_many(names) if any(owners) else owners)  # some may be forgotten
@@ -233,7 +233,7 @@ class Contents:
         self, page: bytes, site: bytes, text: Text, words: bytes, is_other: Callable[[bytes], bool]
     ) -> bytes:
         """The page that stands for further ones of *site* with the words of *text*, if there were enough; else ``b""``."""
-        name = _VARIETY + text.words + site
+        name = VARIETIES + text.words + site
         row = self._rows.get(name)
         first, n = (row[:_PAGE], int.from_bytes(row[_PAGE:], "big")) if row is not None else (words, 1)
         if self._site_of(first) != site or not is_other(first):
@@ -262,15 +262,15 @@ class Contents:
     def drop(self, page: bytes) -> None:
         """Keep nothing of the page under key *page*."""
         self.forget(page)
-        self._rows.delete(_TEXT + page)
+        self._rows.delete(TEXTS + page)
 
     def _names(self, text: Text, site: bytes = b"") -> list[bytes]:
         """Keys under which the first page with the words of *text* is found, that with its links, too, and like ones."""
-        begin = _SITE + site if site else b""
-        names = [begin + _FIRST + text.words, begin + _FIRST + text.digest]
+        begin = SITE_TEXTS + site if site else b""
+        names = [begin + FIRST_OF_TEXT + text.words, begin + FIRST_OF_TEXT + text.digest]
         if self._is_near and text.sketch:
             names += [
-                begin + _BANDS + bytes((at,)) + text.sketch[at : at + _BAND] + text.links
+                begin + BANDS + bytes((at,)) + text.sketch[at : at + _BAND] + text.links
                 for at in range(0, _BINS, _BAND)
             ]
         return names
@@ -279,17 +279,17 @@ class Contents:
 
     def claim(self, other: bytes, claim: Claim) -> None:
         """Let a page wait to be united with the one under key *other*."""
-        self._claims.put(_CLAIM + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3]))
+        self._claims.put(CLAIMS + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3]))
 
     def claims(self, other: bytes) -> list[Claim]:
         """Pages that wait to be united with the one under key *other*; 10,000 at once if there are more."""
-        rows, _ = self._claims.first(_CLAIM + other, _MAX_CLAIMS)
-        self._claims.forget(_CLAIM + other)
+        rows, _ = self._claims.first(CLAIMS + other, _MAX_CLAIMS)
+        self._claims.forget(CLAIMS + other)
         return [Claim(row[1 + _PAGE :], *unpack(value)) for row, value in rows]
 
     def settled(self, other: bytes, claim: Claim) -> None:
         """*claim* to be the page under key *other* waits no more."""
-        self._claims.delete(_CLAIM + other + claim.page)
+        self._claims.delete(CLAIMS + other + claim.page)
 
     # -- commits
 

@@ -1,31 +1,17 @@
 """What the core asks of the world: a store that remembers.
 
 The core owns these questions and the backends in :mod:`scrapy_aopic.storage` answer them. A backend
-keeps bytes under bytes; what the bytes mean is decided in :mod:`scrapy_aopic.core.records` alone.
+keeps bytes under bytes; what the bytes mean is decided in :mod:`.layout` and :mod:`.records` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Protocol, TypeAlias
 
+from .layout import Family
 
-class Family(IntEnum):
-    """The key spaces of a store; each is ordered by the unsigned bytes of its keys.
-
-    Keys start with the host (8 bytes), so that everything of one host lies together.
-    """
-
-    PAGES = 0  # host | page -> state, cash, history: small, rewritten at every credit; also the seen-set
-    REQUESTS = 1  # host | page -> the request as bytes: larger, written once
-    QUEUE = 2  # host | front queue | order -> page: what waits to be fetched
-    HOSTS = 3  # host -> name, politeness clock, counts
-    META = 4  # names -> totals of the ledger, format version, index of hosts
-    DOMAINS = 5  # registered domain -> visited pages, supporters
-    LINKS = 6  # host | page -> the pages it links to, if links are kept
-    ROBOTS = 7  # host | scheme, name and port -> its robots.txt, and when it was asked for
-    CONTENT = 8  # letter | digest, band, page or pages -> page, text or claim: core/content.py
+__all__ = ["Batch", "Family", "Store"]
 
 
 Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]

@@ -5,7 +5,7 @@ of one host lies together in a store, and a collision of fingerprints, even a fo
 one host (64 bits: about 3 in 10**8 for a host of a million pages).
 
 Records are MessagePack arrays without what a page of their kind does not need: one that only waits takes some
-17 bytes, one that was visited some 45. Changing a layout means a new :data:`FORMAT`.
+17 bytes, one that was visited some 45. Changing a layout means a new :data:`~scrapy_aopic.core.layout.FORMAT`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from typing import Any, NamedTuple
 
 import msgpack
 import msgspec
-
-FORMAT = 5
-"""Version of everything written to a store."""
 
 HOST_BYTES = 8
 PAGE_BYTES = 2 * HOST_BYTES

@@ -9,26 +9,25 @@ that links to it is visited.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import groupby, islice, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_aopic.exceptions import StorageError
 
-from .crawl import MAX_HEIGHT, TOTALS_KEY, order_name
+from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
+from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
 from .ledger import TOTAL, Totals, class_of, is_member
 from .order import ORDERS, Aopic, Order
 from .ports import Family, Store
 from .records import (
-    FORMAT,
     HOST_BYTES,
     NO_RECORD,
     Host,
     Page,
     State,
-    pack,
     pack_host,
     pack_page,
     queue_row,
@@ -36,7 +35,8 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .revisits import DUE, WAKES, Rates, wake_row
+from .revisits import Rates, wake_row
+from .saved import Saved, read_what_is_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ _COUNT = 0xFFFFFFFF
 _PAUSE = 60.0
 """Seconds for which a host is left alone that may have been asked just before the damage."""
 
-_PLACES = (b"A", b"D", b"F", b"P", WAKES, DUE)
+_PLACES = (*HOST_ROWS, WAKES, DUE)
 
 
 class Salvage:
@@ -192,12 +192,12 @@ def mend(
         progress: Called with the number of further pages that were mended.
     """
     source, result, writer = Salvage(damaged), Mended(), _Writer(target)
-    saved = _read_totals(source)
-    result.has_totals = bool(saved)
-    totals: Totals = saved["ledger"] if saved else Totals()
+    saved = read_what_is_left(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    result.has_totals = saved is not None
+    totals = saved.ledger if saved is not None else Totals()
     before = totals.virtual
     order = _order(saved)
-    excess, last = -TOTAL, saved.get("order", 0)
+    excess, last = -TOTAL, saved.order if saved is not None else 0
     for _, data, request in _pages(source):
         page = _page(data, totals)
         if page is not None and request is not None:
@@ -212,39 +212,30 @@ def mend(
     _copy_rest(source, target, writer, sums)
     totals.virtual = TOTAL - sums.cash
     totals.history, totals.members = sums.history, sums.members
-    result.cash = totals.virtual - before if saved else totals.virtual
+    result.cash = totals.virtual - before if saved is not None else totals.virtual
     result.pages, result.hosts = sum(sums.states.values()), sums.hosts
-    known = sum(saved[name] for name in ("queued", "visited", "failed")) if saved else 0
+    known = saved.pages if saved is not None else 0
     result.forgotten = max(result.forgotten, known - result.pages)
     result.gaps = {family.name: n for family, n in source.gaps.items()}
-    fresh = {
-        "format": FORMAT,
-        "window": None,
-        "order_name": order_name(Aopic()),
-        "clock": 0,
-        "visits": sums.visits,
-        "rates": Rates().counts,
-        "seeds": 0,
-        "created_at": now,
-        "saved_at": now,
-        "commit_within": 1.0,
-        "crashed_at": 0.0,
-        "not_before": 0.0,
-    }
-    mended = {
-        "ledger": asdict(totals),
-        "queued": sums.states[State.QUEUED],
-        "visited": sums.states[State.VISITED],
-        "failed": sums.states[State.FAILED],
-        "hosts": sums.hosts,
-        "order": sums.order,
-        "shelved": {},
-        "parked": sums.parked,
-        "dead": sums.dead,
-        "dead_pages": sums.dead_pages,
-        "is_clean": False,
-    }
-    writer.put(Family.META, TOTALS_KEY, pack({**fresh, **saved, **mended}))
+    base = saved or Saved(
+        order_name(Aopic()), created_at=now, saved_at=now, visits=sums.visits, rates=Rates().counts
+    )
+    mended = replace(
+        base,
+        ledger=totals,
+        queued=sums.states[State.QUEUED],
+        visited=sums.states[State.VISITED],
+        failed=sums.states[State.FAILED],
+        hosts=sums.hosts,
+        order=sums.order,
+        shelved={},
+        parked=sums.parked,
+        dead=sums.dead,
+        dead_pages=sums.dead_pages,
+        is_clean=False,
+        format=FORMAT,
+    )
+    writer.put(Family.META, TOTALS_KEY, mended.pack())
     writer.flush(sync=True)
     return result
 
@@ -272,23 +263,14 @@ class _Sums:
         self.visits += page.visits > 0
 
 
-def _read_totals(source: Salvage) -> dict[str, Any]:
-    data = source.get_many(Family.META, (TOTALS_KEY,))[0]
-    try:
-        saved: dict[str, Any] = unpack(data) if data is not None else {}
-        return {**saved, "ledger": Totals(**saved["ledger"])} if saved else {}
-    except NO_RECORD:
-        return {}
-
-
-def _order(saved: dict[str, Any]) -> Order | None:
+def _order(saved: Saved | None) -> Order | None:
     """The order of the job, ``None`` if it is not one of this package; its pages stay in their front queues."""
-    if not saved:
+    if saved is None:
         return Aopic()
     orders = (cls() for cls in ORDERS.values())
-    found = next((order for order in orders if order_name(order) == saved["order_name"]), None)
+    found = next((order for order in orders if order_name(order) == saved.order_name), None)
     if found is not None:
-        found.clock = saved["clock"]
+        found.clock = saved.clock
     return found
 
 
@@ -382,15 +364,15 @@ def _mend_host(  # noqa: PLR0917
     if not queued:
         host.row = b""
     elif host.row[:1] not in (
-        b"P",
-        b"D",
+        PARKED,
+        DEAD,
     ):  # it may have been leased; the frontier wakes it and finds its place
-        host.row = b"P" + int((now + _PAUSE) * 1000).to_bytes(8, "big")
+        host.row = PARKED + int((now + _PAUSE) * 1000).to_bytes(8, "big")
     if host.row:
         writer.put(Family.META, host.row + key, b"")
-        sums.parked += host.row[:1] == b"P"
-        sums.dead += host.row[:1] == b"D"
-        sums.dead_pages += queued if host.row[:1] == b"D" else 0
+        sums.parked += host.row[:1] == PARKED
+        sums.dead += host.row[:1] == DEAD
+        sums.dead_pages += queued if host.row[:1] == DEAD else 0
     sums.hosts += 1
     writer.put(Family.HOSTS, key, pack_host(host))
 

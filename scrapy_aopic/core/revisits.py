@@ -24,6 +24,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from .layout import DUE, WAKES
 from .records import HOST_BYTES, Changes, Page, pack, unpack
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 OVERDUE = 255
 """In the place of a front queue: that of pages whose longest interval is over."""
-
-WAKES, DUE = b"W", b"O"
-"""How the index rows of times to look, and of pages that are due, begin."""
 
 _FIRST_LOOK, _NEXT_LOOK = 0.25, 1.5
 _LOOKS = 100

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.exceptions import StorageError
@@ -37,9 +38,6 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE = "spider.state"
 """What Scrapy itself keeps in a job folder: the state of the spider."""
-
-_TAKEN_KEY = b"seeds"
-_CLOCK_KEY = b"clock"
 
 _JUMP = 5.0
 """Seconds by which the machine's clock may differ from the job's before this is said."""
@@ -58,7 +56,7 @@ def store_folder(job_folder: Path) -> Path:
 
 def read_taken(store: Store) -> dict[str, int]:
     """Bytes taken up of each list of seeds, as of the last commit in *store*."""
-    taken = store.get_many(Family.META, (_TAKEN_KEY,))[0]
+    taken = store.get_many(Family.META, (SEEDS_KEY,))[0]
     return unpack(taken) if taken is not None else {}
 
 
@@ -224,7 +222,7 @@ class Job:
             raise self.failure
 
     def _clock(self) -> Clock:
-        mark = self._store.get_many(Family.META, (_CLOCK_KEY,))[0]
+        mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
         clock = Clock(unpack(mark) if mark is not None else ())
         if abs(clock.jump) > _JUMP:
             logger.warning(
@@ -294,8 +292,8 @@ class Job:
         self._taken_at, self._steps, self._is_urgent = self.clock(), 0, False
         batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
         self._taken_in_flight = dict(self.taken)
-        batch[Family.META][_TAKEN_KEY] = pack(self.taken)
-        batch[Family.META][_CLOCK_KEY] = pack(self.clock.mark())
+        batch[Family.META][SEEDS_KEY] = pack(self.taken)
+        batch[Family.META][CLOCK_KEY] = pack(self.clock.mark())
         self._write = self._writer.submit(self._write_to_store, batch)
 
     def _write_to_store(self, batch: Batch) -> None:

@@ -11,10 +11,12 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import MAX_HEIGHT, read_estimate, read_totals, split_links
-from scrapy_aopic.core.ledger import TOTAL, Totals
+from scrapy_aopic.core.crawl import MAX_HEIGHT, split_links
+from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
+from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
+from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
 from .output import flush, write
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _SHOWN = 5
 """Hosts that are named of those that wait."""
 
+_PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
+
 _AUDITED = 300_000
 """Pages up to which a report includes the audit, which reads them all."""
 
@@ -36,11 +40,11 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
-    saved = read_totals(store)
-    if not saved:
+    saved = read_saved(store)
+    if saved is None:
         return []
-    ledger: Totals = saved["ledger"]
-    estimate = read_estimate(saved)
+    ledger = saved.ledger
+    estimate = saved.estimate
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
@@ -63,11 +67,11 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
 
 def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     """The *n* hosts whose pages are most important together, best first."""
-    saved = read_totals(store)
-    if not saved:
+    saved = read_saved(store)
+    if saved is None:
         return []
-    ledger: Totals = saved["ledger"]
-    estimate = read_estimate(saved)
+    ledger = saved.ledger
+    estimate = saved.estimate
     sums = []
     for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
         weight = cash = history = pages = 0
@@ -116,17 +120,17 @@ LINK_COLUMNS = {"source": str, "target": str}
 
 def count_pages(store: Store) -> int:
     """Pages that the job knows."""
-    saved = read_totals(store)
-    return sum(saved[name] for name in ("queued", "visited", "failed")) if saved else 0
+    saved = read_saved(store)
+    return saved.pages if saved is not None else 0
 
 
 def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
     """All pages as rows of :data:`PAGE_COLUMNS`, host by host, at most *n* rows at a time."""
-    saved = read_totals(store)
-    if not saved:
+    saved = read_saved(store)
+    if saved is None:
         return
-    ledger: Totals = saved["ledger"]
-    estimate = read_estimate(saved)
+    ledger = saved.ledger
+    estimate = saved.estimate
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
         known = {key: unpack_page(data) for key, data in chunk}
@@ -194,10 +198,10 @@ def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:
 
 def status(store: Store) -> dict[str, Any]:
     """Counts, the ledger, and how many pages wait in each front queue and hosts in each place."""
-    saved = read_totals(store)
-    if not saved:
+    saved = read_saved(store)
+    if saved is None:
         return {}
-    ledger: Totals = saved["ledger"]
+    ledger = saved.ledger
     front: dict[int, int] = {}
     for key, _ in store.scan(Family.QUEUE):
         level = row_level(key[HOST_BYTES:])
@@ -218,20 +222,20 @@ def status(store: Store) -> dict[str, Any]:
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
         if host.row:
-            place = {b"A": "active", b"F": "shelved", b"P": "parked", b"D": "dead"}[host.row[:1]]
+            place = _PLACES[host.row[:1]]
             places[place] += 1
-            if host.not_before > saved["saved_at"]:
+            if host.not_before > saved.saved_at:
                 why = _why_it_waits(host)
                 waits[why] = waits.get(why, 0) + 1
                 waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.not_before)
     return {
-        "pages": {name: saved[name] for name in ("queued", "visited", "failed")},
+        "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
         "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
         "set_aside": [
             {"reason": reason, "pages": n, "example": urls[example]}
             for reason, (n, example) in set_aside.items()
         ],
-        "hosts": saved["hosts"],
+        "hosts": saved.hosts,
         "back_queues": {**places, "waiting": sum(waits.values())},
         "waits": waits,
         "longest_waits": [
@@ -247,10 +251,10 @@ def status(store: Store) -> dict[str, Any]:
         "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
         "turns": ledger.turn,
         "convergence": 1 / ledger.turn if ledger.turn else None,
-        "order": saved["order_name"],
-        "created_at": saved["created_at"],
-        "saved_at": saved["saved_at"],
-        "closed": saved["is_clean"],
+        "order": saved.order_name,
+        "created_at": saved.created_at,
+        "saved_at": saved.saved_at,
+        "closed": saved.is_clean,
         "size_bytes": store.size_bytes(),
     }
 

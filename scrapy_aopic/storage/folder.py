@@ -12,7 +12,7 @@ import re
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
-from scrapy_aopic.core.records import FORMAT
+from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import StorageError
 
 from .lock import sync_folder

@@ -141,7 +141,8 @@ def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
 def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     import msgpack
 
-    from scrapy_aopic.core.crawl import TOTALS_KEY, Policy
+    from scrapy_aopic.core.crawl import Policy
+    from scrapy_aopic.core.layout import TOTALS_KEY
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.job.job import Job

@@ -11,7 +11,7 @@ import pytest
 from crawl_job import Job, link
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import TOTALS_KEY
+from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (

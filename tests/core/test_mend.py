@@ -10,8 +10,9 @@ from crawl_job import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import TOTALS_KEY, Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import read_totals
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
 from scrapy_aopic.core.revisits import _RATES, OVERDUE, Content, Due, Rates, Recrawl, Wheel
+from scrapy_aopic.core.saved import read_saved
 
 HOUR, DAY = 3600.0, 86_400.0
 SAME = Content(is_same=True)
@@ -452,9 +452,9 @@ def test_what_was_learnt_of_all_pages_outlives_a_restart():
         job.visit(content=version(1))
         job.now += DAY
     job.commit()
-    learnt = read_totals(job.store)["rates"]
+    learnt = read_saved(job.store).rates
     assert learnt != Rates().counts
     job.reopen()
     job.seed(link("b"))
     job.commit()
-    assert read_totals(job.store)["rates"] == learnt
+    assert read_saved(job.store).rates == learnt

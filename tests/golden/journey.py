@@ -22,10 +22,11 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import FORMAT, Link, host_key, page_key
+from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Content, Recrawl
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.storage.memory import MemoryStore

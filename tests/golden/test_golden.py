@@ -10,18 +10,19 @@ import pytest
 from journey import Journey, policies, read
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import read_totals
+from scrapy_aopic.core.layout import FORMAT, TOTALS_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
-    FORMAT,
     Host,
     Page,
     State,
     pack_host,
     pack_page,
+    unpack,
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.sqlite import SqliteStore
 
@@ -68,12 +69,13 @@ def test_an_old_job_holds_every_invariant_and_is_crawled_on(
 ) -> None:
     store = golden(file, make(tmp_path / "store"))
     assert audit(store).violations == []
-    saved = read_totals(store)
+    saved = read_saved(store)
+    assert saved is not None
     policy = policies()[file.stem.split("-")[1]]
-    journey = Journey(store, policy, random.Random(1), saved["saved_at"] + 1)
+    journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)
     assert journey.crawl.was_clean == file.stem.endswith("clean")
     before = journey.crawl.counts
-    assert before[:] == tuple(saved[name] for name in ("queued", "visited", "failed", "hosts"))
+    assert before[:] == (saved.queued, saved.visited, saved.failed, saved.hosts)
     journey.run(300)
     journey.finish()
     after = journey.crawl.counts
@@ -87,6 +89,13 @@ def test_the_records_of_an_old_job_are_written_as_they_were(file: Path) -> None:
         assert pack_page(unpack_page(value)) == value
     for value in rows[Family.HOSTS].values():
         assert pack_host(unpack_host(value)) == value
+
+
+def test_the_totals_of_an_old_job_are_written_as_they_were(file: Path) -> None:
+    store = golden(file, MemoryStore())
+    saved = read_saved(store)
+    assert saved is not None
+    assert unpack(saved.pack()) == unpack(read(file)[Family.META][TOTALS_KEY])
 
 
 def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:

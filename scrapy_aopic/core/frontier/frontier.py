@@ -33,6 +33,8 @@ from collections import OrderedDict
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, IN_TIME, OUTSIDERS, PARKED, SHELVED
+from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
 from scrapy_aopic.core.ports import Family, Store
@@ -71,9 +73,7 @@ _SOON = 0.01
 _STRANGERS = 10_000
 """Hosts without any page whose pace is remembered."""
 
-_ACTIVE, _SHELVED, _PARKED, _DEAD, _STRANGER = b"A", b"F", b"P", b"D", b"C"
-_IN_TIME, _LATE, _BEHIND = b"F\0", b"F\1", b"F\2"
-_LATE_LANE = len(_LATE) + HOST_BYTES
+_LATE_LANE = len(LATE_ROWS) + HOST_BYTES
 
 
 class Phase(IntEnum):
@@ -100,7 +100,7 @@ Move: TypeAlias = tuple[bytes, bytes, bytes]
 """Queue row that a page leaves, the one that it gets, both without the host, and the page."""
 
 
-class _Late(NamedTuple):
+class _LateLane(NamedTuple):
     """A lane with late hosts, and the key of the best of them."""
 
     lane: bytes
@@ -146,9 +146,9 @@ class Empty(NamedTuple):
 
 def index_bucket(row: bytes) -> bytes:
     """Beginning of an index row that it shares with those that are read, and counted, together."""
-    if row[:1] != _SHELVED:
+    if row[:1] != SHELVED:
         return row[:1]
-    return row[:3] if row[:2] == _IN_TIME else row[:_LATE_LANE]  # by the first byte of the rank
+    return row[:3] if row[:2] == IN_TIME else row[:_LATE_LANE]  # by the first byte of the rank
 
 
 class Frontier:
@@ -205,7 +205,7 @@ class Frontier:
         self._by_excess: LazyHeap[list[float]] = LazyHeap()  # of the same
         self._tickets = 0
         self._waiting: list[tuple[float, bytes]] = []
-        self._unpark_at = {_PARKED: float("inf"), _DEAD: float("inf")}
+        self._unpark_at = {PARKED: float("inf"), DEAD: float("inf")}
         self._turned_away = 0
         self._strangers: OrderedDict[bytes, Host] = OrderedDict()
         self.crashed_at = 0.0
@@ -241,14 +241,14 @@ class Frontier:
         self.n_parked, self.n_dead, self.dead_pages = n_parked, n_dead, dead_pages
         self.visits = visits
         self.crashed_at = crashed_at
-        self._unpark_at = {place: self._first_parked(place) for place in (_PARKED, _DEAD)}
+        self._unpark_at = {place: self._first_parked(place) for place in (PARKED, DEAD)}
         self.gates.load()
-        for row, value in self.index.first(_STRANGER, 1 << 60)[0]:
+        for row, value in self.index.first(OUTSIDERS, 1 << 60)[0]:
             self._strangers[row[1:]] = unpack_host(value)
         for bucket in n_shelved:
-            if bucket[:2] != _IN_TIME:
+            if bucket[:2] != IN_TIME:
                 self._await(bucket)
-        keys = [row[1:] for row, _ in self.index.first(_ACTIVE, 1 << 60)[0]]
+        keys = [row[1:] for row, _ in self.index.first(ACTIVE, 1 << 60)[0]]
         for key, host in zip(keys, self.hosts.get_many(keys), strict=True):
             assert host is not None, "an index row without its host"
             self.active[key] = host
@@ -288,7 +288,7 @@ class Frontier:
             if host is None:
                 host = Host(name)
             else:
-                self.index.delete(_STRANGER + key)
+                self.index.delete(OUTSIDERS + key)
             self.n_hosts += 1
         if not host.queued:
             host.best, host.head, host.complete = -1, [], True
@@ -297,7 +297,7 @@ class Frontier:
         host.queued += n
         self.queued += n
         self.pending += n
-        if host.row[:1] == _DEAD:
+        if host.row[:1] == DEAD:
             self.dead_pages += n
         for row, page in pages.items():
             self._add_to_head(host, row + page)
@@ -366,11 +366,11 @@ class Frontier:
         self._wake(now)
         while True:
             ready = self._first(self._ready)
-            shelved = self._first_shelved(_IN_TIME)
+            shelved = self._first_shelved(IN_TIME)
             if shelved is not None and self._turned_away >= _MAX_TURNED_AWAY:
                 if ready is None:
                     return NotBefore(now + _SOON)
-            elif shelved is not None and (ready is None or shelved[len(_IN_TIME) : -HOST_BYTES] < ready[0]):
+            elif shelved is not None and (ready is None or shelved[len(IN_TIME) : -HOST_BYTES] < ready[0]):
                 self._unshelve(shelved, now)
                 continue
             heap, lane = self._ready, b""
@@ -448,7 +448,7 @@ class Frontier:
         if key in self.active:
             self.gates.note_pace(key, host, gap.own)
         self._hold(key, host, now + gap.own)
-        if host.row[:1] == _DEAD and not self.politeness.is_dead(host):
+        if host.row[:1] == DEAD and not self.politeness.is_dead(host):
             self._drop_row(key, host)
             self._enter(key, host, now)
         return gap
@@ -477,7 +477,7 @@ class Frontier:
     def _hold(self, key: bytes, host: Host, not_before: float) -> None:
         host.not_before = max(host.not_before, not_before)
         if key in self._strangers:
-            self.index.put(_STRANGER + key, pack_host(host))
+            self.index.put(OUTSIDERS + key, pack_host(host))
         else:
             self.hosts.put(key, host)  # a host that waits is moved on by _wake, which looks again
 
@@ -488,7 +488,7 @@ class Frontier:
             host = self._strangers[key] = Host(name)
         self._strangers.move_to_end(key)
         if len(self._strangers) > _STRANGERS:
-            self.index.delete(_STRANGER + self._strangers.popitem(last=False)[0])
+            self.index.delete(OUTSIDERS + self._strangers.popitem(last=False)[0])
         return host
 
     def not_before(self, key: bytes) -> float:
@@ -521,7 +521,7 @@ class Frontier:
     @property
     def dead_due(self) -> float:
         """Instant at which a dead host may be asked, infinite if there is none."""
-        return self._unpark_at[_DEAD]
+        return self._unpark_at[DEAD]
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a host may be asked; long past if one may be now."""
@@ -546,8 +546,8 @@ class Frontier:
             entry = self._first(heap)
             if entry is not None:
                 found = min(found, (self.gates.not_before(self.active[entry[2]]), entry[2]))
-        if self._unpark_at[_PARKED] < found[0]:
-            rows, _ = self.index.first(_PARKED, 1)
+        if self._unpark_at[PARKED] < found[0]:
+            rows, _ = self.index.first(PARKED, 1)
             found = min(found, (_instant(rows[0][0]), rows[0][0][-HOST_BYTES:])) if rows else found
         host = self.host(found[1])
         return found[0], host.name if host is not None else ""
@@ -648,8 +648,8 @@ class Frontier:
         blocker, most = domains.sponsors.blocker(key, visits)
         due = self.order.due(domain.visited, domain.supporters, domains.seeded(domain))
         if due > visits and domain.visited * SMALL >= most:
-            return _Site(domain.visited, _LATE + key)
-        return _Site(domain.visited, blocker and _BEHIND + blocker)
+            return _Site(domain.visited, LATE_ROWS + key)
+        return _Site(domain.visited, blocker and BEHIND + blocker)
 
     def count(self, host: Host) -> None:
         """A page of *host*, which is active, was visited for the first time."""
@@ -664,14 +664,14 @@ class Frontier:
 
     def supported(self, domain: bytes) -> None:
         """The number of supporters or seeds of *domain* rose: its late hosts may be due sooner."""
-        for lane in (_LATE + domain, _BEHIND + domain):
+        for lane in (LATE_ROWS + domain, BEHIND + domain):
             if lane in self._due:
                 self._await(lane)
 
     def look_again(self, key: bytes, now: float) -> None:
         """Give the host under *key* another place if it is late and need not be, maybe in the lane of another domain."""
         host = self.host(key)
-        if host is None or not (host.phase == LATE or host.row[:2] == _BEHIND) or self._site(host).lane:
+        if host is None or not (host.phase == LATE or host.row[:2] == BEHIND) or self._site(host).lane:
             return
         if host.phase == LATE:
             self._unready(host)
@@ -696,11 +696,11 @@ class Frontier:
 
     def _overdraft(self, lane: bytes, more: int = 0) -> tuple[float, list[float]]:
         """Visits of the crawl at which *more* pages are within the budget of the domain, and of each link to it."""
-        domains, key = self.domains, lane[len(_LATE) :]
+        domains, key = self.domains, lane[len(LATE_ROWS) :]
         assert domains is not None, "only domains have budgets"
         sponsors, visits = domains.sponsors, self.visits
         behind = (sponsors.route(key, visits, more) if more else sponsors.known_route(key, visits)).dues
-        if lane[: len(_LATE)] == _BEHIND:
+        if lane[: len(LATE_ROWS)] == BEHIND:
             return 0.0, behind
         known = domains.get(key)
         return self.order.due(known.visited + more, known.supporters, domains.seeded(known)), behind
@@ -710,12 +710,12 @@ class Frontier:
         self._due.note(lane, self._lane_due(lane))
         self._by_excess.note(lane, self._excess(lane))
 
-    def _next_late(self) -> _Late | None:
+    def _next_late(self) -> _LateLane | None:
         """The least overdrawn lane that has late hosts."""
         while (first := self._by_excess.first(self._excess)) is not None:
             best = self._best_late(first[1])
             if best is not None:
-                return _Late(first[1], best)
+                return _LateLane(first[1], best)
             self._forget_lane(first[1])
         return None
 
@@ -777,7 +777,7 @@ class Frontier:
                 self._forget_lane(lane)
             else:
                 self._let_through(lane, now)
-        for place in (_PARKED, _DEAD):
+        for place in (PARKED, DEAD):
             while self._unpark_at[place] <= now:
                 rows, _ = self.index.first(place, BACK_QUEUE_ROWS)
                 for row, _ in rows:
@@ -799,7 +799,7 @@ class Frontier:
             self.hosts.put(key, host)
         if key in self.active:
             if not host.row:
-                self._set_row(key, host, _ACTIVE + key)
+                self._set_row(key, host, ACTIVE + key)
             if may_rise and host.phase in (READY, LATE, GATED):
                 visited = 0 if host.phase == LATE else self._site(host).visited
                 if self._rank(host, visited) < host.rank:
@@ -810,8 +810,8 @@ class Frontier:
                     self.gates.look_again(host)
         elif not host.row:
             self._enter(key, host, now)
-        elif may_rise and host.row[:1] == _SHELVED:
-            visited = self._site(host).visited if host.row[:2] == _IN_TIME else 0
+        elif may_rise and host.row[:1] == SHELVED:
+            visited = self._site(host).visited if host.row[:2] == IN_TIME else 0
             place = _lane(host.row) + self.order.rank(row, host, visited)
             if place < host.row:
                 self._drop_row(key, host)
@@ -834,7 +834,7 @@ class Frontier:
 
     def _activate(self, key: bytes, host: Host) -> None:
         self._drop_row(key, host)
-        self._set_row(key, host, _ACTIVE + key)
+        self._set_row(key, host, ACTIVE + key)
         self._keep_off(host)
         self.active[key] = host
         self.gates.note_pace(key, host, self.politeness.gap(host.transfer))
@@ -842,7 +842,7 @@ class Frontier:
     def _shelve(self, key: bytes, host: Host) -> None:
         self._refresh_best(host)
         site = self._site(host)
-        place = site.lane + self._rank(host, 0) if site.lane else _IN_TIME + self._rank(host, site.visited)
+        place = site.lane + self._rank(host, 0) if site.lane else IN_TIME + self._rank(host, site.visited)
         self._passivate(key, host)
         self._put_on_shelf(key, host, place)
         if site.lane:
@@ -865,7 +865,7 @@ class Frontier:
             return None
         known = self._shelves.get(lane)
         if not known:
-            if lane != _IN_TIME:  # all hosts of a late domain are in one bucket
+            if lane != IN_TIME:  # all hosts of a late domain are in one bucket
                 bucket: bytes | None = lane if lane in self.n_shelved else None
             else:
                 bucket = min((each for each in self.n_shelved if each.startswith(lane)), default=None)
@@ -876,11 +876,11 @@ class Frontier:
         return known[0]
 
     def _park(self, key: bytes, host: Host, until: float) -> None:
-        place = _DEAD if self.politeness.is_dead(host) else _PARKED
+        place = DEAD if self.politeness.is_dead(host) else PARKED
         self._passivate(key, host)
         self._set_row(key, host, place + int(until * 1000 + 1).to_bytes(8, "big") + key)
         self._unpark_at[place] = min(self._unpark_at[place], until)
-        if place == _DEAD:
+        if place == DEAD:
             self.n_dead += 1
             self.dead_pages += host.queued
         else:
@@ -906,7 +906,7 @@ class Frontier:
         if not host.row:
             return
         self.index.delete(host.row + key)
-        if host.row[:1] == _SHELVED:
+        if host.row[:1] == SHELVED:
             row = host.row + key
             bucket = index_bucket(row)
             self.n_shelved[bucket] -= 1
@@ -915,9 +915,9 @@ class Frontier:
             known = self._shelves.get(_lane(row))
             if known and row <= known[-1]:
                 del known[bisect_left(known, row)]
-        elif host.row[:1] == _PARKED:
+        elif host.row[:1] == PARKED:
             self.n_parked -= 1
-        elif host.row[:1] == _DEAD:
+        elif host.row[:1] == DEAD:
             self.n_dead -= 1
             self.dead_pages -= host.queued
         host.row = b""
@@ -930,7 +930,7 @@ class Frontier:
             self._drop_row(key, host)
             self._shelve(key, host)
             return
-        self._recall(key, now, row[len(_IN_TIME) : -HOST_BYTES])
+        self._recall(key, now, row[len(IN_TIME) : -HOST_BYTES])
 
     def _recall(self, key: bytes, now: float, rank: bytes = b"") -> None:
         """Bring a shelved host of *rank* from the disk, and shelve worse ones for it if there is no room."""
@@ -1018,7 +1018,7 @@ class Frontier:
 
 def _lane(row: bytes) -> bytes:
     """Lane of the index row of a shelved host."""
-    return row[: len(_IN_TIME) if row[:2] == _IN_TIME else _LATE_LANE]
+    return row[: len(IN_TIME) if row[:2] == IN_TIME else _LATE_LANE]
 
 
 def _instant(parked_row: bytes) -> float:

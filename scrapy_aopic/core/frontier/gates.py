@@ -16,6 +16,7 @@ import math
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.layout import SHARED_GATES
 from scrapy_aopic.core.records import pack, unpack
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.tables import RowTable
 
     from .frontier import Entry
-
-_SHARED = b"G"
-"""First byte of the key of a gate of a domain or an address, which is also the key of its row."""
 
 _SLOW, _LOOK_UP = b"S", b"L"
 _MAX_LOOK_UPS = 100
@@ -175,7 +173,7 @@ class Gates:
 
     def load(self) -> None:
         """Take up the clocks that the store holds."""
-        rows, _ = self._index.first(_SHARED, 1 << 60)
+        rows, _ = self._index.first(SHARED_GATES, 1 << 60)
         self._clocks = {gate: unpack(value) for gate, value in rows}
 
     def of(self, host: Host) -> tuple[bytes, ...]:
@@ -187,7 +185,7 @@ class Gates:
             if self._uses_addresses and host.address:
                 names.append(f"address {host.address}")
             host.gates = tuple(
-                _SHARED + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                SHARED_GATES + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                 for name in names
             )
         return host.gates

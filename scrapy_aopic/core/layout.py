@@ -1,0 +1,81 @@
+"""Where everything is written: the version of the layout, families, keys and the letters of rows, in this file alone.
+
+A store keeps bytes under bytes, by family. Keys of most families begin with the host (8 bytes), so that everything of
+one host lies together; :mod:`.records` makes them, and the records of pages, hosts and links.
+
+``META`` holds two kinds of rows. Those with a name in small letters are single values: the totals
+(:class:`~scrapy_aopic.core.saved.Saved`) and what the job adds to each commit. All others begin with a capital letter
+that says what they are the index of:
+
+======  ==========================================================================  ==================================
+letter  key                                                                         written by
+======  ==========================================================================  ==================================
+``A``   host: active, in memory                                                     ``frontier``
+``F``   ``\\0`` rank host: shelved and in time                                       ``frontier``
+..      ``\\1`` domain rank host: shelved, its domain is over its budget             ``frontier``
+..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier``
+``P``   milliseconds host: parked until then                                        ``frontier``
+``D``   milliseconds host: dead until then                                          ``frontier``
+``C``   host: one without any page in the crawl, whose record is the value          ``frontier``
+``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
+``W``   milliseconds page: when its place among visited pages is looked at          ``revisits``
+``O``   front queue, time, page: a visited page that is due                         ``revisits``
+======  ==========================================================================  ==================================
+
+Rules: a letter belongs to one line of this table; a host with queued pages has exactly one row under ``A``, ``F``,
+``P`` or ``D``; whoever adds or changes a letter, a key or a record so that older versions would misread a job raises
+:data:`FORMAT` and adds a job to ``tests/golden``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+FORMAT = 5
+"""Version of everything written to a store."""
+
+
+class Family(IntEnum):
+    """The key spaces of a store; each is ordered by the unsigned bytes of its keys."""
+
+    PAGES = 0  # host | page -> state, cash, history: small, rewritten at every credit; also the seen-set
+    REQUESTS = 1  # host | page -> the request as bytes: larger, written once
+    QUEUE = 2  # host | front queue | place -> page: what waits to be fetched
+    HOSTS = 3  # host -> name, politeness clock, counts
+    META = 4  # names and letters, see above
+    DOMAINS = 5  # registered domain -> visited pages, supporters
+    LINKS = 6  # host | page -> the pages it links to, if links are kept
+    ROBOTS = 7  # host | scheme, name and port -> its robots.txt, and when it was requested
+    CONTENT = 8  # letter | digest, band, page or pages -> page, text or claim
+
+
+# Single values in META.
+
+TOTALS_KEY = b"totals"
+"""The totals of the crawl, written with each commit."""
+
+SEEDS_KEY = b"seeds"
+"""Bytes taken up of each list of seeds."""
+
+CLOCK_KEY = b"clock"
+"""What the job's clock needs to go on in the next process."""
+
+# Indexes in META.
+
+ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"
+HOST_ROWS = (ACTIVE, SHELVED, PARKED, DEAD)
+"""Letters of the rows of which a host with queued pages has exactly one."""
+
+IN_TIME, LATE, BEHIND = SHELVED + b"\0", SHELVED + b"\1", SHELVED + b"\2"
+"""Beginnings of the rows of shelved hosts: in time; late by their domain's own budget; by that of a link to it."""
+
+OUTSIDERS, SHARED_GATES = b"C", b"G"
+
+WAKES, DUE = b"W", b"O"
+"""Visited pages by the time at which their place is looked at, and by the place of those that are due."""
+
+# Indexes in CONTENT.
+
+TEXTS, FIRST_OF_TEXT, BANDS, SITE_TEXTS, VARIETIES, CLAIMS = b"P", b"T", b"B", b"S", b"N", b"C"
+"""Texts by page, first pages by text, pages by band of a sketch, first pages by text and domain, counts of pages with
+the same words and other links, and claims of pages to be another one."""

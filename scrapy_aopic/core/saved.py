@@ -1,0 +1,126 @@
+"""The totals of a crawl as they are written with each commit: what a store cannot be counted for in a moment."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.exceptions import StorageError
+
+from .layout import FORMAT, TOTALS_KEY, Family
+from .ledger import Estimate, Totals
+from .records import NO_RECORD, pack, unpack
+from .window import Window
+
+if TYPE_CHECKING:
+    from .ports import Store
+
+
+@dataclass(slots=True)
+class Saved:
+    """What a commit says of the crawl as a whole; times are in seconds since the epoch.
+
+    Attributes:
+        order_name: Class of the crawl's order.
+        created_at: When the job began.
+        saved_at: When the commit was taken.
+        ledger: Sums of cash.
+        window: The arguments of the window, if pages are visited again.
+        queued: Pages that wait, leased ones included.
+        hosts: Hosts with or without queued pages.
+        order: Number of the page that was queued last.
+        clock: Time as the order counts it.
+        visits: Pages that were visited or failed at least once.
+        rates: Expected number of pages at each change rate.
+        seeds: Seeds by which domains are supported.
+        shelved: Shelved hosts by the beginning of their index rows.
+        parked: Hosts that wait on the disk for their time, without dead ones.
+        dead: Dead hosts that wait on the disk for their time.
+        dead_pages: Pages of those.
+        commit_within: Seconds; no page was leased later than this after the last commit that had landed.
+        is_clean: Whether the crawl was closed with this commit.
+        crashed_at: When the job was last opened after a crash, 0 if never.
+        not_before: Before this no request is made, because of that crash.
+        format: Version of the layout.
+    """
+
+    order_name: str
+    created_at: float
+    saved_at: float
+    ledger: Totals = field(default_factory=Totals)
+    window: tuple[Any, ...] | None = None
+    queued: int = 0
+    visited: int = 0
+    failed: int = 0
+    hosts: int = 0
+    order: int = 0
+    clock: int = 0
+    visits: int = 0
+    rates: list[float] = field(default_factory=list)
+    seeds: int = 0
+    shelved: dict[bytes, int] = field(default_factory=dict)
+    parked: int = 0
+    dead: int = 0
+    dead_pages: int = 0
+    commit_within: float = 1.0
+    is_clean: bool = False
+    crashed_at: float = 0.0
+    not_before: float = 0.0
+    format: int = FORMAT
+
+    @property
+    def pages(self) -> int:
+        """Pages that the crawl knows."""
+        return self.queued + self.visited + self.failed
+
+    @property
+    def estimate(self) -> Estimate:
+        """How important pages are as of this commit."""
+        window = Window(*self.window) if self.window is not None else None
+        return Estimate(self.ledger, window, self.saved_at)
+
+    def pack(self) -> bytes:
+        """The totals as bytes."""
+        return pack(asdict(self))
+
+
+def read_saved(store: Store) -> Saved | None:
+    """The totals of the last commit; ``None`` if there was none.
+
+    Raises:
+        StorageError: If the store was written in another format, or the totals are damaged.
+    """
+    data = store.get_many(Family.META, (TOTALS_KEY,))[0]
+    if data is None:
+        return None
+    try:
+        values = unpack(data)
+        if values["format"] == FORMAT:
+            return _saved(values)
+        written = values["format"]
+    except NO_RECORD as error:
+        raise StorageError(
+            f"The totals of this job are damaged ({error!r}): 'scrapy aopic repair' counts them anew from its pages. "
+            "Nothing was changed."
+        ) from error
+    raise StorageError(
+        f"This job was written in format {written}, and this scrapy-aopic reads format {FORMAT}: use "
+        "the version that wrote it, or a new job folder. Nothing was changed."
+    )
+
+
+def read_what_is_left(data: bytes | None) -> Saved | None:
+    """The totals written as *data*, which may be damaged; ``None`` if they cannot be read."""
+    try:
+        return _saved(unpack(data)) if data is not None else None
+    except NO_RECORD:
+        return None
+
+
+def _saved(values: dict[str, Any]) -> Saved:
+    of_types = {
+        "ledger": Totals(**values["ledger"]),
+        "rates": list(values["rates"]),
+        "shelved": dict(values["shelved"]),
+    }
+    return Saved(**{**values, **of_types})
