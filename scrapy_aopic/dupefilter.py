@@ -16,7 +16,7 @@ from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.job import job_dir
 from scrapy.utils.request import referer_str
 
-from ._engine.engine import Engine
+from ._engine.closing import Closing
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
 from .settings import check_names, page_cache, read, store_memory
@@ -178,7 +178,7 @@ class DupeFilter(BaseDupeFilter):
         try:
             self._seen = self._open_seen()
         except (SettingError, StorageError) as error:
-            Engine(self._crawler).refuse(error)
+            Closing(self._crawler).refuse(error)
         return None
 
     def _open_seen(self) -> Seen:

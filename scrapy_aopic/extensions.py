@@ -11,7 +11,7 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from tqdm import tqdm
 
-from ._engine.engine import configured
+from ._engine.closing import configured
 from .scheduler import Scheduler
 from .settings import read
 

@@ -30,7 +30,7 @@ from scrapy import __version__ as scrapy_version
 from scrapy.exceptions import NotConfigured
 
 from . import __version__
-from ._engine.engine import configured
+from ._engine.closing import configured
 from .scheduler import Scheduler
 from .settings import read
 

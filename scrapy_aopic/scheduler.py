@@ -29,6 +29,8 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from ._engine import middlewares
+from ._engine.closing import Closing
 from ._engine.engine import Engine
 from .core.frontier.frontier import Empty, NotBefore, Unlocated
 from .core.politeness import Gap
@@ -116,6 +118,7 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._engine = Engine(crawler)
+        self._closing = Closing(crawler)
         self._visits: dict[Request, Visit] = {}
         self._by_number: dict[int, Visit] = {}
         self._staged: dict[bytes, int] = {}
@@ -158,7 +161,7 @@ class Scheduler(BaseScheduler):
         try:
             self._open_job()
         except (SettingError, StorageError) as error:
-            self._engine.refuse(error)
+            self._closing.refuse(error)
             self._forget_seeds()
             self._release()
             self._state = StateKeeper.replacing(self._crawler, None)
@@ -274,19 +277,21 @@ class Scheduler(BaseScheduler):
             load_object(f"scrapy_aopic.{name}") for name in _COMPONENTS
         )
         added = []
-        if self._engine.find(link_cls) is None:
-            self._engine.add_spider_middleware(build_from_crawler(link_cls, self._crawler))
+        if middlewares.find(self._crawler, link_cls) is None:
+            middlewares.add_spider_middleware(self._crawler, build_from_crawler(link_cls, self._crawler))
             added.append(link_cls.__name__)
-        politeness = self._engine.find(politeness_cls)
+        politeness = middlewares.find(self._crawler, politeness_cls)
         if politeness is None:
             politeness = build_from_crawler(politeness_cls, self._crawler)
-            self._engine.add_downloader_middleware(politeness)
+            middlewares.add_downloader_middleware(self._crawler, politeness)
             added.append(politeness_cls.__name__)
         self._politeness = politeness
         politeness.pacer = self
-        robots = self._engine.find(robots_cls)
-        if self._engine.replace(
-            RobotsTxtMiddleware, lambda: robots or build_from_crawler(robots_cls, self._crawler)
+        robots = middlewares.find(self._crawler, robots_cls)
+        if middlewares.replace(
+            self._crawler,
+            RobotsTxtMiddleware,
+            lambda: robots or build_from_crawler(robots_cls, self._crawler),
         ):
             added.append(robots_cls.__name__)
         if not any(isinstance(extension, progress_cls) for extension in self._extensions()):
@@ -341,7 +346,7 @@ class Scheduler(BaseScheduler):
             self._record(job)
             job.close(print_report if self._reports else None)
         except StorageError as error:
-            self._engine.fail()
+            self._closing.fail()
             if "storage" not in self._complained:
                 logger.error(
                     "%(error)s The job folder holds the last commit; what was done since will be done again.",
@@ -388,7 +393,7 @@ class Scheduler(BaseScheduler):
         has_work = crawl.has_work(self._clock())
         # The engine asks when it has nothing else to do; with visits in work, somebody else does.
         if has_work and not self._visits and self._guard(self._patience.ends, crawl, self._clock()):
-            self._engine.close(WAITING)
+            self._closing.close(WAITING)
         return has_work
 
     def __len__(self) -> int:
@@ -1025,7 +1030,7 @@ class Scheduler(BaseScheduler):
                 },
                 extra={"spider": self._spider},
             )
-            self._engine.abort("aopic_storage")
+            self._closing.abort("aopic_storage")
 
     def _count(self, name: str) -> None:
         """Increase a stat, at the next beat: a page makes some forty of these calls for a few names."""

@@ -16,7 +16,7 @@ from scrapy.http import HtmlResponse, Response
 from scrapy.utils.misc import load_object
 from scrapy.utils.request import fingerprint
 
-from ._engine.engine import configured
+from ._engine.closing import configured
 from .refusals import RefusedError
 from .scheduler import Scheduler
 from .session.purpose import link_test

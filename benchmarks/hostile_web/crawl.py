@@ -26,8 +26,8 @@ import scrapy_aopic
 
 NAME, OURS = "scrapy_aopic", str(Path(scrapy_aopic.__file__).parent)
 
-PASSING = {"_engine.py", "_network.py"}
-"""Files of ours in which functions stand in for some of Scrapy's or Twisted's, which do the work."""
+PASSING = "_engine"
+"""Folder of ours in which functions stand in for some of Scrapy's or Twisted's, which do the work."""
 
 TICK, LATE = 0.01, 0.1
 """Seconds between beats of the event loop, and from which on it is late."""
@@ -219,7 +219,7 @@ def owner(frame: FrameType | None) -> str:
         if code.co_qualname == "Scheduler.close":
             return "the end of the crawl"  # which waits for the disk
         is_ours = code.co_filename.startswith(OURS)
-        if not (innermost and is_ours and Path(code.co_filename).name in PASSING):
+        if not (innermost and is_ours and Path(code.co_filename).parent.name == PASSING):
             innermost = innermost or f"{Path(code.co_filename).name}:{code.co_qualname}"
             if is_ours:
                 ours.append(f"{Path(code.co_filename).relative_to(OURS)}:{code.co_qualname}")

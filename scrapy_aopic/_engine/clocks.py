@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .engine import PoliteSlot
+    from .slots import PoliteSlot
 
 _REMEMBERED = 10_000
 """Clocks that are remembered."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.misc import load_object
 
-from scrapy_aopic._engine.engine import Addresses, Slots, configured
+from scrapy_aopic._engine.addresses import Addresses
+from scrapy_aopic._engine.closing import configured
+from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic.core.politeness import Gap, Outcome, Pace
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.reach import Reach
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from scrapy_aopic._engine.engine import Transfer
+    from scrapy_aopic._engine.transfers import Transfer
     from scrapy_aopic.core.politeness import Politeness
 
     class Pacer(Protocol):

@@ -36,7 +36,7 @@ from scrapy.utils.python import to_unicode
 from twisted.internet.defer import Deferred
 from w3lib.url import safe_url_string
 
-from scrapy_aopic._engine.engine import configured
+from scrapy_aopic._engine.closing import configured
 from scrapy_aopic.core.records import host_key, pack, page_key, unpack
 from scrapy_aopic.core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
 from scrapy_aopic.exceptions import AopicError

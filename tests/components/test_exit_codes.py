@@ -16,7 +16,7 @@ from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web
 
-from scrapy_aopic._engine.engine import Engine
+from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
@@ -144,8 +144,8 @@ async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(
     serve({"http://a.test/": []})
     runner = AsyncCrawlerRunner({**ALONE, "AOPIC_STORE": "memory", "TELNETCONSOLE_ENABLED": False})
     crawler = runner.create_crawler(Follow)
-    engine = Engine(crawler)
-    crawler.signals.connect(lambda: engine.abort("aopic_storage"), signal=signals.spider_closed, weak=False)
+    closing = Closing(crawler)
+    crawler.signals.connect(lambda: closing.abort("aopic_storage"), signal=signals.spider_closed, weak=False)
     await runner.crawl(crawler)
     await asyncio.sleep(0.05)
     assert runner.bootstrap_failed

@@ -1,0 +1,14 @@
+"""Starts a coroutine in whichever event loop Scrapy runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def start(call: Callable[[], Any]) -> None:
+    from scrapy.utils.defer import deferred_from_coro  # noqa: PLC0415  # needs an installed reactor in old versions
+
+    deferred_from_coro(call())

@@ -1,0 +1,259 @@
+"""Download slots that leave their hosts alone: one transfer at a time, and a gap after each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.core.downloader import Slot
+
+from scrapy_aopic.core.politeness import Gap
+from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
+
+from .clocks import Clocks
+from .network import watch_connections
+from .transfers import Transfer, Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from .clocks import Clock
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_ELSEWHERE = 60.0
+"""Seconds for which a transfer of one crawl keeps others of the same process from a host: they wait in their
+downloaders, and know about longer wishes when they were told themselves."""
+
+
+class PoliteSlot(Slot):
+    """A download slot that makes one transfer at a time and then leaves its host alone.
+
+    The downloader asks :meth:`download_delay` before every start, sets :attr:`lastseen` when it starts, and removes
+    a request from ``transferring`` when its transfer ends, whether it worked or not and whoever asked for it, so no
+    request can slip by. A delay that others set on the slot (AutoThrottle, ``DOWNLOAD_SLOTS``) stays a lower bound.
+
+    Attributes:
+        not_before: Instant (``time.monotonic``) before which no transfer may start.
+        clocks: What it shares with other slots: that of its host, for other crawls, and maybe others.
+    """
+
+    __slots__ = ("_default", "_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
+
+    def __init__(
+        self,
+        delay: float,
+        not_before: float,
+        *,
+        ended: Callable[[PoliteSlot, Request], tuple[float, Gap]],
+        kick: Callable[[PoliteSlot], None],
+        default: Gap,
+    ) -> None:
+        self._default = default
+        self._lastseen = 0.0
+        self._is_busy = False
+        self.clocks: tuple[Clock, ...] = ()
+        super().__init__(1, delay, 0)
+        self.not_before = not_before
+        self._ended = ended
+        self._kick = kick
+        self.transferring: Transfers = Transfers(self._end)
+
+    @property
+    def lastseen(self) -> float:
+        """Instant of the last start."""
+        return self._lastseen
+
+    @lastseen.setter
+    def lastseen(self, instant: float) -> None:
+        self._lastseen = instant
+        if instant:  # it is set once when the slot is made
+            self._is_busy = True
+            for clock in self.clocks:
+                clock.holder = self
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transfer is under way; in asyncio mode ``transferring`` learns of it only later."""
+        return self._is_busy
+
+    def download_delay(self) -> float:
+        """Seconds from the start of the last transfer to the earliest start of the next; never 0.
+
+        A delay of 0 makes the asyncio downloader start everything that is queued at once.
+        """
+        not_before = max(self.not_before, *(clock.not_before for clock in self.clocks), 0.0)
+        return max(self.delay, not_before - self.lastseen, 1e-4)
+
+    def free_transfer_slots(self) -> int:
+        """1 if neither this slot nor one that shares a clock with it transfers, else 0."""
+        if self._is_busy:
+            return 0
+        held = [clock for clock in self.clocks if clock.holder is not None]
+        for clock in held:
+            clock.waiting.add(self)
+        return 0 if held else 1
+
+    def _end(self, request: Request) -> None:
+        end, gap = monotonic(), self._default
+        try:
+            end, gap = self._ended(self, request)
+        finally:
+            self._release(end, gap)
+
+    def _release(self, end: float, gap: Gap) -> None:
+        """Let the host and what it shares with others be asked again when *gap* has passed since *end*."""
+        self._is_busy = False
+        self.not_before = max(self.not_before, end + gap.own, self.lastseen + self.delay)
+        for clock in self.clocks[:1]:  # of the host
+            clock.not_before = max(clock.not_before, end + min(gap.own, _LONGEST_ELSEWHERE))
+        for clock in self.clocks[1:]:
+            clock.not_before = max(clock.not_before, end + gap.shared)
+        for clock in self.clocks:
+            clock.holder = None
+        for clock in self.clocks:
+            clock.release()
+
+    def kick(self) -> None:
+        """Start what waits, if it may start."""
+        if self.queue:
+            self._kick(self)
+
+
+class Slots:
+    """Makes the downloader's slots polite.
+
+    Args:
+        ended: Called when a transfer ends; returns for how long its host is left alone from then on.
+        waits: Seconds for which a host must still be left alone, by the key of its slot.
+        shares: Names of what a slot shares with others.
+        default: For how long a host is left alone if *ended* fails.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        ended: Callable[[Transfer], Gap],
+        waits: Callable[[str], float],
+        shares: Callable[[str], Iterable[str]],
+        default: float,
+    ) -> None:
+        self._crawler = crawler
+        self._ended = ended
+        self._default = Gap(default, default)
+        self._waits = waits
+        self._shares = shares
+        self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
+        self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._clocks: Clocks | None = None
+        self._responses: dict[Request, Response] = {}
+        self._complained: set[type[Exception]] = set()
+
+    @property
+    def _downloader(self) -> Any:
+        return getattr(self._crawler.engine, "downloader", None)
+
+    def govern(self, request: Request) -> None:
+        """Make sure that the slot *request* is about to enter is a polite one."""
+        downloader = self._downloader
+        if self._clocks is None:
+            self._clocks = Clocks.join(self)
+            self._crawler.signals.connect(self._leave, signal=signals.spider_closed)
+            watch_connections(downloader)
+            self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
+        key = slot_key(request)
+        if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
+            request.meta[SLOT] = request.meta[OWN_SLOT] = key
+        slot = downloader.slots.get(key)
+        if not isinstance(slot, PoliteSlot):
+            if slot is not None and slot.active:
+                return
+            slot = downloader.slots[key] = self._make(key)
+            downloader._start_slot_gc()
+        if not slot.is_busy:
+            slot.clocks = (self._clocks.get(f"host {key}"), *map(self._clocks.get, self._shares(key)))
+
+    def _leave(self) -> None:
+        if self._clocks is not None:
+            self._clocks.leave(
+                self, {slot for slot in self._downloader.slots.values() if isinstance(slot, PoliteSlot)}
+            )
+
+    def _make(self, key: str) -> PoliteSlot:
+        delay = float(self._own_delays.get(key, {}).get("delay", self._delay))
+
+        return PoliteSlot(
+            delay,
+            monotonic() + self._waits(key),
+            ended=partial(self._end, key),
+            kick=self._kick,
+            default=self._default,
+        )
+
+    def _end(self, key: str, slot: PoliteSlot, request: Request) -> tuple[float, Gap]:
+        """Take note of a transfer that ended; returns when, and the gap after it.
+
+        Nothing may be raised: others wait for what the slot holds.
+        """
+        now = monotonic()
+        try:
+            # The downloader is between the end of the transfer and whoever waits for it, who gets the exception.
+            response, error = self._responses.pop(request, None), sys.exc_info()[1]
+            span = slot.transferring.watch.span(slot.lastseen, request, response)
+            at_least = slot.lastseen + slot.delay - span.end
+            transfer = Transfer(key, request, span.seconds, now - span.end, at_least, response, error)
+            return span.end, self._ended(transfer)
+        except Exception as error:  # noqa: BLE001 - logged below
+            self._complain(error, f"The end of a transfer from {key} was not understood")
+            return now, self._default
+
+    def _kick(self, slot: PoliteSlot) -> None:
+        try:
+            self._downloader._process_queue(slot)
+        except Exception as error:  # noqa: BLE001 - logged below
+            self._complain(error, "A download slot that waited for another one did not start")
+
+    def _complain(self, error: Exception, what: str) -> None:
+        """Log the first error of each kind, and count all."""
+        if self._crawler.stats is not None:
+            with suppress(Exception):  # maybe it is the stats that fail
+                self._crawler.stats.inc_value("aopic/errors")
+        if type(error) not in self._complained:
+            self._complained.add(type(error))
+            logger.error(
+                "%(what)s; further errors of this kind are only counted (aopic/errors)",
+                {"what": what},
+                exc_info=error,
+                extra={"spider": self._crawler.spider},
+            )
+
+    def _downloaded(self, response: Response, request: Request) -> None:
+        if isinstance(self._downloader.slots.get(request.meta.get(SLOT)), PoliteSlot):
+            self._responses[request] = response
+
+    def wait(self, key: str) -> float:
+        """Seconds for which the slot under *key* makes no transfer."""
+        slot = self._downloader.slots.get(key)
+        return slot.not_before - monotonic() if isinstance(slot, PoliteSlot) else self._waits(key)
+
+    def delay(self, key: str) -> float:
+        """Delay that others have set on the slot under *key*."""
+        slot = self._downloader.slots.get(key)
+        return float(slot.delay) if slot is not None else self._delay
+
+    def hold(self, key: str, seconds: float) -> None:
+        """Leave the host of the slot under *key* alone for *seconds* from now, if not longer."""
+        slot = self._downloader.slots.get(key)
+        if isinstance(slot, PoliteSlot):
+            slot.not_before = max(slot.not_before, monotonic() + seconds)
+            for clock in slot.clocks[:1]:
+                clock.not_before = max(clock.not_before, monotonic() + min(seconds, _LONGEST_ELSEWHERE))
