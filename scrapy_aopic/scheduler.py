@@ -34,7 +34,7 @@ from ._engine.closing import Closing
 from ._engine.engine import Engine
 from .core.frontier.frontier import Empty, NotBefore, Unlocated
 from .core.politeness import Gap
-from .core.records import HOST_BYTES, Link, Page, host_key, ticket_key
+from .core.records import HOST_BYTES, Link, Page, host_key, repeat_key
 from .core.revisits import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, LostError, SettingError, StorageError
@@ -509,7 +509,7 @@ class Scheduler(BaseScheduler):
     def _is_of(key: bytes, visit: Visit, crawl: Crawl) -> bool:
         """Whether *visit* is of the page under *key*, or of a second request that waited beside it."""
         page = crawl.page(visit.lease.key)
-        return key == visit.lease.key or (page is not None and ticket_key(key, page.order) == visit.lease.key)
+        return key == visit.lease.key or (page is not None and repeat_key(key, page.place) == visit.lease.key)
 
     def _judge(
         self, request: Request, visit: Visit | None, key: bytes, page: Page | None

@@ -135,7 +135,9 @@ def _audit_pages(
             progress(len(chunk))
             requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
             pages = [unpack_page(data) for _, data in chunk]
-            queue = store.get_many(Family.QUEUE, [host + queue_row(page.level, page.order) for page in pages])
+            queue = store.get_many(
+                Family.QUEUE, [host + queue_row(page.front_queue, page.place) for page in pages]
+            )
             looks = store.get_many(
                 Family.META, [_wake_row(key, page) for (key, _), page in zip(chunk, pages, strict=True)]
             )
@@ -151,7 +153,7 @@ def _audit_pages(
                 per_host["visited"] += is_visited
                 result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
                 result.expect(
-                    page.order & 0xFFFFFFFF <= last, "page {} is newer than the last commit", key.hex()
+                    page.place & 0xFFFFFFFF <= last, "page {} is newer than the last commit", key.hex()
                 )
                 result.expect(request is not None, "page {} has no request", key.hex())
                 if page.changes is not None:
@@ -162,12 +164,16 @@ def _audit_pages(
                     per_host["queued"] += 1
                     result.expect(row == key[HOST_BYTES:], "queued page {} has no queue row", key.hex())
                     is_cash = order is not None and not (page.visits and page.changes)
-                    level = order.level(page, page.cash) if order is not None and is_cash else page.level
+                    level = (
+                        order.front_queue(page, page.cash)
+                        if order is not None and is_cash
+                        else page.front_queue
+                    )
                     result.expect(
-                        page.level == level,
+                        page.front_queue == level,
                         "page {} waits in front queue {}, not {}",
                         key.hex(),
-                        page.level,
+                        page.front_queue,
                         level,
                     )
                 elif page.state == State.VISITED:
@@ -251,7 +257,7 @@ def _audit_queue(store: Store, result: Audit) -> None:
             is_right = (
                 page is not None
                 and page.state == State.QUEUED
-                and key[HOST_BYTES:] == queue_row(page.level, page.order)
+                and key[HOST_BYTES:] == queue_row(page.front_queue, page.place)
             )
             result.expect(is_right, "queue row {} belongs to no queued page", key.hex())
     result.expect(rows == result.queued, "{} queue rows for {} queued pages", rows, result.queued)

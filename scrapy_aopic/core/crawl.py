@@ -43,7 +43,7 @@ from .records import (
     host_key,
     pack_page,
     queue_row,
-    ticket_key,
+    repeat_key,
     unpack_page,
 )
 from .revisits import OVERDUE, Content, Rates, Recrawl, Wheel
@@ -79,7 +79,7 @@ class Policy:
     """How a crawl spends its cash and treats its hosts; see docs/settings.md for each.
 
     Attributes:
-        order: Which page is next; it belongs to one crawl.
+        order: Which page is next.
         recrawl: How visited pages come back; ``None`` to visit each page once.
         domain_of: Registered domain of a host name.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
@@ -199,7 +199,7 @@ class Crawl:
         self.n_united = 0
         self._changed = False
         self.order = policy.order
-        self.order.clock = 0
+        self.order_clock = 0  # what the order remembers
         self._keeps_links = (
             policy.keep_links or policy.recrawl is not None or isinstance(self.order, BatchOrder)
         )
@@ -250,7 +250,7 @@ class Crawl:
                 f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
                 f"{order_name(self.order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
             )
-        self.order.clock = saved.clock
+        self.order_clock = saved.clock
         self._visited, self._failed = saved.visited, saved.failed
         self._order = self._known_before = saved.order
         self._visited_once = saved.visits
@@ -303,7 +303,7 @@ class Crawl:
 
     def is_from_before(self, page: Page) -> bool:
         """Whether *page* was last queued by an earlier run of this job."""
-        return page.order & _COUNTER <= self._known_before
+        return page.place & _COUNTER <= self._known_before
 
     def importance(self, page: Page, now: float = 0.0) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""
@@ -426,7 +426,7 @@ class Crawl:
         if self.ledger.spend_virtual(page.cash):
             self.ledger.settle(page)
         self._relevel(taken.page, page, now)
-        self.order.taken(page)
+        self.order_clock = self.order.clock_after(page, self.order_clock)
         self._wheel.fetched()
         self._pages.put(taken.page, page)
         host = self.frontier.active[taken.host]
@@ -579,7 +579,7 @@ class Crawl:
         self._unjudge(lease)
         self.frontier.preload(hosts)
         n_distinct = max(n_links, len(targets))
-        host = self.frontier.finish(lease.key, page.level, page.order)
+        host = self.frontier.finish(lease.key, page.front_queue, page.place)
         paid = self.ledger.visit(
             page,
             0 if twin and not n_distinct else lease.cash,  # it hands its cash on whole
@@ -599,7 +599,7 @@ class Crawl:
             self._visited += 1
         if is_failure:
             self._retire(lease.key, page)
-        elif self._recrawl is not None and not page.is_ticket:
+        elif self._recrawl is not None and not page.is_repeat:
             self._plan(self._recrawl, lease.key, page, content or Content(), now)
         if page.visits == 1:
             self._visited_once += 1
@@ -663,7 +663,7 @@ class Crawl:
                 host = link.key[:HOST_BYTES]
                 if host not in new:
                     new[host] = (link.host, {})
-                new[host][1][queue_row(page.level, page.order)] = link.key[HOST_BYTES:]
+                new[host][1][queue_row(page.front_queue, page.place)] = link.key[HOST_BYTES:]
             elif link.again:
                 target.score += found
                 self._again(link, target, now, units)
@@ -708,7 +708,7 @@ class Crawl:
         assert page is not None, "a lease without its page"
         if link.request != lease.request:
             self._requests.put(lease.key, link.request)
-        self.frontier.put_back(lease.key, page.level, page.order, now)
+        self.frontier.put_back(lease.key, page.front_queue, page.place, now)
         page.shift = link.shift
         self._relevel(lease.key, page, now)
         self._pages.put(lease.key, page)
@@ -891,7 +891,11 @@ class Crawl:
 
     def _offer(self, recrawl: Recrawl, key: bytes, page: Page, now: float) -> None:
         """Let *page*, which was visited and whose cash is up to date, wait to be let in."""
-        level = OVERDUE if recrawl.is_overdue(page, now) else self.order.again(page, self._worth(page, now))
+        level = (
+            OVERDUE
+            if recrawl.is_overdue(page, now)
+            else self.order.revisit_queue(page, self._worth(page, now))
+        )
         self._wheel.offer(key, level, page.visited_at)
 
     def _let_in(self, now: float, *, is_idle: bool = False) -> bool:
@@ -906,11 +910,11 @@ class Crawl:
             if page.canonical:
                 self.ledger.revive(page)
             page.state = QUEUED
-            page.order = self._next_place()
-            page.level = self._level(page, now)
+            page.place = self._next_place()
+            page.front_queue = self._level(page, now)
             self._visited -= 1
             self._pages.put(key, page)
-            self.frontier.insert(key, host.name, page.level, page.order, now)
+            self.frontier.insert(key, host.name, page.front_queue, page.place, now)
             self._changed = is_any = True
         return is_any
 
@@ -921,7 +925,7 @@ class Crawl:
 
     def _level(self, page: Page, now: float) -> int:
         """Front queue of *page*, whose cash is up to date, as of now."""
-        return self.order.level(page, page.cash if self._recrawl is None else self._worth(page, now))
+        return self.order.front_queue(page, page.cash if self._recrawl is None else self._worth(page, now))
 
     def _worth(self, page: Page, now: float) -> int:
         """Units that *page*, whose cash is up to date, counts for if it is visited now."""
@@ -941,7 +945,7 @@ class Crawl:
 
     def _next_place(self) -> int:
         self._order += 1
-        return self.order.place(self._order)
+        return self.order.place(self._order, self.order_clock)
 
     def _is_outdone(self, host: Host, copy: bytes) -> bool:
         """Whether the page under key *copy*, with the text of one of *host*, is of a domain with no fewer supporters.
@@ -986,11 +990,11 @@ class Crawl:
         page.outcome = ""
         page.shift = link.shift
         self._keep(link, page, now)
-        self.frontier.insert(link.key, link.host, page.level, page.order, now)
+        self.frontier.insert(link.key, link.host, page.front_queue, page.place, now)
 
     def _keep(self, link: Link, page: Page, now: float) -> None:
         """Keep *page*, with the front queue that it is to wait in, and the request in *link*."""
-        page.level = self._level(page, now)
+        page.front_queue = self._level(page, now)
         self._requests.put(link.key, link.request)
         self._pages.put(link.key, page)
 
@@ -1007,15 +1011,15 @@ class Crawl:
                 if page.canonical:
                     self.ledger.revive(page)
             page.cash += cash
-            page.order = self._next_place()
+            page.place = self._next_place()
             self._queue(link, page, now)
             return
         half = 0 if link.key in self._leases else self.ledger.split(page)
-        ticket = self._admit(link, cash + half)
-        ticket.is_ticket = True
+        repeat = self._admit(link, cash + half)
+        repeat.is_repeat = True
         self._relevel(link.key, page, now)
         self._pages.put(link.key, page)
-        self._queue(replace(link, key=ticket_key(link.key, ticket.order)), ticket, now)
+        self._queue(replace(link, key=repeat_key(link.key, repeat.place)), repeat, now)
 
     def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
         """Pay *units* to *page*; the caller moves its queue row."""
@@ -1042,10 +1046,10 @@ class Crawl:
         if page.state != QUEUED:
             return None
         level = self._level(page, now)
-        if level == page.level:
+        if level == page.front_queue:
             return None
-        old, page.level = queue_row(page.level, page.order), level
-        return old, queue_row(level, page.order), key[HOST_BYTES:]
+        old, page.front_queue = queue_row(page.front_queue, page.place), level
+        return old, queue_row(level, page.place), key[HOST_BYTES:]
 
     # -- orders that look at the whole graph
 
@@ -1107,7 +1111,7 @@ class Crawl:
             failed=self._failed,
             hosts=frontier.n_hosts,
             order=self._order,
-            clock=self.order.clock,
+            clock=self.order_clock,
             visits=self._visited_once,
             rates=self._rates.counts,
             seeds=self._domains.seeds if self._domains is not None else 0,

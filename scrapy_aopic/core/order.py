@@ -2,18 +2,24 @@
 
 An :class:`Order` answers three questions of the frontier, and none of them costs more than arithmetic:
 
-1. :meth:`Order.level`: which of the 64 front queues a page waits in;
+1. :meth:`Order.front_queue`: which of the 64 front queues a page waits in;
 2. :meth:`Order.place`: where in that queue; first in, first out unless the order says otherwise;
-3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be asked.
+3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be fetched from.
 
 Orders that look at the whole graph (:class:`BatchOrder`) give every page a score from time to time.
+
+Rule 1: an order remembers nothing. What it must know from one page to the next is its *clock*, one whole number, which
+the crawl keeps for it and stores.
+
+Rule 2: an order reads no more of a page than :class:`PageView` shows, and no more of a host than :class:`HostView`
+does. Everything else in their records may change with any release.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from .records import N_FRONT_QUEUES
 
@@ -21,23 +27,68 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .graph import KnownGraph, Ranking
-    from .records import Host, Page
 
 N_CLASSES = 2 * N_FRONT_QUEUES
-_RANKS = [bytes((N_CLASSES - 1 - number,)) for number in range(N_CLASSES)]  # by the class of a host
+"""Classes of hosts: half front queues, as the root of a number of pages has half as many binary digits."""
+
+_RANKS = [bytes((N_CLASSES - 1 - number,)) for number in range(N_CLASSES)]
+"""Rank of a host by its class, the best class first."""
+
 _MIDDLE = N_FRONT_QUEUES // 2
-_COUNTER = (1 << 32) - 1
+"""Front queue of all pages of an order in which only their places differ; priorities move them up and down from there."""
+
+_LAST_SERIAL = (1 << 32) - 1
+"""The largest serial number of a page queued in a job: the last 32 bits of a place."""
+
 _FLOAT = struct.Struct(">f")
+
+
+class PageView(Protocol):
+    """What an order may read of a page.
+
+    Attributes:
+        place: Its place inside its front queue, from :meth:`Order.place`.
+        shift: Front queues that ``Request.priority`` moves it up, or down if negative.
+        score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
+            mean, for a :class:`BatchOrder`.
+        visits: Visits so far.
+    """
+
+    @property
+    def place(self) -> int: ...
+    @property
+    def shift(self) -> int: ...
+    @property
+    def score(self) -> int: ...
+    @property
+    def visits(self) -> int: ...
+
+
+class HostView(Protocol):
+    """What an order may read of a host.
+
+    Attributes:
+        name: Its name.
+        queued: Pages that wait, those in flight included.
+        visited: Pages of it that were visited or failed at least once.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def visited(self) -> int: ...
 
 
 def front_queue(cash: int, shift: int = 0) -> int:
     """Front queue of a page with *cash* units, moved up by *shift* queues."""
-    level = cash.bit_length() + shift
-    return level if 0 <= level < N_FRONT_QUEUES else 0 if level < 0 else N_FRONT_QUEUES - 1
+    number = cash.bit_length() + shift
+    return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
 
 
 def quarter_queue(worth: int, shift: int = 0) -> int:
-    """Quarter of a front queue, numbered from the lowest, of a visited page that counts for *worth* units."""
+    """Quarter of a front queue, counted from the lowest, of a visited page that is worth *worth* units."""
     return min(max(int(4 * math.log2(worth + 1)) + 4 * shift, 0), 4 * N_FRONT_QUEUES - 2)
 
 
@@ -59,48 +110,51 @@ class Order:
         endows: Whether the virtual page endows visits (``AOPIC_ENDOWMENT``).
         uses_domains: Whether pages are counted by registered domain, and the domains that link to each.
         counts_links: Whether ``page.score`` is to count the visits that found a link to the page.
-        ranks_by_level: Whether the rank of a host changes for the better only with the level of its best page.
-        clock: State that outlives a restart: a whole number.
+        ranks_by_front_queue: Whether the rank of a host improves only when the front queue of its best page does.
         budget: Part of all fetches that a registered domain with one supporter may take, and a fifth of what may
             go behind a link to one; 0 for no such bound.
-        allowance: Fetches that are free of it.
+        allowance: Fetches of a registered domain with one supporter that are free of the budget.
     """
 
     endows: ClassVar[bool] = False
     uses_domains: ClassVar[bool] = False
     counts_links: ClassVar[bool] = False
-    ranks_by_level: ClassVar[bool] = False
-    clock: int = 0
+    ranks_by_front_queue: ClassVar[bool] = False
     budget: float = 0.0
     allowance: float = 0.0
 
-    def level(self, page: Page, cash: int) -> int:
-        """Front queue of *page*, which holds *cash* units (or what they count for, at a repeated visit).
+    def front_queue(self, page: PageView, cash: int) -> int:
+        """Front queue of *page*, which holds *cash* units (or is worth them, at a repeated visit).
 
-        It must depend on nothing else than the two. ``page.shift`` (``Request.priority``) is to be added.
+        It must depend on these two only. ``page.shift`` (``Request.priority``) is to be added.
         """
         return front_queue(1 << (_MIDDLE - 1), page.shift)
 
-    def again(self, page: Page, worth: int) -> int:
-        """Which of the visited pages is let in first, 0 to 254, the best highest; the same for all in turn.
+    def revisit_queue(self, page: PageView, worth: int) -> int:
+        """Which visited pages are revisited first, 0 to 254, the best highest; the same for all in turn.
 
         Args:
-            worth: Units that *page* counts for at its next visit.
+            worth: Units that *page* is worth at its next visit.
         """
         return 0
 
-    def place(self, number: int) -> int:
-        """Place inside a front queue, lowest first, of the *number*-th page queued: 64 bits that end in *number*."""
-        return number
-
-    def taken(self, page: Page) -> None:
-        """*page* is fetched now."""
-
-    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
-        """Where *host* stands among hosts that may be asked, lowest bytes first; the same length for all.
+    def place(self, number: int, clock: int) -> int:
+        """Place inside a front queue, lowest first, of the *number*-th page queued: 64 bits that end in *number*.
 
         Args:
-            row: The best queue row of the host; only its first byte is sure while the host is not in memory.
+            clock: What :meth:`clock_after` gave last in this job; 0 at its start.
+        """
+        return number
+
+    def clock_after(self, page: PageView, clock: int) -> int:
+        """What the order must remember, 32 bits, once *page* is leased; *clock* is what it remembered before."""
+        return clock
+
+    def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
+        """Where *host* stands among hosts that may be fetched from, lowest bytes first; the same length for all.
+
+        Args:
+            row: The best queue row of the host; while the host is not in memory only its first byte is reliable.
             visited: Visited pages of the host, or of its registered domain if the order uses domains.
         """
         return row
@@ -110,8 +164,8 @@ class Order:
 
         Args:
             visited: Pages of the domain visited so far.
-            supporters: About how many other domains link to it; a seed counts as one.
-            seeded: Part of all seeds that are its pages.
+            supporters: Estimated number of other domains that link to it; each of its seeds counts as one.
+            seeded: Part of all seeds that are its pages, 0 to 1.
         """
         return 0.0
 
@@ -123,17 +177,17 @@ class BreadthFirst(Order):
 class DepthFirst(Order):
     """The page that was found last, as Scrapy's own default."""
 
-    def place(self, number: int) -> int:
-        return (_COUNTER - number) << 32 | number
+    def place(self, number: int, clock: int) -> int:
+        return (_LAST_SERIAL - number) << 32 | number
 
 
 class Opic(Order):
     """The page with the most cash, within a factor of two (greedy; Abiteboul, Preda and Cobena, WWW 2003)."""
 
-    def level(self, page: Page, cash: int) -> int:
+    def front_queue(self, page: PageView, cash: int) -> int:
         return front_queue(cash, page.shift)
 
-    def again(self, page: Page, worth: int) -> int:
+    def revisit_queue(self, page: PageView, worth: int) -> int:
         return quarter_queue(worth, page.shift)
 
 
@@ -144,22 +198,23 @@ class OpicCycle(Order):
 class OpicRandom(Order):
     """Any waiting page with the same chance (the paper's random).
 
-    Each page gets an exponentially distributed time on a clock that stands at the time of the last page taken:
-    such times have no memory, so the next one to come is equally likely to be any page's. They are kept as 32-bit
+    Each page gets an exponentially distributed time after the clock, which stands at the time of the last page leased.
+    Such times have no memory, so the next one to come is equally likely to be any page's. They are kept as 32-bit
     floating-point numbers, whose bytes sort as they do.
     """
 
-    def place(self, number: int) -> int:
+    def place(self, number: int, clock: int) -> int:
         mixed = (number + 1) * 0x9E3779B97F4A7C15 & (1 << 64) - 1  # splitmix64 (Steele, Lea and Flood, 2014)
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & (1 << 64) - 1
         chance = ((mixed ^ mixed >> 31) + 1) / 2**64
-        (clock,) = _FLOAT.unpack(self.clock.to_bytes(4, "big"))
-        return int.from_bytes(_FLOAT.pack(clock - math.log(chance)), "big") << 32 | number
+        (begin,) = _FLOAT.unpack(clock.to_bytes(4, "big"))
+        return int.from_bytes(_FLOAT.pack(begin - math.log(chance)), "big") << 32 | number
 
-    def taken(self, page: Page) -> None:
-        if not page.shift:  # a page of another priority may come long before or after its time
-            self.clock = max(self.clock, page.order >> 32)  # its host may have had to wait
+    def clock_after(self, page: PageView, clock: int) -> int:
+        if page.shift:  # a page of another priority may come long before or after its time
+            return clock
+        return max(clock, page.place >> 32)  # its host may have had to wait
 
 
 class Backlinks(Order):
@@ -167,7 +222,7 @@ class Backlinks(Order):
 
     counts_links = True
 
-    def level(self, page: Page, cash: int) -> int:
+    def front_queue(self, page: PageView, cash: int) -> int:
         n = page.score  # exact up to 16, then in steps of a quarter of a power of two
         step = n if n < 16 else int(16 + 4 * math.log2(n / 16))
         return min(max(step + page.shift, 0), N_FRONT_QUEUES - 1)
@@ -176,7 +231,7 @@ class Backlinks(Order):
 class LargerSites(Order):
     """The host with the most waiting pages, within 0.3 % (Baeza-Yates, Castillo, Marin and Rodriguez, WWW 2005)."""
 
-    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
+    def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
         return (0xFFFF - int(256 * math.log2(host.queued + 1))).to_bytes(2, "big")
 
 
@@ -188,7 +243,7 @@ class BatchOrder(Order):
 
     growth: ClassVar[float] = 0.1
 
-    def level(self, page: Page, cash: int) -> int:
+    def front_queue(self, page: PageView, cash: int) -> int:
         if not page.score:  # found since the last computation
             return front_queue(0, page.shift)
         return min(max(int(2 * math.log2(page.score)) - 16 + page.shift, 1), N_FRONT_QUEUES - 1)
@@ -216,14 +271,13 @@ class Aopic(Order):
     """The default: cash and links, with endowments, a discount for large sites, and budgets by support.
 
     1. A page counts for its cash times the root of the number of visits that found a link to it: early in a crawl,
-       when little cash has gone round, the number of links says more than their cash.
+       when little cash has circulated, the number of links says more than their cash.
     2. Visits are endowed out of the virtual page's reserve, less the more of a domain is visited (see the ledger).
-    3. Hosts are ranked by what counts of their best page over the root of the visited pages of their domain.
+    3. Hosts are ranked by what their best page counts for, over the root of the visited pages of their domain.
     4. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
        (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008), and the part of all seeds that it has. What is
        over that budget is deferred until the crawl has grown (BEAST), and fetched, least overdrawn domain first,
        when nothing else can be.
-
     5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
        a domain with one supporter may (see :mod:`.sponsors`).
     """
@@ -231,19 +285,19 @@ class Aopic(Order):
     endows = True
     uses_domains = True
     counts_links = True
-    ranks_by_level = True
+    ranks_by_front_queue = True
     budget = 0.004
     allowance = 20.0
 
-    def level(self, page: Page, cash: int) -> int:
+    def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
             cash = cash * math.isqrt(page.score << 16) >> 8
         return front_queue(cash, page.shift)
 
-    def again(self, page: Page, worth: int) -> int:
+    def revisit_queue(self, page: PageView, worth: int) -> int:
         return quarter_queue(worth, page.shift)
 
-    def rank(self, row: bytes, host: Host, visited: int) -> bytes:
+    def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
         return _RANKS[host_class(N_FRONT_QUEUES - 1 - row[0], visited)]
 
     def due(self, visited: int, supporters: float, seeded: float) -> float:

@@ -65,10 +65,10 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     """A page the crawl knows.
 
     Attributes:
-        order: Place inside a front queue, lowest first; its last 32 bits count the pages queued in the job.
+        place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
         cash: Units held until the next visit.
         settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
-        level: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
+        front_queue: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
         shift: Front queues that ``Request.priority`` moves the page up (or down).
         score: What an order other than by cash keeps of the page.
         is_chosen: Whether it is of a domain that the virtual page spends on.
@@ -78,16 +78,16 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
         changes: What repeated visits need, if they are made.
-        is_ticket: Whether it is one more request for another page, which does not come back by itself.
+        is_repeat: Whether it is one more request for another page, which does not come back by itself.
         canonical: Key of the page that it was united with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be united with it.
         height: At least the number of hops from any page that was united with it, directly or by way of others.
     """
 
     state: int
-    order: int
+    place: int
     cash: int = 0
-    level: int = 0
+    front_queue: int = 0
     settled: int = 0
     shift: int = 0
     score: int = 0
@@ -101,7 +101,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     outcome: str = ""
     marks: tuple[tuple[float, int], ...] = ()
     changes: Changes | None = None
-    is_ticket: bool = False
+    is_repeat: bool = False
     canonical: bytes = b""
     is_claimed: bool = False
     height: int = 0
@@ -192,17 +192,17 @@ def page_key(host: bytes, fingerprint: bytes) -> bytes:
     return host + blake2b(fingerprint, digest_size=8).digest()
 
 
-def ticket_key(page: bytes, order: int) -> bytes:
+def repeat_key(page: bytes, place: int) -> bytes:
     """Key of one more request for *page*, which waits beside the page itself."""
-    return page_key(page[:HOST_BYTES], page + order.to_bytes(8, "big"))
+    return page_key(page[:HOST_BYTES], page + place.to_bytes(8, "big"))
 
 
 _pack_row = struct.Struct(">BQ").pack
 
 
-def queue_row(level: int, order: int) -> bytes:
+def queue_row(front_queue: int, place: int) -> bytes:
     """Key of a queue row inside its host: best front queue first, then in the order's places."""
-    return _pack_row(N_FRONT_QUEUES - 1 - level, order)
+    return _pack_row(N_FRONT_QUEUES - 1 - front_queue, place)
 
 
 def row_level(row: bytes) -> int:
@@ -261,16 +261,16 @@ def pack_page(page: Page) -> bytes:
         or page.changes
         or page.marks
         or page.canonical
-        or page.is_ticket
+        or page.is_repeat
         or page.is_claimed
         or page.height
     )
     try:
         if is_usual and not (page.visits or page.history or page.visited_turn or page.visited_at):
-            return _encode((page.state, page.order, page.cash, page.level, page.settled, page.shift, page.score,
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.settled, page.shift, page.score,
                             page.is_chosen))  # fmt: skip
         if is_usual:
-            return _encode((page.state, page.order, page.cash, page.level, page.settled, page.shift, page.score,
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.settled, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
         return _encode(page)
     except OverflowError:

@@ -202,9 +202,9 @@ def mend(
         page = _page(data, totals)
         if page is not None and request is not None:
             excess += page.cash + totals.owed(page)
-            last = max(last, page.order & _COUNT)
+            last = max(last, page.place & _COUNT)
     source.gaps.clear()
-    sums = _Sums(totals, max(excess, 0), order=last)
+    sums = _Sums(totals, max(excess, 0), order=last, clock=saved.clock if saved is not None else 0)
     for host, rows in groupby(_pages(source), lambda row: row[0][:HOST_BYTES]):
         _mend_host(source, writer, host, rows, order, host_of, now, sums, result, progress)
     writer.flush()
@@ -248,6 +248,7 @@ class _Sums:
     history: int = 0
     hosts: int = 0
     order: int = 0
+    clock: int = 0
     visits: int = 0
     parked: int = 0
     dead: int = 0
@@ -268,10 +269,7 @@ def _order(saved: Saved | None) -> Order | None:
     if saved is None:
         return Aopic()
     orders = (cls() for cls in ORDERS.values())
-    found = next((order for order in orders if order_name(order) == saved.order_name), None)
-    if found is not None:
-        found.clock = saved.clock
-    return found
+    return next((order for order in orders if order_name(order) == saved.order_name), None)
 
 
 _Row = tuple[bytes, "bytes | None", "bytes | None"]
@@ -347,9 +345,9 @@ def _mend_host(  # noqa: PLR0917
             sums.excess -= cut
             if page.state == State.QUEUED:
                 if order is not None and not (page.visits and page.changes):
-                    page.level = order.level(page, page.cash)
-                queued, best = queued + 1, max(best, page.level)
-                writer.put(Family.QUEUE, key + queue_row(page.level, page.order), page_key[HOST_BYTES:])
+                    page.front_queue = order.front_queue(page, page.cash)
+                queued, best = queued + 1, max(best, page.front_queue)
+                writer.put(Family.QUEUE, key + queue_row(page.front_queue, page.place), page_key[HOST_BYTES:])
             if page.state == State.FAILED:
                 page.changes = None
             if page.changes is not None:
@@ -380,7 +378,7 @@ def _mend_host(  # noqa: PLR0917
 def _again(order: Order | None, sums: _Sums) -> Page:
     """A new page for a request whose page is lost."""
     sums.order += 1
-    page = Page(State.QUEUED, order.place(sums.order) if order is not None else sums.order)
+    page = Page(State.QUEUED, order.place(sums.order, sums.clock) if order is not None else sums.order)
     page.settled = sums.totals.handed[class_of(page)]
     return page
 

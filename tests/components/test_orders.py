@@ -19,9 +19,9 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.graph import KnownGraph, Ranking
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, front_queue
+from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, PageView, front_queue
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import Link, Page, host_key, page_key
+from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.queries import status, top_hosts
 
@@ -124,7 +124,7 @@ async def test_pages_come_as_the_order_says(serve: Serve, order: str, asked: lis
 class ByPriority(Order):
     """Only the priority that the spider gives decides."""
 
-    def level(self, page: Page, cash: int) -> int:
+    def front_queue(self, page: PageView, cash: int) -> int:
         return front_queue(1, page.shift)
 
 

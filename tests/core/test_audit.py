@@ -67,7 +67,7 @@ def host_of(store: MemoryStore, key: bytes) -> Host:
 
 def row_of(store: MemoryStore, of: Link) -> bytes:
     page = page_of(store, of)
-    return of.key[:HOST_BYTES] + queue_row(page.level, page.order)
+    return of.key[:HOST_BYTES] + queue_row(page.front_queue, page.place)
 
 
 def index_row(store: MemoryStore, of: Link) -> bytes:
@@ -108,8 +108,8 @@ def move_row(store: MemoryStore, of: Link, level: int) -> None:
     """Put the page into a wrong front queue, consistently but for its cash."""
     page, old = page_of(store, of), row_of(store, of)
     change_row(store, Family.QUEUE, old, None)
-    change_page(store, of, level=level)
-    change_row(store, Family.QUEUE, of.key[:HOST_BYTES] + queue_row(level, page.order), of.key[HOST_BYTES:])
+    change_page(store, of, front_queue=level)
+    change_row(store, Family.QUEUE, of.key[:HOST_BYTES] + queue_row(level, page.place), of.key[HOST_BYTES:])
 
 
 def test_a_sound_store_holds_and_is_counted(store: MemoryStore):
@@ -174,11 +174,11 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "has no queue row",
     ),
     "a level that is not that of the row": (
-        lambda store: change_page(store, QUEUED, level=page_of(store, QUEUED).level - 1),
+        lambda store: change_page(store, QUEUED, front_queue=page_of(store, QUEUED).front_queue - 1),
         "has no queue row",
     ),
     "a level that is not that of the cash": (
-        lambda store: move_row(store, QUEUED, page_of(store, QUEUED).level - 1),
+        lambda store: move_row(store, QUEUED, page_of(store, QUEUED).front_queue - 1),
         f"page {QUEUED.key.hex()} waits in front queue 28, not 29",
     ),
     "a shift": (lambda store: change_page(store, QUEUED, shift=1), "waits in front queue 29, not 30"),

@@ -22,7 +22,7 @@ from scrapy_aopic.core.order import (
 )
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, State, ticket_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, State, repeat_key
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
 
@@ -40,7 +40,7 @@ def with_request(of: Link, request: bytes) -> Link:
 
 def ticket(of: Link, order: int) -> Link:
     """The second request for *of*, if it came into being as number *order*."""
-    return replace(of, key=ticket_key(of.key, order))
+    return replace(of, key=repeat_key(of.key, order))
 
 
 # -- seeds
@@ -151,7 +151,7 @@ def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
     job.seed(B, is_endowed=False)
     job.visit(with_request(B, b"not this"))
     assert job.cash(B) == SEED - SEED // 4
-    assert job.page(B).level == front_queue(SEED - SEED // 4)
+    assert job.page(B).front_queue == front_queue(SEED - SEED // 4)
     assert job.drain() == [B.request]
 
 
@@ -163,7 +163,7 @@ def test_a_target_keeps_what_the_virtual_page_handed_to_it_and_moves_up_by_both(
     job.crawl.release(lease, job.now)
     job.settle(lease, B)
     assert job.cash(B) == handed + lease.cash - lease.cash // 4
-    assert job.page(B).level == front_queue(job.cash(B)) > front_queue(SEED) + 20
+    assert job.page(B).front_queue == front_queue(job.cash(B)) > front_queue(SEED) + 20
 
 
 def test_a_visited_target_is_paid_and_not_asked_again():
@@ -425,7 +425,7 @@ def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_sh
     job.release(lease)
     job.crawl.put_back(lease, Link(A.key, "a", b"retry", shift=-2), job.now)
     assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, State.QUEUED, 0)
-    assert job.page(A).level == front_queue(SEED) - 2
+    assert job.page(A).front_queue == front_queue(SEED) - 2
     assert (len(job.crawl), job.crawl.n_leased) == (2, 0)
     assert job.drain() == [B.request, b"retry"]
     job.commit()
@@ -965,7 +965,7 @@ def test_a_known_page_is_given_the_worth_of_seeds_and_moves_up(is_visited):
     units = job.crawl.enrich(A.key, job.now, 5.0)
     assert units == int((rest >> SEED_SHIFT) * 5.0) == job.cash(A) - cash == rest - job.virtual
     if not is_visited:
-        assert job.page(A).level == front_queue(cash + units) > front_queue(cash)
+        assert job.page(A).front_queue == front_queue(cash + units) > front_queue(cash)
     assert job.crawl.has_changes
     job.commit()
 

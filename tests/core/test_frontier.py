@@ -1028,7 +1028,7 @@ def test_hosts_that_become_better_all_the_time_leave_little_behind(order):
     desk.frontier = Frontier(desk.store, order())
     desk.insert("best", 0, 60)
     for number in range(1, 5000):
-        place = order().place(number)
+        place = order().place(number, 0)
         desk.frontier.insert(desk.key(("a", number)), "a", min(number // 100, 50), place, desk.now)
     assert len(desk.frontier._ready) < 300
 

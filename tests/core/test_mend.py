@@ -124,7 +124,7 @@ def test_pages_of_which_only_the_requests_are_left_are_queued(n: int) -> None:
     lost = before - left.keys()
     assert pages.keys() == before
     assert {pages[key].state for key in lost} == {State.QUEUED}
-    assert len({page.order for page in pages.values()}) == len(pages)
+    assert len({page.place for page in pages.values()}) == len(pages)
     assert (result.again, result.forgotten) == (len(lost), 0)  # type: ignore[attr-defined]
 
 

@@ -33,8 +33,8 @@ MEAN = 1 << 16
 """Score of a page that has as much as the mean page."""
 
 
-def page(score: int = 0, *, shift: int = 0, order: int = 1) -> Page:
-    return Page(State.QUEUED, order, shift=shift, score=score)
+def page(score: int = 0, *, shift: int = 0, place: int = 1) -> Page:
+    return Page(State.QUEUED, place, shift=shift, score=score)
 
 
 class Web:
@@ -76,7 +76,7 @@ class Web:
 )
 def test_levels_places_and_ranks_are_within_their_bounds(cash, score, shift, number, host):
     for order in (cls() for cls in ORDERS.values()):
-        level, place = order.level(page(score, shift=shift), cash), order.place(number)
+        level, place = order.front_queue(page(score, shift=shift), cash), order.place(number, 0)
         assert 0 <= level < 64
         assert 0 <= place < 1 << 64
         assert place % (1 << 32) == number
@@ -88,7 +88,7 @@ def test_levels_places_and_ranks_are_within_their_bounds(cash, score, shift, num
 @given(cash=st.integers(0, 1 << 53), score=st.integers(0, 1 << 45))
 def test_a_priority_never_moves_a_page_down(cash, score):
     for order in (cls() for cls in ORDERS.values()):
-        levels = [order.level(page(score, shift=shift), cash) for shift in range(-70, 71, 5)]
+        levels = [order.front_queue(page(score, shift=shift), cash) for shift in range(-70, 71, 5)]
         assert levels == sorted(levels)
         assert levels[-1] == 63
 
@@ -189,7 +189,7 @@ def test_a_priority_counts_in_every_order_that_knows_no_cash():
 
 @given(cash=st.integers(0, 1 << 53), shift=st.integers(-10, 10), score=st.integers(0, 100))
 def test_opic_goes_by_cash_alone(cash, shift, score):
-    assert Opic().level(page(score, shift=shift), cash) == front_queue(cash, shift)
+    assert Opic().front_queue(page(score, shift=shift), cash) == front_queue(cash, shift)
 
 
 def test_opic_neither_endows_nor_looks_at_domains():
@@ -218,26 +218,25 @@ def chi_square(counts: list[int]) -> float:
     return sum((count - mean) ** 2 for count in counts) / mean
 
 
-def ages_taken(order: OpicRandom, n: int, steps: int) -> list[int]:
+def ages_taken(order: OpicRandom, clock: int, n: int, steps: int) -> list[int]:
     """How often the oldest, the second oldest ... of *n* waiting pages was taken, each replaced by a new one."""
     numbers = iter(range(1, 10**9))
-    waiting = [order.place(next(numbers)) for _ in range(n)]
+    waiting = [order.place(next(numbers), clock) for _ in range(n)]
     taken = [0] * n
     for _ in range(steps):
         best = min(waiting)
         age = waiting.index(best)
         taken[age] += 1
-        order.taken(page(order=waiting.pop(age)))
-        waiting.append(order.place(next(numbers)))
+        clock = order.clock_after(page(place=waiting.pop(age)), clock)
+        waiting.append(order.place(next(numbers), clock))
     return taken
 
 
 @pytest.mark.parametrize("begin", [0.0, 1000.0, 100_000.0], ids=["new", "old", "very old"])
 def test_every_waiting_page_has_the_same_chance_however_long_it_waits(begin):
     """The numbers are the same in every run; were they drawn, 1 in 1000 would be above the bound."""
-    order = OpicRandom()
-    order.clock = int.from_bytes(struct.pack(">f", begin), "big")
-    assert chi_square(ages_taken(order, 8, 8000)) < 24.3
+    clock = int.from_bytes(struct.pack(">f", begin), "big")
+    assert chi_square(ages_taken(OpicRandom(), clock, 8, 8000)) < 24.3
 
 
 def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
@@ -245,8 +244,7 @@ def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
     first = [0] * 9
     last = [0] * 9
     for before in range(2000):
-        order = OpicRandom()
-        job = Job(order=order)
+        job = Job(order=OpicRandom())
         job.crawl._order = 10 * before  # as if so many pages had been queued in this job
         pages = [link("abc"[number % 3], number) for number in range(9)]
         job.seed(*pages)
@@ -260,43 +258,48 @@ def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
 
 def test_a_page_whose_host_had_to_wait_does_not_set_the_clock_back():
     order = OpicRandom()
-    early = order.place(1)
+    clock, early = 0, order.place(1, 0)
     for number in range(2, 50):
-        order.taken(page(order=order.place(number)))
-    clock = order.clock
-    order.taken(page(order=early))
-    assert order.clock == clock > early >> 32
+        clock = order.clock_after(page(place=order.place(number, clock)), clock)
+    assert order.clock_after(page(place=early), clock) == clock > early >> 32
 
 
 def test_the_clock_outlives_a_restart():
-    order = OpicRandom()
-    job = Job(order=order)
+    job = Job(order=OpicRandom())
     job.seed(*(link("a", number) for number in range(9)))
     for _ in range(5):
         job.visit()
-    clock = order.clock
+    clock = job.crawl.order_clock
     job.commit(is_clean=True)
     job.reopen()
-    assert order.clock == clock > 0
+    assert job.crawl.order_clock == clock > 0
+
+
+def test_two_crawls_with_one_policy_have_a_clock_each():
+    one = Job(order=OpicRandom())
+    one.seed(*(link("a", number) for number in range(9)))
+    one.visit()
+    clock = one.crawl.order_clock
+    other = Job(order=one.policy.order)
+    assert (one.crawl.order_clock, other.crawl.order_clock) == (clock, 0)
 
 
 def test_a_page_of_another_priority_leaves_the_clock_alone():
     order = OpicRandom()
-    order.taken(page(order=order.place(1), shift=1))
-    assert order.clock == 0
+    assert order.clock_after(page(place=order.place(1, 0), shift=1), 0) == 0
 
 
 # -- links
 
 
 def test_backlinks_are_told_apart_one_by_one_up_to_sixteen():
-    levels = [Backlinks().level(page(n), 0) for n in range(17)]
+    levels = [Backlinks().front_queue(page(n), 0) for n in range(17)]
     assert levels == list(range(17))
 
 
 @given(st.integers(16, 1 << 30))
 def test_backlinks_are_told_apart_by_a_quarter_of_a_power_of_two_beyond(n):
-    level = Backlinks().level(page(n), 0)
+    level = Backlinks().front_queue(page(n), 0)
     assert level == min(16 + math.floor(4 * math.log2(n / 16)), 63)
 
 
@@ -357,7 +360,7 @@ def test_the_host_with_the_most_waiting_pages_is_asked_first():
 @given(cash=st.integers(1, 1 << 50), score=st.integers(0, 1 << 20), shift=st.integers(-3, 3))
 def test_a_page_counts_for_its_cash_times_the_root_of_its_links(cash, score, shift):
     worth = cash * math.sqrt(max(score, 1))
-    level = Aopic().level(page(score, shift=shift), cash)
+    level = Aopic().front_queue(page(score, shift=shift), cash)
     assert 2.0 ** (level - shift - 1) <= worth * 1.01
     assert worth * 0.99 - 1 <= 2.0 ** (level - shift)
 
@@ -405,13 +408,13 @@ def test_orders_without_budgets_are_never_late():
 
 @given(st.integers(1, 1 << 45), st.integers(-3, 3))
 def test_scores_are_told_apart_by_the_root_of_two(score, shift):
-    level = BatchOrder().level(page(score, shift=shift), 10**9)
+    level = BatchOrder().front_queue(page(score, shift=shift), 10**9)
     assert level == min(max(math.floor(2 * math.log2(score) - 16) + shift, 1), 63)
 
 
 def test_a_page_without_a_score_waits_for_the_next_computation():
-    assert BatchOrder().level(page(0), 1 << 50) == 0
-    assert BatchOrder().level(page(1), 0) == 1
+    assert BatchOrder().front_queue(page(0), 1 << 50) == 0
+    assert BatchOrder().front_queue(page(1), 0) == 1
 
 
 def pagerank(links: dict[int, list[int]]) -> dict[int, float]:
@@ -488,7 +491,7 @@ def test_an_order_of_ones_own_is_a_subclass():
     class Shortest(BreadthFirst):
         """Hosts with short names first, and of one host the page that was found last."""
 
-        def place(self, number):
+        def place(self, number, clock):
             return (1 << 32) - 1 - number << 32 | number
 
         def rank(self, row, host, visited):

@@ -17,22 +17,22 @@ from scrapy_aopic.core.records import (
     pack_page,
     page_key,
     queue_row,
+    repeat_key,
     row_level,
-    ticket_key,
     unpack_host,
     unpack_page,
 )
 
 UNITS = st.integers(0, TOTAL)
 INSTANTS = st.floats(allow_nan=False)
-LEVELS = st.integers(0, N_FRONT_QUEUES - 1)
-ORDERS = st.integers(0, (1 << 48) - 1)
+FRONT_QUEUES = st.integers(0, N_FRONT_QUEUES - 1)
+PLACES = st.integers(0, (1 << 48) - 1)
 PAGES = st.builds(
     Page,
     state=st.sampled_from(State).map(int),
-    order=ORDERS,
+    place=PLACES,
     cash=UNITS,
-    level=LEVELS,
+    front_queue=FRONT_QUEUES,
     settled=UNITS,
     shift=st.integers(-64, 64),
     history=UNITS,
@@ -71,9 +71,9 @@ def test_a_host_is_read_as_it_was_written(host: Host):
 
 # A value for each field that differs from its default; a field without one fails the tests below.
 PAGE_FIELDS = {
-    "state": State.VISITED.value, "order": 7, "cash": 8, "level": 9, "settled": 10, "shift": -3, "score": 11,
+    "state": State.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "settled": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
-    "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_ticket": True, "canonical": b"c",
+    "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_repeat": True, "canonical": b"c",
     "is_claimed": True, "height": 14,
 }  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they
 
 
 def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
-    page = Page(State.QUEUED, 1_000_000, cash=TOTAL >> 24, level=30)
+    page = Page(State.QUEUED, 1_000_000, cash=TOTAL >> 24, front_queue=30)
     assert len(pack_page(page)) <= 17
 
 
@@ -159,7 +159,7 @@ def test_a_page_lies_at_its_host():
 
 def test_a_ticket_is_a_page_of_its_own_at_the_same_host():
     page = page_key(host_key("a"), b"1")
-    tickets = {page, ticket_key(page, 1), ticket_key(page, 2), ticket_key(ticket_key(page, 1), 2)}
+    tickets = {page, repeat_key(page, 1), repeat_key(page, 2), repeat_key(repeat_key(page, 1), 2)}
     assert len(tickets) == 4
     assert {ticket[:HOST_BYTES] for ticket in tickets} == {host_key("a")}
     assert {len(ticket) for ticket in tickets} == {len(page)}
@@ -173,15 +173,15 @@ def test_keys_stay_as_they_are_because_stores_are_full_of_them():
     assert host_key("example.org").hex() == "24dab28d73e82db5"
     assert page_key(b"h" * 8, b"fingerprint").hex() == "6868686868686868" + "899c2000b4172447"
     assert queue_row(40, 258).hex() == "17" + "0000000000000102"
-    assert ticket_key(b"h" * 8 + b"p" * 8, 258).hex() == "6868686868686868" + "b8b361c1f0399ccd"
+    assert repeat_key(b"h" * 8 + b"p" * 8, 258).hex() == "6868686868686868" + "b8b361c1f0399ccd"
 
 
-@given(st.lists(st.tuples(LEVELS, ORDERS), max_size=30))
+@given(st.lists(st.tuples(FRONT_QUEUES, PLACES), max_size=30))
 def test_queue_rows_sort_best_front_queue_first_and_first_in_first_out_inside_it(places):
     in_order = sorted(places, key=lambda place: (-place[0], place[1]))
     assert sorted(queue_row(*place) for place in places) == [queue_row(*place) for place in in_order]
 
 
-@given(LEVELS, ORDERS)
+@given(FRONT_QUEUES, PLACES)
 def test_a_queue_row_says_its_front_queue(level, order):
     assert row_level(queue_row(level, order)) == level

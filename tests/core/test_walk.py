@@ -19,7 +19,7 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, ticket_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, repeat_key
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
 COMMIT_WITHIN = 1.25
@@ -29,13 +29,13 @@ POLITENESS = Politeness(10.0, 0.5, 30.5)
 
 @dataclass
 class Account:
-    """A page: what it holds, its state, and its queue row (level, order)."""
+    """A page: what it holds, its state, and its queue row (front queue, place)."""
 
-    order: int
+    place: int
     request: bytes
     shift: int
     cash: int = 0
-    level: int = 0
+    front_queue: int = 0
     settled_cash: int = 0
     state: State = State.QUEUED
     visits: int = 0
@@ -60,7 +60,7 @@ class Model:
         """Add *cash* to that of a page, which becomes known to its queue."""
         page = self.pages[key]
         page.cash = page.settled_cash = page.cash + cash
-        page.level = front_queue(page.cash, page.shift)
+        page.front_queue = front_queue(page.cash, page.shift)
         return page
 
     def admit(self, of: Link, cash: int) -> None:
@@ -73,12 +73,12 @@ class Model:
         if page.state != State.QUEUED:
             page.state, page.request, page.shift = State.QUEUED, of.request, of.shift
             self.order += 1
-            page.order = self.order
+            page.place = self.order
             self.touch(of.key, cash)
             return
         half = 0 if of.key in self.leased else page.cash // 2
         self.touch(of.key, -half)
-        self.admit(replace(of, key=ticket_key(of.key, self.order + 1)), cash + half)
+        self.admit(replace(of, key=repeat_key(of.key, self.order + 1)), cash + half)
 
     def seed(self, of: Link, *, is_endowed: bool) -> None:
         if of.key not in self.pages:
@@ -91,7 +91,9 @@ class Model:
     def due(self, now: float) -> dict[bytes, list[bytes]]:
         """Pages that may be asked, best first, by the hosts that may be asked."""
         hosts: dict[bytes, list[bytes]] = {}
-        for key in sorted(self.waiting(), key=lambda key: (-self.pages[key].level, self.pages[key].order)):
+        for key in sorted(
+            self.waiting(), key=lambda key: (-self.pages[key].front_queue, self.pages[key].place)
+        ):
             if key[:HOST_BYTES] not in self.asked and self.not_before.get(key[:HOST_BYTES], 0.0) <= now:
                 hosts.setdefault(key[:HOST_BYTES], []).append(key)
         return hosts
@@ -102,7 +104,7 @@ class Model:
         ]
 
     def class_of(self, key: bytes) -> int:
-        return host_class(self.pages[key].level, self.visited.get(key[:HOST_BYTES], 0))
+        return host_class(self.pages[key].front_queue, self.visited.get(key[:HOST_BYTES], 0))
 
     def lease(self, key: bytes, now: float) -> None:
         alive = [page for page in self.pages.values() if page.state != State.FAILED]
@@ -147,7 +149,7 @@ class Model:
     def put_back(self, of: Link) -> None:
         page = self.pages[of.key]
         page.request, page.shift = of.request, of.shift
-        page.level = front_queue(page.settled_cash, of.shift)
+        page.front_queue = front_queue(page.settled_cash, of.shift)
         del self.leased[of.key]
 
     def state(self, key: bytes) -> State | None:
@@ -298,7 +300,7 @@ class Walk(Modelled):
         model = self.flying[0]
         super().write(is_clean=is_clean)
         assert set(self.store.scan(Family.QUEUE)) == {
-            (key[:HOST_BYTES] + queue_row(page.level, page.order), key[HOST_BYTES:])
+            (key[:HOST_BYTES] + queue_row(page.front_queue, page.place), key[HOST_BYTES:])
             for key, page in model.pages.items()
             if page.state == State.QUEUED
         }

@@ -793,7 +793,7 @@ class Frontier:
     def _improve(self, key: bytes, host: Host, row: bytes, now: float) -> None:
         """A page of *host* has the queue row *row* now: move the host if that is its best."""
         level = row_level(row)
-        may_rise = level > host.best or not self.order.ranks_by_level
+        may_rise = level > host.best or not self.order.ranks_by_front_queue
         if level > host.best:
             host.best = level
             self.hosts.put(key, host)
