@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the package beside this file, whatever is installed
+
+from scrapy_aopic.settings import SECTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "scrapy_aopic"
 PART = re.compile(r"(<!-- generated: (\S+)(?: (\S+))? -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -126,7 +131,32 @@ def imports_picture(folder: str) -> str:
     return "\n".join([*lines, "```", ""])
 
 
-PARTS: dict[str, Callable[[str], str]] = {"imports": imports_picture}
+# The tables of settings
+
+
+def settings_table(section: str) -> str:
+    """The settings of a *section*."""
+    lines = ["| name | default | unit | meaning | must be |", "|---|---|---|---|---|"]
+    lines += [
+        _row(f"`{each.name}`", f"`{_default(each.default)}`", each.unit, each.meaning, each.must)
+        for each in SECTIONS[section]
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _default(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value:_}" if type(value) is int else repr(value)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+PARTS: dict[str, Callable[[str], str]] = {"imports": imports_picture, "settings": settings_table}
 
 
 def generate(text: str) -> str:

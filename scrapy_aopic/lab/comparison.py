@@ -18,7 +18,6 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scrapy.settings import Settings
 
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
@@ -64,7 +63,7 @@ class Setup:
 
     Attributes:
         rank: True PageRank of each page.
-        settings: Scrapy settings of the crawls, but for ``AOPIC_ORDER``.
+        settings: Settings of the crawls, but for ``AOPIC_ORDER``.
         fetches: Fetches at most; ``None`` for all pages that can be reached.
         pacing: ``None`` for hosts that may always be asked.
     """
@@ -125,7 +124,7 @@ def policy_of(settings: dict[str, Any], order: str) -> Policy:
     Raises:
         SettingError: If *order* is none, or a setting cannot be used.
     """
-    policy = read_policy(Settings({**settings, "AOPIC_ORDER": order}))
+    policy = read_policy({**settings, "AOPIC_ORDER": order})
     return replace(policy, connections=0)  # orders are compared without room kept for fast hosts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -19,7 +21,9 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
+from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import SETTINGS, read, read_policy, read_politeness, store_memory
@@ -299,6 +303,35 @@ def test_a_command_line_may_say_it_in_json(name: str, value: Any, same: Any) -> 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_default_passes_its_own_check(name: str) -> None:
     read(Settings(), name)
+
+
+def test_settings_may_be_any_mapping() -> None:
+    policy = read_policy({"AOPIC_WINDOW": "2 days", "DOWNLOAD_DELAY": "3"})
+    assert policy.window == Window(2 * 86400, clock="seconds")
+    assert policy.politeness.gap(0) == 3
+    with pytest.raises(SettingError, match="AOPIC_WINDOWS is no setting"):
+        read_policy({"AOPIC_WINDOWS": 8})
+
+
+def test_orders_are_compared_without_scrapy() -> None:
+    program = (
+        "import sys\n"
+        "from scrapy_aopic.lab.comparison import policy_of\n"
+        "print(policy_of({'AOPIC_WINDOW': 3}, 'opic').window.size, 'scrapy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3.0", "False"]
+
+
+def test_defaults_of_the_core_are_those_of_the_settings() -> None:
+    policy, core = read_policy({}), Policy()
+    for name in ("share", "endowment", "spending", "window", "recrawl", "politeness", "keep_links"):
+        assert getattr(policy, name) == getattr(core, name), name
+    always = read_policy({"AOPIC_RECRAWL": True})
+    assert always.recrawl == Recrawl()
+    assert type(policy.order) is type(core.order)
+    assert isinstance(policy.order, Aopic)
+    assert policy.order.budget == Aopic.budget
 
 
 def test_an_unknown_setting_is_refused() -> None:

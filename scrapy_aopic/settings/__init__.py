@@ -1,0 +1,25 @@
+"""The settings of the package, from what a user writes to what the core is given.
+
+:mod:`.table` has every setting, :mod:`.parse` the checks that it is made of, :mod:`.build` makes the policy of a crawl.
+Values are read once, when the crawl starts; a wrong one raises :class:`~scrapy_aopic.exceptions.SettingError` with the
+name, the value and the way out.
+"""
+
+from __future__ import annotations
+
+from .build import check_names, page_cache, read_policy, read_politeness, store_memory
+from .parse import url_rules
+from .table import SECTIONS, SETTINGS, Setting, read
+
+__all__ = [
+    "SECTIONS",
+    "SETTINGS",
+    "Setting",
+    "check_names",
+    "page_cache",
+    "read",
+    "read_policy",
+    "read_politeness",
+    "store_memory",
+    "url_rules",
+]

@@ -1,0 +1,202 @@
+"""From settings to what the core is given: politeness, window, revisits, sizes of memory, and the policy that has them all.
+
+*settings* is a mapping: Scrapy's settings, or a plain dictionary where there is no Scrapy.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+from scrapy_aopic.core.caches import CACHES
+from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.order import Aopic, BatchOrder
+from scrapy_aopic.core.politeness import Politeness, Rule
+from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.window import Window, WindowKind
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.web.suffixes import registered_domain
+
+from .parse import rule as parse_rule
+from .parse import similar, whole
+from .table import SETTINGS, read
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scrapy_aopic.core.ledger import Spending
+
+logger = logging.getLogger(__name__)
+
+_PAGES_A_MB = 400
+"""Page records for each megabyte of ``AOPIC_MEMORY_MB``, of which they get a quarter: some 450 bytes each."""
+
+_HOSTS_A_MB = 40
+"""Back queues for each megabyte of ``AOPIC_MEMORY_MB``, of which they get a quarter: some 5 KB each."""
+
+_LEAST_STORE_MB = 8
+"""Megabytes that the cache of the store gets at least."""
+
+_MAX_VISITS = 1_000_000
+"""Visits in a variable window at most: more than any page gets."""
+
+_LEAST_COMMIT_WITHIN = 1.0
+"""Seconds for which pages are leased in any case after the last commit that landed; a busy disk takes that long at times."""
+
+_NEARLY = 0.9
+"""Likeness (difflib's ratio) to a setting's name from which a name is probably a slip of the pen."""
+
+
+def check_names(settings: Mapping[Any, Any]) -> None:
+    """Look for names that are no settings but were probably meant as such; the second kind is only a warning.
+
+    Raises:
+        SettingError: If there is one that begins with ``AOPIC_``.
+    """
+    for name in sorted(_names_given(settings)):
+        if name.upper().startswith("AOPIC_"):
+            question = similar(name.upper(), SETTINGS)
+            raise SettingError(
+                f"{name} is no setting of scrapy-aopic{f' ({question})' * bool(question)}; docs/settings.md lists them."
+            )
+        if found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
+            logger.warning(
+                "%(name)s means nothing to scrapy-aopic; did you mean %(found)s?",
+                {"name": name, "found": found[0]},
+            )
+
+
+def _names_given(settings: Mapping[Any, Any]) -> Iterator[str]:
+    """Names in *settings* that are no settings of this package, without those that are only there by default."""
+    priority = getattr(settings, "getpriority", None)  # Scrapy's settings know who set them
+    for name in map(str, settings):
+        if name not in SETTINGS and (priority is None or priority(name)):
+            yield name
+
+
+def read_politeness(settings: Mapping[Any, Any], spider: object = None) -> Politeness:
+    """The politeness that *settings* and *spider* ask for; ``DOWNLOAD_DELAY`` is a lower bound of the gap.
+
+    Raises:
+        SettingError: If one of them cannot be used.
+    """
+    floor = float(settings.get("DOWNLOAD_DELAY", 0.0))
+    return Politeness(
+        factor=read(settings, "AOPIC_POLITENESS_FACTOR"),
+        min_gap=max(read(settings, "AOPIC_MIN_GAP"), floor),
+        max_gap=read(settings, "AOPIC_MAX_GAP"),
+        backoff=read(settings, "AOPIC_BACKOFF"),
+        max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
+        max_wish=read(settings, "AOPIC_MAX_RETRY_AFTER"),
+        dead_after=read(settings, "AOPIC_DEAD_AFTER"),
+        rule=_rule_of(read(settings, "AOPIC_HOST_RULES"), getattr(spider, "politeness", None), floor),
+    )
+
+
+def _rule_of(
+    rules: tuple[tuple[re.Pattern[str], Rule], ...], ask: Callable[[str], Any] | None, floor: float
+) -> Callable[[str], Rule | None] | None:
+    """The exceptions for a host: what *ask*, a method of the spider, says, or else the first of *rules* that matches."""
+    complained = False
+
+    def rule_of(host: str) -> Rule | None:
+        nonlocal complained
+        rule = None
+        if ask is not None:
+            try:
+                given = ask(host)
+                rule = parse_rule(given) if given is not None else None
+            except Exception:
+                if not complained:
+                    complained = True
+                    logger.exception(
+                        'The spider\'s politeness(%(host)r) must return None or a mapping such as {"min_gap": 5}; the '
+                        "settings hold instead. No more such errors will be logged.",
+                        {"host": host},
+                    )
+        if rule is None:
+            rule = next((rule for pattern, rule in rules if pattern.match(host)), None)
+        return rule and rule._replace(min_gap=None if rule.min_gap is None else max(rule.min_gap, floor))
+
+    return rule_of if rules or ask is not None else None
+
+
+def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
+    low, high = values["AOPIC_RECRAWL_MIN_INTERVAL"], values["AOPIC_RECRAWL_MAX_INTERVAL"]
+    if high < low:
+        raise SettingError(
+            f"AOPIC_RECRAWL_MAX_INTERVAL ({high:g}) must be at least AOPIC_RECRAWL_MIN_INTERVAL ({low:g})."
+        )
+    return Recrawl(low, high, values["AOPIC_RECRAWL_SHARE"]) if values["AOPIC_RECRAWL"] else None
+
+
+def _read_window(settings: Mapping[Any, Any]) -> Window:
+    kind = cast("WindowKind", read(settings, "AOPIC_WINDOW_KIND"))
+    if kind == "variable":
+        must = "a whole number of visits such as 8, because AOPIC_WINDOW_KIND is 'variable'"
+        visits = replace(SETTINGS["AOPIC_WINDOW"], check=replace(whole(1, _MAX_VISITS), must=must))
+        return Window(visits.read(settings), kind)
+    size, clock = read(settings, "AOPIC_WINDOW")
+    return Window(size, kind, clock)
+
+
+def page_cache(settings: Mapping[Any, Any]) -> int:
+    """Page records, or fingerprints, to keep in memory."""
+    given: int | None = read(settings, "AOPIC_PAGE_CACHE")
+    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
+    return given or _PAGES_A_MB * memory_mb
+
+
+def store_memory(settings: Mapping[Any, Any]) -> int:
+    """Megabytes for the cache of the store, and as many for its write buffers."""
+    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
+    return max(memory_mb // 4, _LEAST_STORE_MB)
+
+
+def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
+    """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
+
+    Raises:
+        SettingError: If any setting of the package cannot be used.
+    """
+    values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
+    check_names(settings)
+    order = values["AOPIC_ORDER"]()
+    if isinstance(order, BatchOrder) and find_spec("numpy") is None:
+        raise SettingError(
+            f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
+        )
+    if values["AOPIC_VIRTUAL_SPENDING"] == "chosen" and not values["AOPIC_VIRTUAL_DOMAINS"]:
+        raise SettingError(
+            f"AOPIC_VIRTUAL_DOMAINS ({settings.get('AOPIC_VIRTUAL_DOMAINS')!r}) must name the domains that "
+            "AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
+        )
+    if isinstance(order, Aopic):
+        order.budget = values["AOPIC_DOMAIN_BUDGET"]
+    return Policy(
+        order=order,
+        domain_of=registered_domain,
+        chosen=values["AOPIC_VIRTUAL_DOMAINS"],
+        keep_links=values["AOPIC_KEEP_LINKS"],
+        is_near=values["AOPIC_CONTENT_SEEN"] == "near",
+        same_words=values["AOPIC_SAME_WORDS"],
+        recrawl=_read_recrawl(values),
+        window=_read_window(settings),
+        politeness=read_politeness(settings, spider),
+        by_domain="domain" in values["AOPIC_POLITENESS_KEY"],
+        by_address="address" in values["AOPIC_POLITENESS_KEY"],
+        connections=int(settings.get("CONCURRENT_REQUESTS", 0)),
+        share=values["AOPIC_VIRTUAL_SHARE"],
+        endowment=values["AOPIC_ENDOWMENT"],
+        spending=cast("Spending", values["AOPIC_VIRTUAL_SPENDING"]),
+        max_active=values["AOPIC_ACTIVE_HOSTS"] or _HOSTS_A_MB * values["AOPIC_MEMORY_MB"],
+        page_cache=page_cache(settings),
+        cache=partial(CACHES[values["AOPIC_CACHE_POLICY"]], random.Random(0).random),  # noqa: S311 (no secret)
+        commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values["AOPIC_DURABILITY"]),
+    )

@@ -1,0 +1,426 @@
+"""From what a user writes to a value: the checks that the table of settings is made of.
+
+1. A check takes anything at all, from Python or from the command line (``-s NAME=VALUE``), where lists are text with
+   commas or JSON, and mappings are JSON.
+2. It returns the value or raises. Any exception will do, because a check imports what is named and calls methods of what
+   it is given; only the text of a :class:`Reason` is shown to the user.
+3. It says itself what a value must be, so that no bound stands twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import translate
+from importlib import import_module
+from inspect import signature
+from os import fsdecode, fsencode, fspath
+from pathlib import Path
+from typing import Any, cast
+
+from ada_url import URL
+
+from scrapy_aopic.core.order import ORDERS, Order
+from scrapy_aopic.core.politeness import Rule
+from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
+
+FOR_EVER = 10_000_000_000
+"""Seconds, or turns, beyond which no number is meant: 300 years."""
+
+SHOWN = 200
+"""Characters of a wrong value, or of the reason why it is wrong, that a message shows."""
+
+_MANY = 1_000_000_000
+"""The largest count that a setting takes unless it says otherwise: more than a machine holds of anything."""
+
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+
+_HOST_NAME = re.compile(
+    r"\[[0-9A-Fa-f:.]+\]|(?=.*(\.|[^\W\d_]))([\w-]+\.)*[\w-]+",  # [::1], or labels that are not one number
+    re.IGNORECASE,
+)
+_HOST_NAME_LENGTH = 253
+"""Characters of the longest host name (RFC 1035)."""
+
+_CONTENT_TYPE = re.compile(r"[a-z0-9*][a-z0-9!#$&^_.+*-]*/[a-z0-9*][a-z0-9!#$&^_.+*-]*")
+
+
+class Reason(ValueError):
+    """Why a value cannot be used, or what was probably meant, as the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Decides what a value means.
+
+    Attributes:
+        must: What a value must be, as the end of the sentence "... must be".
+        parse: Makes the value of what the user gave; raises an exception, of any kind, if it cannot.
+    """
+
+    must: str
+    parse: Callable[[Any], Any]
+
+
+def reason(error: Exception) -> str:
+    """The reason behind *error*, in parentheses; ``""`` if it gives none."""
+    while error.__cause__ is not None and not isinstance(error, Reason):
+        error = cast("Exception", error.__cause__)
+    text = " ".join(str(error).split())
+    return f" ({text[:SHOWN]})" if isinstance(error, Reason) and text else ""
+
+
+def shown(value: object) -> str:
+    """*value* in one line of a message, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  # the message says what is wrong in any case
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """The question whether one of *known* was meant by *name*; ``""`` if none is like it."""
+    found = get_close_matches(name, known, n=1, cutoff=0.75)
+    return f'did you mean "{found[0]}"?' if found else ""
+
+
+# Numbers
+
+
+def number(low: float, high: float, of: str = "") -> Check:
+    """A number from *low* to *high*, *of* some unit."""
+    noun = f"a number of {of}" if of else "a number"
+    return Check(f"{noun} from {_written(low)} to {_written(high)}", lambda value: _number(value, low, high))
+
+
+def whole(low: int, high: int = _MANY, of: str = "") -> Check:
+    """A whole number from *low* to *high*, *of* some unit."""
+
+    def parse(value: Any) -> int:
+        result = int(value)
+        if _number(value, low, high) != result:
+            raise ValueError
+        return result
+
+    noun = f"a whole number of {of}" if of else "a whole number"
+    return Check(f"{noun} from {_written(low)} to {_written(high)}", parse)
+
+
+def auto(check: Check) -> Check:
+    """``None`` for "auto", or what *check* says."""
+    return Check(
+        f'"auto" or {check.must}',
+        lambda value: None if isinstance(value, str) and value == "auto" else check.parse(value),
+    )
+
+
+def share(value: Any) -> float | None:
+    """A part of a whole; ``None`` for "equal"."""
+    return None if isinstance(value, str) and value == "equal" else _number(value, 0, 1)
+
+
+def durability(value: Any) -> float:
+    """Seconds between commits, from milliseconds: 0 for "page", infinite for "close"."""
+    if isinstance(value, str) and value in ("page", "close"):
+        return 0.0 if value == "page" else math.inf
+    return _number(value, 1, 60_000) / 1000
+
+
+def window(value: Any) -> tuple[float, str]:
+    """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
+    if isinstance(value, bool):
+        raise TypeError
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(?:(turn|\|H\||second|minute|hour|day|week)s?)?\s*", str(value))
+    if match is None:
+        raise ValueError
+    size, unit = float(match[1]), match[2] or "turn"
+    clock = "turns" if unit in ("turn", "|H|") else "seconds"
+    size *= _SECONDS.get(unit, 1.0)
+    if not 0 < size <= FOR_EVER:
+        raise ValueError
+    return size, clock
+
+
+def _number(value: Any, low: float, high: float) -> float:
+    if isinstance(value, (bool, bytes, bytearray)):
+        raise TypeError
+    result = float(value)
+    if not low <= result <= high:
+        raise ValueError
+    return result
+
+
+def _written(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}".replace("e-0", "e-")
+
+
+# Words
+
+
+def one_of(*names: str) -> Check:
+    """One of *names*."""
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
+        if value not in names:
+            raise Reason(similar(value, names))
+        return str(value)
+
+    *others, last = (f'"{name}"' for name in names)
+    return Check(f"{', '.join(others)} or {last}", parse)
+
+
+def some_of(*names: str) -> Check:
+    """Any of *names*, as a tuple."""
+
+    def parse(value: Any) -> tuple[str, ...]:
+        given = tuple(_texts(value))
+        _known(given, names)
+        return given
+
+    return Check(f"some of {', '.join(names)}", parse)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, (bool, int, str)):
+        if value in (True, "1", "True", "true"):
+            return True
+        if value in (False, "0", "False", "false"):
+            return False
+    raise ValueError
+
+
+FLAG = Check("True or False", _flag)
+
+
+def text(value: Any) -> str:
+    """Text in which there is something to see, and nothing that cannot be seen."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in *value*: a collection of them, or one text with commas or in JSON."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.lstrip()[:1] == "[" else value.split(",")
+    if not isinstance(value, Collection) or isinstance(value, (Mapping, bytes, bytearray, memoryview)):
+        raise TypeError
+    if not all(isinstance(each, str) for each in value):
+        raise TypeError
+    return [name for each in value if (name := each.strip())]
+
+
+def _known(names: Iterable[str], allowed: Collection[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise Reason(similar(name, allowed))
+
+
+# Paths and objects
+
+
+def path(value: Any) -> str:
+    """A path, of a file that need not exist."""
+    if isinstance(value, bytes) or "\0" in fspath(value):
+        raise ValueError
+    return fsdecode(fsencode(value))  # which text with lone surrogates is not
+
+
+def template(value: Any) -> str:
+    """A path into which the name of the spider and the time are filled."""
+    result = path(value)
+    if "%" in re.sub(r"%(%|\((name|time)\)s)", "", result):
+        raise ValueError
+    if not result.strip() or result[-1] in "/\\" or Path(result).name in ("", ".."):
+        raise ValueError
+    return result
+
+
+def load(value: Any) -> Any:
+    """The object at an import path, or one that is given as such."""
+    if not isinstance(value, str):
+        if not callable(value):
+            raise TypeError
+        return value
+    if not re.fullmatch(r"\w+(\.\w+)+", value):
+        raise ValueError
+    module, _, name = value.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:
+        raise Reason(f"{type(error).__name__}: {error}") from error
+
+
+def function(value: Any, n: int) -> Any:
+    """A function of *n* arguments, or its import path."""
+    found = load(value)
+    if not callable(found):
+        raise TypeError
+    try:
+        wanted = signature(found)
+    except (TypeError, ValueError):  # written in C, and without a description
+        return found
+    try:
+        wanted.bind(*[None] * n)
+    except TypeError as error:
+        raise Reason(f"it does not take {n} argument{'s' * (n > 1)}") from error
+    return found
+
+
+def order(value: Any) -> type[Order]:
+    """Class of an order, from its name or its import path."""
+    if isinstance(value, str) and value in ORDERS:
+        return ORDERS[value]
+    if isinstance(value, str) and "." not in value:
+        raise Reason(similar(value, ORDERS))
+    found = load(value)
+    if not (isinstance(found, type) and issubclass(found, Order)):
+        raise TypeError
+    try:
+        found()
+    except Exception as error:  # it is abstract, or takes arguments
+        raise Reason(f"{type(error).__name__}: {error}") from error
+    return found
+
+
+# What is said of links, hosts and URLs
+
+
+def weights(value: Any) -> Any:
+    """``None`` for equal weights, weights by kind of link, or a function."""
+    if isinstance(value, str) and value == "equal":
+        return None
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        value = json.loads(value)
+    elif isinstance(value, str) and "=" in value:
+        value = dict(part.split("=") for part in value.split(","))
+    if isinstance(value, Mapping):
+        if not value or not all(isinstance(name, str) for name in value):
+            raise ValueError
+        result = {name.strip(): _number(weight, 0, 1000) for name, weight in value.items()}
+        _known(result, ("internal", "external", "nofollow"))
+        return result
+    return function(value, 2)
+
+
+def keys(value: Any) -> frozenset[str]:
+    """What shares one gap; a host always has one."""
+    result = frozenset(_texts(value.replace("+", ",") if isinstance(value, str) else value))
+    if not result:
+        raise ValueError
+    _known(result, ("host", "domain", "address"))
+    return result | {"host"}
+
+
+def rule(value: Any) -> Rule:
+    """What is different for some hosts, from a mapping."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise TypeError
+    _known(value, Rule._fields)
+    limits = {"factor": 1e6, "min_gap": 86_400, "max_gap": 86_400}
+    return Rule(**{name: _number(given, 0, limits[name]) for name, given in value.items()})
+
+
+def host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    """Patterns of host names, and what is different for the hosts that match."""
+    given = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(given, (Mapping, list, tuple)):
+        raise TypeError
+    rules = dict(given)
+    if not all(isinstance(pattern, str) and pattern for pattern in rules):
+        raise TypeError
+    return tuple((re.compile(translate(pattern.lower())), rule(each)) for pattern, each in rules.items())
+
+
+def domains(value: Any) -> frozenset[str]:
+    """Normal forms of the names of domains or hosts."""
+    return frozenset(map(_domain, _texts(value)))
+
+
+def _domain(name: str) -> str:
+    """The normal form of a host *name*, which is that of the URLs that it is compared with."""
+    name = name.removesuffix(".")
+    if not _HOST_NAME.fullmatch(name) or len(name) > _HOST_NAME_LENGTH:
+        raise ValueError
+    host = URL(f"http://{name}/").hostname
+    if name.isascii() and host != name.lower():  # 1.2 would be 1.0.0.2
+        raise ValueError
+    return host
+
+
+def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:
+    """Names of rules on URLs: all that are on, or with a plus or a minus what is different from *base*."""
+    names = _texts(value)
+    signs = {name[0] for name in names} & {"+", "-"}
+    if not signs:
+        rules = frozenset(names)
+    elif all(name[0] in signs for name in names):
+        rules = frozenset(base).union(name[1:] for name in names if name[0] == "+")
+        rules -= {name[1:] for name in names if name[0] == "-"}
+        names = [name[1:] for name in names]
+    else:
+        raise ValueError
+    _known(names, (*CHANGES, *REFUSALS))
+    return rules
+
+
+def rewrite(value: Any) -> Callable[[str], str | None] | None:
+    """A function on URLs, from its import path or from pairs of a regular expression and its replacement."""
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        if value.lstrip()[0] != "[":
+            return cast("Callable[[str], str | None]", function(value, 1))
+        value = json.loads(value)
+    if callable(value):
+        return cast("Callable[[str], str | None]", function(value, 1))
+    if not isinstance(value, (list, tuple)) or not all(isinstance(pair, (list, tuple)) for pair in value):
+        raise TypeError
+    pairs = [_pair(*pair) for pair in value]
+    return _rewriting(pairs) if pairs else None
+
+
+def _pair(pattern: Any, replacement: Any) -> tuple[re.Pattern[str], str]:
+    if not isinstance(replacement, str):
+        raise TypeError
+    try:
+        compiled = re.compile(pattern)
+        compiled.sub(replacement, "")  # a bad reference to a group is found even without a match
+    except (re.error, IndexError) as error:
+        raise Reason(str(error)) from error
+    return compiled, replacement
+
+
+def _rewriting(pairs: list[tuple[re.Pattern[str], str]]) -> Callable[[str], str]:
+    def rewritten(url: str) -> str:
+        for pattern, replacement in pairs:
+            url = pattern.sub(replacement, url)
+        return url
+
+    return rewritten
+
+
+def extensions(value: Any) -> frozenset[str]:
+    """Endings of file names, without the dot in front."""
+    result = frozenset(name.lower().removeprefix(".") for name in _texts(value))
+    if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in result):
+        raise ValueError
+    return result
+
+
+def types(value: Any) -> Callable[[str], bool]:
+    """Whether a content type, in lower case and without parameters, is one of *value*; any is if *value* is empty."""
+    patterns = [name.lower() for name in _texts(value)]
+    if not all(map(_CONTENT_TYPE.fullmatch, patterns)):
+        raise ValueError
+    if not patterns:
+        return lambda _: True
+    is_one = re.compile("|".join(map(translate, patterns))).match
+    return lambda kind: is_one(kind) is not None

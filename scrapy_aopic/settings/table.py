@@ -1,0 +1,571 @@
+"""Every setting of the package: its name, default, unit, what it must be, and what it means.
+
+1. This is the one place where a setting is written down. What others need follows from it: the checks at the start of a
+   crawl, the messages, and the tables of docs/settings.md (``python docs/generate.py``).
+2. A default that the core has, too, is read from the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.core.caches import CACHES
+from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.order import ORDERS, Aopic
+from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
+
+from . import parse
+from .parse import FLAG, FOR_EVER, Check, auto, number, one_of, reason, shown, some_of, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting.
+
+    Attributes:
+        default: What holds if the user says nothing, as the user would write it.
+        check: What a value must be, and what it then means.
+        meaning: For the documentation, in Markdown as a page in docs/ has it.
+        unit: Of a number; empty if it has none.
+    """
+
+    name: str
+    default: Any
+    check: Check
+    meaning: str
+    unit: str = ""
+
+    @property
+    def must(self) -> str:
+        """What a value must be, as the end of the sentence "... must be"."""
+        return self.check.must
+
+    def read(self, settings: Mapping[Any, Any]) -> Any:
+        """Its value in *settings*.
+
+        Raises:
+            SettingError: If it cannot be used.
+        """
+        given = settings.get(self.name)
+        if given is None:
+            given = self.default
+        try:
+            return self.check.parse(given)
+        except Exception as error:
+            raise SettingError(f"{self.name} ({shown(given)}) must be {self.must}{reason(error)}.") from error
+
+
+_POLICY = Policy()
+_POLITENESS = _POLICY.politeness
+_WINDOW = _POLICY.window
+_RECRAWL = Recrawl()
+
+_ORDER = (
+    Setting(
+        "AOPIC_ORDER",
+        "aopic",
+        Check(
+            f"one of {', '.join(ORDERS)}, or the import path of a subclass of scrapy_aopic.core.order.Order",
+            parse.order,
+        ),
+        "Which page is next; see [Order](order.md). "
+        "A job keeps the order that it began with: another one is refused (`aopic_storage`), and nothing is changed. "
+        '"pagerank" and "hits" need `pip install \'scrapy-aopic[simulate]\'`.',
+    ),
+    Setting(
+        "AOPIC_DOMAIN_BUDGET",
+        Aopic.budget,
+        number(0, 1),
+        "Part of all fetches that a registered domain may take if one other domain links to it. "
+        "It grows with the number of such domains to the power of 1.5. "
+        "Pages behind a single link between domains, on however many domains they are, may take five times as much. "
+        "A domain may also take its part of all seeds. "
+        'Pages over the budget are deferred, not dropped. 0 for no budgets. Only for the order "aopic".',
+        "part",
+    ),
+    Setting(
+        "AOPIC_VIRTUAL_SHARE",
+        _POLICY.share,
+        Check('a number from 0 to 1, or "equal" for 1/(links + 1)', parse.share),
+        "Part of each distribution that goes to the virtual page. "
+        'With 0.15, importance tends to PageRank with a damping factor of 0.85; "equal" is the share of the paper.',
+        "part",
+    ),
+    Setting(
+        "AOPIC_VIRTUAL_SPENDING",
+        _POLICY.spending,
+        one_of("endowment", "unvisited", "visited", "chosen"),
+        "What the virtual page spends its cash on: endowments of the links of visited pages, which gives the best "
+        "order; or evenly on unvisited pages (to broaden the crawl), on visited pages, or on the pages of chosen domains "
+        "(to focus it).",
+    ),
+    Setting(
+        "AOPIC_VIRTUAL_DOMAINS",
+        (),
+        Check('a list of domains such as ["example.com", "example.org"]', parse.domains),
+        'Registered domains, or hosts, for `AOPIC_VIRTUAL_SPENDING` = "chosen", which needs at least one. '
+        "Whether a page belongs to them is decided when it is found.",
+    ),
+    Setting(
+        "AOPIC_ENDOWMENT",
+        _POLICY.endowment,
+        number(0, 1_000_000),
+        "Cash that the virtual page adds to what a visited page distributes. "
+        "It falls with the number of visited pages of the registered domain. "
+        '0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "aopic" and `AOPIC_VIRTUAL_SPENDING` is '
+        '"endowment".',
+        "seeds' cash",
+    ),
+    Setting(
+        "AOPIC_LINK_WEIGHTS",
+        "equal",
+        Check(
+            '"equal", weights such as "internal=1, external=2, nofollow=0", or the import path of a function of the '
+            "request and the response",
+            parse.weights,
+        ),
+        "How a page's cash is shared among its links: equally, or in proportion to weights; see [below](#link-weights).",
+    ),
+    Setting(
+        "AOPIC_MAX_LINKS",
+        10_000,
+        whole(1),
+        "Distinct links of one page that share its cash. Further ones are queued at once, without any.",
+        "links",
+    ),
+    Setting(
+        "AOPIC_WINDOW",
+        int(_WINDOW.size),
+        Check('a number of turns of |H| such as 8, or a time such as "36 hours" or "30 days"', parse.window),
+        "How much of a page's past counts as its history: virtual time by a number (in one turn, as much cash is "
+        "distributed as all pages hold), wall-clock time by a number with a unit from seconds to weeks, and for the "
+        "variable window a whole number of visits; see [windows](how-it-works.md#windows).",
+        "turns, time or visits",
+    ),
+    Setting(
+        "AOPIC_WINDOW_KIND",
+        _WINDOW.kind,
+        one_of("interpolation", "fixed", "variable", "ewma"),
+        'How the history is estimated: from one number a page, either interpolated ("interpolation") or as an '
+        'exponentially weighted mean of rates ("ewma"); from every visit in the window ("fixed"); or from the last '
+        'visits ("variable").',
+    ),
+    Setting(
+        "AOPIC_KEEP_LINKS",
+        _POLICY.keep_links,
+        FLAG,
+        "Whether the links of each visited page are kept for `scrapy aopic export --links`: 16 bytes a link on the disk, "
+        'before compression. They are always kept with `AOPIC_RECRAWL` and with the orders "pagerank" and "hits".',
+    ),
+    Setting(
+        "AOPIC_SEEDS",
+        "",
+        Check("the path of a list of seeds", parse.path),
+        "[List of seeds](first-crawl.md#start-from-known-importances), with or without scores, that a job starts from in "
+        "addition to the spider's own. It is read when the job begins, not when it is resumed.",
+    ),
+)
+
+_RECRAWLING = (
+    Setting(
+        "AOPIC_RECRAWL",
+        False,
+        FLAG,
+        "Whether visited pages are revisited, for as long as the crawl runs; see [below](#pages-that-come-back).",
+    ),
+    Setting(
+        "AOPIC_RECRAWL_MIN_INTERVAL",
+        _RECRAWL.min_interval,
+        number(1, FOR_EVER, of="seconds"),
+        "Shortest time between two visits of a page.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_RECRAWL_MAX_INTERVAL",
+        _RECRAWL.max_interval,
+        number(1, FOR_EVER, of="seconds"),
+        "A page that was not visited for this long is overdue. "
+        "Overdue pages get a tenth of all revisits, however little cash they hold. "
+        "At least `AOPIC_RECRAWL_MIN_INTERVAL`.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_RECRAWL_SHARE",
+        _RECRAWL.share,
+        number(0, 1),
+        "Part of the fetches that are revisits while new pages wait.",
+        "part",
+    ),
+)
+
+_POLITE = (
+    Setting(
+        "AOPIC_POLITENESS_FACTOR",
+        _POLITENESS.factor,
+        number(0, 1_000_000),
+        "The gap after a transfer, as a multiple of the time that the transfer took.",
+        "times",
+    ),
+    Setting(
+        "AOPIC_MIN_GAP",
+        _POLITENESS.min_gap,
+        number(0, 86_400, of="seconds"),
+        "Shortest gap: the time between the end of a transfer from a host and the next request to it. "
+        "`DOWNLOAD_DELAY` is a lower bound, too.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_MAX_GAP",
+        _POLITENESS.max_gap,
+        number(0, 86_400, of="seconds"),
+        "Longest gap that a slow transfer causes. `AOPIC_MIN_GAP` holds even if it is longer.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_POLITENESS_KEY",
+        "host",
+        Check('some of host, domain, address, such as "host+address"', parse.keys),
+        "Scope of politeness: one request at a time, and then the gap, for each host; optionally also for each registered "
+        "domain or network address ([politeness](politeness.md)).",
+    ),
+    Setting(
+        "AOPIC_HOST_RULES",
+        {},
+        Check(
+            'a mapping such as {"*.example.com": {"factor": 20, "min_gap": 5, "max_gap": 120}}',
+            parse.host_rules,
+        ),
+        "Exceptions for hosts whose names match a pattern; the first match counts. "
+        "A method `politeness` of the spider takes precedence ([politeness](politeness.md)).",
+    ),
+    Setting(
+        "AOPIC_BACKOFF",
+        _POLITENESS.backoff,
+        number(0, 86_400, of="seconds"),
+        "Shortest gap after an error of a host. It doubles with each further error in a row. 0 to ignore errors.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_MAX_BACKOFF",
+        _POLITENESS.max_backoff,
+        number(0, 10_000_000, of="seconds"),
+        "Longest gap that errors cause.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_MAX_RETRY_AFTER",
+        _POLITENESS.max_wish,
+        number(0, 10_000_000, of="seconds"),
+        "Longest gap that a host can demand, by `Retry-After` or `Crawl-delay`.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_DEAD_AFTER",
+        _POLITENESS.dead_after,
+        whole(2, 1_000_000),
+        "Requests in a row without a response, or with one that asks to come later, after which a host counts as dead: "
+        "the crawl no longer waits for it.",
+        "requests",
+    ),
+    Setting(
+        "AOPIC_MAX_WAIT",
+        3600.0,
+        number(0, 10_000_000, of="seconds"),
+        "Longest time that a crawl waits when every host that has pages is in its gap. "
+        "If it would be longer, the crawl [closes](politeness.md#nothing-else-to-do). "
+        "0 for any time; without effect on `AOPIC_RECRAWL`.",
+        "seconds",
+    ),
+)
+
+_ROBOTS = (
+    Setting(
+        "AOPIC_ROBOTS_EXPIRY",
+        86_400,
+        number(1, 2_592_000, of="seconds"),
+        "Age at which a [robots.txt](robots.md) is fetched again.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_ROBOTS_RETRY",
+        60,
+        number(0, 86_400, of="seconds"),
+        "Time until an unreachable robots.txt is tried again. It doubles with each try, up to `AOPIC_ROBOTS_EXPIRY`.",
+        "seconds",
+    ),
+    Setting(
+        "AOPIC_ROBOTS_TRIES",
+        8,
+        whole(1),
+        "Tries in a row that find a robots.txt unreachable before the pages that wait for it fail.",
+        "tries",
+    ),
+    Setting(
+        "AOPIC_ROBOTS_CACHE",
+        1000,
+        whole(1),
+        "Parsed robots.txt files kept in memory; the least recently used one leaves first. "
+        "A large one counts once more for every 4 KiB.",
+        "files",
+    ),
+    Setting(
+        "AOPIC_SITEMAPS",
+        False,
+        FLAG,
+        "Whether the [sitemaps](robots.md#sitemaps) that a robots.txt names are seeds, and the pages in them their links.",
+    ),
+)
+
+_STORAGE = (
+    Setting(
+        "AOPIC_STORE",
+        "auto",
+        one_of("auto", "rocksdb", "sqlite", "memory"),
+        "Where the crawl is remembered. "
+        '"auto" is the kind that is already in the job folder; in a new one RocksDB, or SQLite if rocksdict cannot be '
+        "imported. "
+        '"memory" keeps nothing, whatever `JOBDIR` says.',
+    ),
+    Setting(
+        "AOPIC_DURABILITY",
+        500,
+        Check('"page", "close" or a number of milliseconds from 1 to 60,000', parse.durability),
+        "How soon finished work is on the disk: one commit right after another, within about this time (group commit), "
+        "or when the crawl closes; see [below](#durability). "
+        "Work that a crash undoes is done again; no page is lost.",
+        "milliseconds",
+    ),
+    Setting(
+        "AOPIC_MEMORY_MB",
+        256,
+        whole(16, 10_000_000, of="megabytes"),
+        "Memory for the state of the crawl, however much of it is on the disk: a quarter each for the store's cache, its "
+        "write buffers, page records and back queues; see [below](#memory).",
+        "megabytes",
+    ),
+    Setting(
+        "AOPIC_PAGE_CACHE",
+        "auto",
+        auto(whole(100)),
+        "Page records kept in memory. They recognise most links to known pages without a read of the disk. "
+        '"auto" is 400 for each megabyte of `AOPIC_MEMORY_MB`. '
+        "For `scrapy_aopic.DupeFilter`: fingerprints kept in memory.",
+        "pages",
+    ),
+    Setting(
+        "AOPIC_CACHE_POLICY",
+        "clock",
+        one_of(*CACHES),
+        "Which page records leave the memory when there are more; see [URL caches](caches.md).",
+    ),
+    Setting(
+        "AOPIC_ACTIVE_HOSTS",
+        "auto",
+        auto(whole(1)),
+        "Hosts with a back queue in memory; the others wait on the disk. "
+        '"auto" is 40 for each megabyte of `AOPIC_MEMORY_MB`.',
+        "hosts",
+    ),
+)
+
+_LINKS = (
+    Setting(
+        "AOPIC_URL_RULES",
+        PLAIN_RULES,
+        Check(
+            f"some of {', '.join((*CHANGES, *REFUSALS))}; or what is different from the default, such as "
+            '"+sort, -fragment"',
+            parse.url_rules,
+        ),
+        "Rules that put the URLs of [links](urls.md#links-and-what-is-asked-for-on-purpose) into a normal form, or refuse "
+        "them, before they are queued. "
+        "The add-on sets all but sort; what you give with a plus or a minus is then different from that. "
+        "See [URLs](urls.md#rules-that-change-a-url).",
+    ),
+    Setting(
+        "AOPIC_URL_REWRITE",
+        (),
+        Check(
+            "a list of pairs of a regular expression and its replacement, or the import path of a function of a URL that "
+            "returns one, or None to refuse it",
+            parse.rewrite,
+        ),
+        "[Your own rules](urls.md#your-own-rules) on URLs, applied after the others.",
+    ),
+    Setting(
+        "AOPIC_MAX_URL_LENGTH",
+        0,
+        whole(0),
+        "Longest URL of a link that is queued, without its fragment; 0 for any length. "
+        "The add-on sets 2,083. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
+        "characters",
+    ),
+    Setting(
+        "AOPIC_MAX_PATH_DEPTH",
+        0,
+        whole(0),
+        "Most segments in the path of a link that is queued; 0 for any number. The add-on sets 20.",
+        "segments",
+    ),
+    Setting(
+        "AOPIC_MAX_REPEATS",
+        0,
+        whole(0),
+        "Most times that a segment of the path of a link, or a cycle of two or three segments, may follow itself; 0 for "
+        "any number. The add-on sets 3.",
+        "times",
+    ),
+    Setting(
+        "AOPIC_MAX_PARAMETERS",
+        0,
+        whole(0),
+        "Most parameters in the query of a link that is queued; 0 for any number. The add-on sets 20.",
+        "parameters",
+    ),
+    Setting(
+        "AOPIC_SKIP_EXTENSIONS",
+        (),
+        Check('a list of endings of file names such as ["pdf", "tar.gz"]', parse.extensions),
+        "Links whose path has one of these endings are not queued; see "
+        "[files that are no pages](urls.md#files-that-are-no-pages). "
+        "The add-on sets those of Scrapy's `LinkExtractor`.",
+    ),
+    Setting(
+        "AOPIC_CONTENT_TYPES",
+        (),
+        Check('a list of content types such as ["text/*", "application/xml"]', parse.types),
+        "Responses to links with any other content type are not read, and their pages count as failed. "
+        "Empty to read all types. The add-on sets HTML, XML and plain text.",
+    ),
+    Setting(
+        "AOPIC_LINK_FLOOD",
+        0,
+        whole(0),
+        "Links of one page beyond which further ones are dropped; 0 to drop none. The add-on sets 50,000. "
+        "The first such page is in the log, and `aopic/links/dropped` counts the links.",
+        "links",
+    ),
+)
+
+_CONTENT = (
+    Setting(
+        "AOPIC_CONTENT_SEEN",
+        "exact",
+        one_of("off", "exact", "near"),
+        "Which pages are [duplicates](content.md#duplicates): none; those with the text and the links of a known page; or "
+        "also those with nearly the same text.",
+    ),
+    Setting(
+        "AOPIC_FOLLOW_DUPLICATES",
+        True,
+        FLAG,
+        "Whether the links of duplicates are followed; the add-on sets False. "
+        "The first link that is dropped is in the log, and `aopic/content/links_dropped` counts them.",
+    ),
+    Setting(
+        "AOPIC_SAME_WORDS",
+        1000,
+        whole(0),
+        "Pages of a registered domain that have the same text but other links, and still count as pages of their own. "
+        "Further ones are duplicates, because a site can generate them without end. 0 for any number.",
+        "pages",
+    ),
+    Setting(
+        "AOPIC_CANONICAL",
+        "known",
+        one_of("off", "known", "domain", "any"),
+        'Which [`rel="canonical"`](content.md#canonical-pages) links count: none; those to a known page with the same '
+        "words; those to any page of the same registered domain, which is then fetched, too; or all. "
+        'The add-on sets "domain".',
+    ),
+)
+
+_COMPONENTS = (
+    Setting(
+        "AOPIC_DUPEFILTER",
+        "exact",
+        one_of("exact", "bloom"),
+        "How `scrapy_aopic.DupeFilter` remembers fingerprints beside another scheduler: exactly, on the disk, or in a "
+        "Bloom filter that takes some unseen URLs for seen ones, so that they are never crawled; see "
+        "[below](#the-bloom-mode).",
+    ),
+    Setting(
+        "AOPIC_BLOOM_ERROR_RATE",
+        0.001,
+        number(1e-9, 0.5),
+        "Part of the unseen URLs that a Bloom filter within its first capacity takes for seen.",
+        "part",
+    ),
+    Setting(
+        "AOPIC_BLOOM_CAPACITY",
+        1_000_000,
+        whole(1000, 10_000_000_000),
+        "URLs for which the Bloom filter is first laid out. It grows beyond that, and then loses more.",
+        "URLs",
+    ),
+    Setting(
+        "AOPIC_ITEM_FIELDS",
+        ("importance",),
+        some_of("importance", "cash", "history", "visits", "duplicate_of"),
+        "What `scrapy_aopic.ImportancePipeline` adds to items that have room for it.",
+    ),
+    Setting(
+        "AOPIC_ITEM_URL_FIELD",
+        "url",
+        Check("the name of a field", parse.text),
+        "Field of an item that holds the URL of its page, for `scrapy_aopic.ImportancePipeline`.",
+    ),
+    Setting(
+        "AOPIC_WARC_FILE",
+        "crawls/%(name)s-%(time)s.warc.gz",
+        Check(
+            "the path of a file with nothing to fill in but %(name)s and %(time)s; a percent sign is written %%",
+            parse.template,
+        ),
+        "Where `scrapy_aopic.PagesPipeline` writes what was fetched; `%(name)s` is the name of the spider, `%(time)s` the "
+        "start of the crawl. Without the ending `.gz` it is not compressed.",
+    ),
+    Setting(
+        "AOPIC_PROGRESS",
+        True,
+        FLAG,
+        "Whether a progress line is shown while the crawl runs; never if standard error is not a terminal.",
+    ),
+    Setting(
+        "AOPIC_REPORT",
+        False,
+        FLAG,
+        "Whether the most important pages are printed when the crawl closes, and an audit if there are at most 300,000 "
+        "pages.",
+    ),
+)
+
+SECTIONS: dict[str, tuple[Setting, ...]] = {
+    "order": _ORDER,
+    "recrawl": _RECRAWLING,
+    "politeness": _POLITE,
+    "robots": _ROBOTS,
+    "storage": _STORAGE,
+    "links": _LINKS,
+    "content": _CONTENT,
+    "components": _COMPONENTS,
+}
+"""All settings, as docs/settings.md groups them."""
+
+SETTINGS: dict[str, Setting] = {setting.name: setting for section in SECTIONS.values() for setting in section}
+"""All settings by name."""
+
+
+def read(settings: Mapping[Any, Any], name: str) -> Any:
+    """Checked value of the setting *name* in *settings*: Scrapy's, or any mapping.
+
+    Raises:
+        SettingError: If it cannot be used.
+    """
+    return SETTINGS[name].read(settings)
