@@ -20,6 +20,7 @@ from web import crawl
 
 import scrapy_aopic
 from scrapy_aopic.commands import SUBCOMMANDS
+from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.web.urls import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, TRACKING
 
@@ -228,3 +229,7 @@ def test_nothing_is_imported_in_a_circle(folder: str) -> None:
         leaves = {room for room, others in left.items() if not others & left.keys()}
         assert leaves, f"a circle among {left}"
         left = {room: others for room, others in left.items() if room not in leaves}
+
+
+def test_the_format_in_the_documents_is_the_one_that_is_written() -> None:
+    assert re.findall(r"in \*format\* (\d+)", TEXTS["docs/how-it-works.md"]) == [str(FORMAT)]
