@@ -42,8 +42,9 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Content
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.job import store_folder
-from scrapy_aopic.job.upkeep import backup, repair
+from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.repair import repair
 from scrapy_aopic.storage import open_snapshot, open_store
 
 _COMMIT = 100

@@ -61,8 +61,9 @@ from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.job import Job, store_folder
-from scrapy_aopic.job.upkeep import backup
+from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.job import Job
 from scrapy_aopic.scheduler import Scheduler, Visit
 from scrapy_aopic.storage import exists, open_snapshot
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit

@@ -42,8 +42,9 @@ from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job import upkeep
-from scrapy_aopic.job.job import Job, store_folder
-from scrapy_aopic.job.seeds import give, seeds_folder
+from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.seeds import give
 from scrapy_aopic.storage import exists, lock_job, open_snapshot
 from scrapy_aopic.testing.server import Server
 

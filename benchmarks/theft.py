@@ -51,7 +51,7 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.storage.memory import MemoryStore

@@ -38,10 +38,11 @@ from .core.records import HOST_BYTES, Link, Page, host_key, repeat_key
 from .core.revisits import Content
 from .dupefilter import DupeFilter
 from .exceptions import ExchangeError, LostError, SettingError, StorageError
-from .job.job import Job, store_folder
+from .job.folder import seeds_folder, store_folder
+from .job.job import Job
 from .job.output import OutputError, drop
-from .job.queries import print_report
-from .job.seeds import START, Inbox, Seed, give, seeds_folder
+from .job.report import print_report
+from .job.seeds import START, Inbox, Seed, give
 from .refusals import AttributesError, CodingsError, reason_of
 from .session.admission import Admission
 from .session.patience import WAITING, Patience

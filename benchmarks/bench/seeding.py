@@ -14,8 +14,9 @@ from stage import OURS, Stage
 from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
+from scrapy_aopic.job.folder import seeds_folder
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.seeds import _ROWS, give, seeds_folder
+from scrapy_aopic.job.seeds import _ROWS, give
 
 _HOSTS = 1000
 

@@ -15,7 +15,8 @@ from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.job.job import Job, store_folder
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.job import Job
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.web.request_rows import url_of
 

@@ -13,7 +13,7 @@ from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Host, Link, Page, State, host_key, pack_page, page_key
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import arrange, open_store
 from scrapy_aopic.web.suffixes import registered_domain
 

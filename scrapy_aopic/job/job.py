@@ -3,9 +3,6 @@
 The event loop never waits for the disk to take a commit. Group commit makes work durable within about the
 interval asked for; if the disk is slower than that, no page is leased until it has caught up, so that a crash
 never leaves more unknown than :attr:`Policy.commit_within` says.
-
-Files: ``<JOBDIR>/aopic/`` holds the store and may change without warning between format versions; seeds wait in
-``<JOBDIR>/aopic-seeds/`` (see :mod:`.seeds`).
 """
 
 from __future__ import annotations
@@ -27,6 +24,8 @@ from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import lock_job, open_store
 
+from .folder import store_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STATE_FILE = "spider.state"
-"""What Scrapy itself keeps in a job folder: the state of the spider."""
-
 _JUMP = 5.0
 """Seconds by which the machine's clock may differ from the job's before this is said."""
 
@@ -47,11 +43,6 @@ _RANKED_AT_ONCE = 500
 
 MAX_UNCOMMITTED = 50_000
 """Steps after which a commit is due however long the interval is, so that memory stays flat."""
-
-
-def store_folder(job_folder: Path) -> Path:
-    """Where in a job folder the store is."""
-    return job_folder / "aopic"
 
 
 def read_taken(store: Store) -> dict[str, int]:

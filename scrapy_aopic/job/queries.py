@@ -10,7 +10,6 @@ import heapq
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import MAX_HEIGHT, split_links
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
@@ -18,8 +17,6 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
-
-from .output import flush, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,9 +27,6 @@ _SHOWN = 5
 """Hosts that are named of those that wait."""
 
 _PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
-
-_AUDITED = 300_000
-"""Pages up to which a report includes the audit, which reads them all."""
 
 
 def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -266,58 +260,3 @@ def _why_it_waits(host: Host) -> str:
     if host.errors:
         return "errors"
     return "crawl delay" if host.crawl_delay else "gap"
-
-
-def format_pages(rows: list[dict[str, Any]]) -> str:
-    """A table of :func:`top_pages`."""
-    lines = [f"{'':>4}  {'importance':>10}  {'cash':>8}  {'history':>8}  visits  page"]
-    lines += [
-        f"{number:>4}  {row['importance']:>10.6f}  {row['cash'] / TOTAL:>8.1e}  {row['history'] / TOTAL:>8.1e}  "
-        f"{row['visits']:>6}  {row['url']}{'' if row['state'] == 'visited' else '  (' + row['state'] + ')'}"
-        for number, row in enumerate(rows, 1)
-    ]
-    return "\n".join(lines)
-
-
-def format_hosts(rows: list[dict[str, Any]]) -> str:
-    """A table of :func:`top_hosts`."""
-    lines = [f"{'':>4}  {'importance':>10}  {'visited':>8}  {'queued':>8}  host"]
-    lines += [
-        f"{number:>4}  {row['importance']:>10.6f}  {row['visited']:>8,}  {row['queued']:>8,}  {row['host']}"
-        for number, row in enumerate(rows, 1)
-    ]
-    return "\n".join(lines)
-
-
-def print_report(store: Store) -> None:
-    """Print the most important pages, the counts and, if it is quick, the audit to standard output.
-
-    Raises:
-        OutputError: If it cannot be printed.
-    """
-    state = status(store)
-    pages = state["pages"]
-    seconds = max(state["saved_at"] - state["created_at"], 1e-9)
-    done = pages["visited"] + pages["failed"]
-    lines = [
-        "",
-        "The most important pages, from the cash that flowed to them:",
-        format_pages(top_pages(store, 20)),
-        "",
-        (
-            f"{pages['visited']:,} pages visited and {pages['failed']:,} failed on {state['hosts']:,} hosts, "
-            f"{pages['queued']:,} queued; {done / seconds:.1f} pages/s since the job began"
-        ),
-    ]
-    if sum(pages.values()) <= _AUDITED:
-        result = audit(store)
-        lines.append(
-            f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "
-            + (
-                "every invariant holds"
-                if result.holds
-                else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}"
-            )
-        )
-    write("\n".join(lines))
-    flush()

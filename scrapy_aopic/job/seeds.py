@@ -26,7 +26,7 @@ from tqdm import tqdm
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
-from .exchange import Row, read_seeds, url_error
+from .seed_lists import Row, read_seeds, url_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,11 +74,6 @@ class Given(NamedTuple):
     rows: int
     bad: int
     first_bad: str
-
-
-def seeds_folder(job_folder: Path) -> Path:
-    """Where in a job folder seeds wait."""
-    return job_folder / "aopic-seeds"
 
 
 def lists(folder: Path) -> list[Path]:

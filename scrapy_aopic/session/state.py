@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.extensions.spiderstate import SpiderState
 
-from scrapy_aopic.job.job import STATE_FILE
+from scrapy_aopic.job.folder import STATE_FILE
 from scrapy_aopic.storage.folder import replacing
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from web import Web, crawl
 
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_store
 
 PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1": ["/"], "http://b.test/": []}

@@ -16,7 +16,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from web import Follow, Web, crawl
 
 import scrapy_aopic
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import lock_job
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -27,9 +27,10 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 from web import Web, crawl, html
 
-from scrapy_aopic import ImportancePipeline, PagesPipeline, pipelines
+from scrapy_aopic import ImportancePipeline, PagesPipeline
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.web import warc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -890,7 +891,7 @@ async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_reco
         "http://a.test/3": [],
     }
     web = serve(pages)
-    create = pipelines._create
+    create = warc._create
     for n in range(1, 6):  # the first write is that of the warcinfo record, the sixth there is not
         folder = tmp_path / str(n)
         n_files = 0
@@ -901,7 +902,7 @@ async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_reco
             file = create(path)
             return FullDisk(file, n, is_broken=is_broken) if n_files == 1 else file
 
-        monkeypatch.setattr(pipelines, "_create", create_full)
+        monkeypatch.setattr(warc, "_create", create_full)
         caplog.clear()
         crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": folder / "pages.warc"})
         assert stat(crawler, "finish_reason") == "finished"

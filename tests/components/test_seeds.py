@@ -25,9 +25,10 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
-from scrapy_aopic.job.job import Job, store_folder
+from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.queries import top_pages
-from scrapy_aopic.job.seeds import Inbox, Seed, give, seeds_folder
+from scrapy_aopic.job.seeds import Inbox, Seed, give
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -19,7 +19,7 @@ from web import Web, ask, check, html
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 

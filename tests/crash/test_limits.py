@@ -9,7 +9,7 @@ import pytest
 from test_kill import N_HOSTS, N_PAGES, answer, command
 from web import check
 
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.testing.server import Server
 
 resource = pytest.importorskip("resource", reason="needs limits on processes")

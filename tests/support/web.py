@@ -14,7 +14,7 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic.core.audit import Audit, audit
-from scrapy_aopic.job.job import store_folder
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Entry, Server
 

@@ -1,142 +1,28 @@
-"""Copies of jobs: whole or not at all, and a crawl goes on from each."""
+"""Damaged jobs: repaired, whole again at the end or as they were, and a crawl goes on."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from web import ask, check, html
+from stored_jobs import link, make_job, rows
+from web import check
 
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.job import Job, store_folder
-from scrapy_aopic.job.queries import status
-from scrapy_aopic.job.seeds import give, seeds_folder
-from scrapy_aopic.job.upkeep import backup, repair
-from scrapy_aopic.storage import exists, open_snapshot, open_store
-from scrapy_aopic.testing.server import Answer, Exchange, Server
-
-SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
-N_PAGES = 120
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.repair import repair
+from scrapy_aopic.storage import open_snapshot, open_store
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-
-
-def answer(exchange: Exchange) -> Answer:
-    number = int(exchange.target[1:] or 0)
-    links = [f"http://h{n % 7}.test/{n}" for n in (2 * number + 1, 2 * number + 2) if n < N_PAGES]
-    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.01)
-
-
-def crawl(job: Path, proxy: str, store: str) -> subprocess.Popen[str]:
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": job,
-        "AOPIC_STORE": store,
-        "AOPIC_POLITENESS_FACTOR": 0.5,
-        "AOPIC_DURABILITY": "page",
-        "LOG_LEVEL": "ERROR",
-        "REMOTE_CONTROL_ENABLED": False,
-        "TELNETCONSOLE_ENABLED": False,
-    }
-    options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
-    command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
-    return subprocess.Popen(command, env={**os.environ, "http_proxy": proxy}, cwd=job.parent)
-
-
-def link(host: str, number: int) -> Link:
-    key = page_key(host_key(host), number.to_bytes(4, "big"))
-    return Link(key, host, pack({"url": f"http://{host}/{number}"}))
-
-
-def make_job(folder: Path, store: str, pages: int) -> None:
-    opened = open_store(store_folder(folder), store)
-    job = Crawl(opened, Policy(), 0.0)
-    for n in range(pages):
-        job.seed(link(f"h{n % 50}", n), 0.0)
-    opened.write(job.take_changes(0.0, is_clean=True), sync=True)
-    opened.close()
-
-
-def rows(folder: Path) -> list[Any]:
-    store = open_snapshot(store_folder(folder))
-    try:
-        return [list(store.scan(family)) for family in Family]
-    finally:
-        store.close()
-
-
-@each_store
-def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path: Path, store: str) -> None:
-    job, copy, second = tmp_path / "job", tmp_path / "copy", tmp_path / "second"
-    with Server(answer).run_in_thread() as running:
-        with crawl(job, running.url, store) as process:
-            while len(running.log) < 30 and process.poll() is None:
-                time.sleep(0.005)
-            backup(job, copy)
-            assert process.poll() is None
-        before = rows(copy)
-        assert check(job).visited == N_PAGES
-        assert check(copy).violations == []
-        assert 0 < check(copy).visited < N_PAGES
-        shutil.copytree(copy, second)
-        for folder in (copy, second):
-            assert rows(folder) == before
-            assert crawl(folder, running.url, store).wait(120) == 0
-            result = check(folder)
-            assert (result.violations, result.visited, result.queued) == ([], N_PAGES, 0)
-
-
-@each_store
-def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store: str) -> None:
-    job, copy = tmp_path / "job", tmp_path / "copy"
-    make_job(job, store, 20_000)
-    part = tmp_path / "copy.part"
-    command = [sys.executable, "-m", "scrapy", "aopic", "backup", str(job), str(copy)]
-    with subprocess.Popen(command, cwd=tmp_path) as process:
-        while not exists(store_folder(part)):
-            assert process.poll() is None
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    if part.exists():
-        assert not copy.exists()
-        with pytest.raises(StorageError):
-            open_store(store_folder(part))
-        with pytest.raises(StorageError, match=r"copy\.part exists; remove it"):
-            backup(job, copy)
-        shutil.rmtree(part)
-        backup(job, copy)
-    assert rows(copy) == rows(job)
-    with pytest.raises(StorageError, match="copy exists; remove it"):
-        backup(job, copy)
-
-
-def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
-    job = tmp_path / "job"
-    make_job(job, "sqlite", 3)
-    give(seeds_folder(job), ["http://a.test/"])
-    (job / "spider.state").write_bytes(b"state")
-    backup(job, tmp_path / "copy")
-    assert (tmp_path / "copy" / "spider.state").read_bytes() == b"state"
-    (one,) = seeds_folder(job).iterdir()
-    (other,) = seeds_folder(tmp_path / "copy").iterdir()
-    assert (one.name, one.read_bytes()) == (other.name, other.read_bytes())
-
-
-def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no job in the folder"):
-        backup(tmp_path / "job", tmp_path / "copy")
-    assert list(tmp_path.iterdir()) == []
 
 
 def repair_command(job: Path) -> subprocess.CompletedProcess[str]:
@@ -293,36 +179,3 @@ def test_a_job_in_use_is_not_mended(tmp_path: Path, store: str) -> None:
         repair(job)
     opened.close()
     assert repair(job) == (None, None)
-
-
-@each_store
-def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path: Path, store: str) -> None:
-    """Else a kill before its first commit has landed would leave no pause."""
-    job = tmp_path / "job"
-    make_job(job, store, 3)
-    assert ask(job, status)["closed"]
-    opened = Job(job, Policy(), kind=store)
-    try:
-        assert not ask(job, status)["closed"]
-    finally:
-        opened.close()
-    assert ask(job, status)["closed"]
-
-
-@each_store
-def test_a_job_that_takes_no_first_commit_is_not_begun(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = tmp_path / "job"
-    make_job(job, store, 3)
-
-    def fail(*_: object, **__: object) -> None:
-        raise StorageError("The disk is full.")
-
-    kind = type(opened := open_store(store_folder(job)))
-    opened.close()
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, "write", fail)
-        with pytest.raises(StorageError, match="The disk is full"):
-            Job(job, Policy(), kind=store)
-    Job(job, Policy(), kind=store).close()

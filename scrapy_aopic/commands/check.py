@@ -1,0 +1,50 @@
+"""``scrapy aopic check``: whether every invariant of a job holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Audit every invariant of a job. The exit code is 0 only if all hold. Also while the crawl runs, on the state of its "
+    "last commit."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from dataclasses import asdict
+
+    from tqdm import tqdm
+
+    from scrapy_aopic.core.audit import Audit, audit
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.queries import count_pages
+    from scrapy_aopic.job.report import format_audit
+
+    with snapshot(opts.jobdir) as store:
+        try:
+            store.verify()
+            with tqdm(total=count_pages(store), unit=" pages", unit_scale=True, disable=None) as line:
+                result = audit(store, progress=line.update)
+        except StorageError as error:
+            result = Audit()
+            result.expect(False, "{} 'scrapy aopic repair' mends what can be mended.", error)
+    if opts.json:
+        write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
+    else:
+        write(format_audit(result))
+    return 0 if result.holds else 1

@@ -1,0 +1,141 @@
+"""Scrapy's command ``aopic``: finds the subcommand, and ends with a sentence and an exit code whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sys
+from argparse import ArgumentError
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
+from os import strerror
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import OutputError, drop, flush
+
+from . import backup, check, export, repair, seed, simulate, status, top
+from .common import Subcommand
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+SUBCOMMANDS: dict[str, Subcommand] = {
+    "top": top,
+    "status": status,
+    "check": check,
+    "backup": backup,
+    "repair": repair,
+    "seed": seed,
+    "export": export,
+    "simulate": simulate,
+}
+"""What may follow ``scrapy aopic``, in the order of its help."""
+
+
+class AopicCommand(ScrapyCommand):
+    """Everything that is done with AOPIC crawls from the command line, but crawling."""
+
+    requires_project = False
+    requires_crawler_process = False
+    default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
+
+    def syntax(self) -> str:
+        """Arguments, as shown in the usage."""
+        return "|".join(SUBCOMMANDS) + " [options]"
+
+    def short_desc(self) -> str:
+        """One line for ``scrapy -h``."""
+        return "Ask the job folder of an AOPIC crawl"
+
+    def long_desc(self) -> str:
+        """What ``scrapy aopic -h`` says before the list of subcommands."""
+        return f"{self.short_desc()}. 'scrapy aopic SUBCOMMAND -h' shows the options of a subcommand."
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
+        self._parsers: dict[str, argparse.ArgumentParser] = {}
+        parsers = parser.add_subparsers(
+            dest="subcommand", required=True, metavar="SUBCOMMAND", prog="scrapy aopic"
+        )
+        parsers.choices = cast("Any", _Names(SUBCOMMANDS))
+        for name, subcommand in SUBCOMMANDS.items():
+            own = parsers.add_parser(
+                name,
+                help=subcommand.MEANING.partition(". ")[0],
+                description=subcommand.MEANING,
+                formatter_class=ScrapyHelpFormatter,
+                conflict_handler="resolve",
+            )
+            subcommand.add_options(own)
+            super().add_options(own)
+            self._parsers[name] = own
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Run the subcommand; *args* is what no parser knew."""
+        parser = self._parsers[opts.subcommand]
+        if args:
+            parser.error(f"there is no {' '.join(args)} here")
+        assert self.settings is not None
+        run = partial(SUBCOMMANDS[opts.subcommand].run, opts, self.settings)
+        try:
+            self.exitcode = _run(run)
+        except UsageError as error:
+            parser.error(str(error))  # shows the usage of this subcommand
+
+
+class _Names(dict[str, Subcommand]):
+    """The subcommands; knows what may have been meant by a word that is none of them."""
+
+    def __contains__(self, word: object) -> bool:
+        if super().__contains__(word):
+            return True
+        similar = get_close_matches(str(word), self, n=1)
+        hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}"
+        raise ArgumentError(None, f'there is no subcommand "{word}"{hint}')
+
+
+def _run(run: Callable[[], int]) -> int:
+    """Exit code of *run*; every error is one sentence."""
+    from scrapy_aopic.exceptions import AopicError
+
+    logging.getLogger("scrapy_aopic").addHandler(logging.NullHandler())  # else warnings go to standard error
+    try:
+        code = run()
+        flush()
+    except OutputError as error:
+        drop()
+        if not isinstance(error.__cause__, BrokenPipeError):  # else whoever reads has seen enough
+            _say(f"The output cannot be written: {error}.")
+        return 1
+    except AopicError as error:
+        _say(str(error))
+        return 1 if _is_full(error) else 2
+    except OSError as error:
+        _say(f"This cannot be done: {error}.")
+        return 1 if _is_full(error) else 2
+    except KeyboardInterrupt:
+        return 130  # as a shell says of a process that SIGINT ended
+    return code
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a disk that takes no more is behind *error*; some libraries only say so in words."""
+    words = (*map(strerror, _FULL), "disk is full")  # the last are SQLite's
+    while error is not None:
+        if getattr(error, "errno", None) in _FULL or any(each in str(error) for each in words):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # there is nowhere to say it
+        sys.stderr.write(f"{sentence}\n")

@@ -1,0 +1,34 @@
+"""``scrapy aopic repair``: a whole job from a damaged one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Mend a damaged job that no crawl uses. Says what was lost; the damaged store is kept beside the new one."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.job.repair import repair
+    from scrapy_aopic.job.report import format_repair
+
+    mended, kept = repair(opts.jobdir, progress=True)
+    if mended is None:
+        write("Every invariant holds: there is nothing to mend.")
+    else:
+        write(format_repair(mended, kept))
+    return 0

@@ -1,0 +1,171 @@
+"""``scrapy aopic simulate``: orders compared on a link graph."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import write
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Crawl a link graph in several orders and compare them. With the ledger and the frontier of real crawls on a virtual "
+    "clock: how much of the pages' PageRank each order gathers how early."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "graph", metavar="GRAPH", type=Path, help=".npz file with indptr, indices and maybe host"
+    )
+    known = parser.add_mutually_exclusive_group()
+    known.add_argument(
+        "--hosts", metavar="FILE", type=Path, help=".npy file with the number of each page's host"
+    )
+    known.add_argument(
+        "--urls", metavar="FILE", type=Path, help="text file, maybe .gz, with each page's URL, one a line"
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        action="append",
+        help="order of the crawl as for AOPIC_ORDER, or the reference bound or true-pagerank; may be repeated, and "
+        "the first is compared with the others (default: all)",
+    )
+    parser.add_argument(
+        "--fetches", metavar="N", type=int, help="fetches of a crawl (default: all reachable pages)"
+    )
+    parser.add_argument("--seeds", metavar="N", type=int, default=20, help="seeds of a set (default: 20)")
+    parser.add_argument(
+        "--seed-sets", metavar="N", type=int, default=10, help="seed sets, drawn at random (default: 10)"
+    )
+    parser.add_argument(
+        "--seed-pages", metavar="LIST", help="numbers of pages, such as 3,14,15: the only seed set"
+    )
+    parser.add_argument(
+        "--rng", metavar="K", type=int, default=1, help="seed of the random numbers (default: 1)"
+    )
+    parser.add_argument(
+        "--politeness", action="store_true", help="pace hosts, as AOPIC_POLITENESS_FACTOR etc. say"
+    )
+    parser.add_argument(
+        "--connections",
+        metavar="N",
+        type=int,
+        default=100,
+        help="with --politeness: transfers at once (default: 100)",
+    )
+    parser.add_argument(
+        "--transfer",
+        metavar="SECONDS",
+        type=float,
+        default=0.2,
+        help="with --politeness: median of the transfer times (default: 0.2)",
+    )
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
+    parser.add_argument(
+        "--plot", metavar="FILE", type=Path, help="draw the shares over the fetches: .svg or .png"
+    )
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from importlib.util import find_spec
+
+    _check_options(opts)
+    for module in ("numpy", *(("matplotlib",) if opts.plot else ())):
+        if find_spec(module) is None:
+            raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
+    from tqdm import tqdm
+
+    from scrapy_aopic.lab import comparison
+    from scrapy_aopic.lab.simulation import load_graph, pagerank
+
+    given = {
+        str(name): settings[name]
+        for name in settings
+        if str(name).startswith("AOPIC_") or name == "DOWNLOAD_DELAY"
+    }
+    orders = list(dict.fromkeys(opts.policy or comparison.ALL))
+    for order in orders:
+        if order not in comparison.REFERENCES:
+            comparison.policy_of(given, order)  # a wrong name or setting is told before the long work
+    graph = load_graph(opts.graph, hosts=opts.hosts, urls=opts.urls)
+    seed_sets = _seed_sets(opts, len(graph))
+    pacing = None
+    if opts.politeness:
+        pacing = comparison.Pacing(
+            opts.connections, comparison.draw_transfers(len(graph), opts.transfer, opts.rng)
+        )
+    setup = comparison.Setup(graph, pagerank(graph.indptr, graph.indices), given, opts.fetches, pacing)
+    total = sum(setup.n_fetches(seeds) for seeds in seed_sets) * len(orders)
+    with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
+        runs = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
+    write(comparison.format_comparison(setup, seed_sets, runs))
+    if opts.json:
+        _save(opts.json, lambda path: path.write_text(json.dumps(comparison.report(setup, seed_sets, runs))))
+    if opts.plot:
+        bound = runs.get("bound") or comparison.compare(setup, ["bound"], seed_sets)["bound"]
+        _save(opts.plot, lambda path: comparison.plot(path, {**runs, "bound": bound}))
+    wrong = [
+        f"{name}, seed set {number}: {sentence}"
+        for name, each in runs.items()
+        for number, done in enumerate(each)
+        for sentence in done.violations
+    ]
+    for sentence in wrong[:20]:
+        sys.stderr.write(f"{sentence}\n")
+    return 1 if wrong else 0
+
+
+def _check_options(opts: argparse.Namespace) -> None:
+    for name in ("fetches", "seeds", "seed_sets", "connections", "jobs"):
+        value = getattr(opts, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} ({value}) must be at least 1")
+    if opts.rng < 0:
+        raise UsageError(f"--rng ({opts.rng}) must be at least 0")
+    if not 0 < opts.transfer < 86400:
+        raise UsageError(f"--transfer ({opts.transfer}) must be a number of seconds above 0")
+    if opts.plot and opts.plot.suffix not in (".svg", ".png"):
+        raise UsageError(f"--plot ({opts.plot}) must end in .svg or .png")
+    for path in (opts.json, opts.plot):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+
+
+def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
+    from scrapy_aopic.lab.comparison import draw_seed_sets
+
+    if opts.seed_pages is None:
+        if opts.seeds > pages:
+            raise UsageError(f"--seeds ({opts.seeds}) must be at most the pages of the graph, {pages}")
+        return draw_seed_sets(pages, opts.seeds, opts.seed_sets, opts.rng)
+    try:
+        seeds = list(dict.fromkeys(int(number) for number in opts.seed_pages.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--seed-pages ({opts.seed_pages}) must be page numbers such as 3,14,15") from error
+    for page in seeds:
+        if not 0 <= page < pages:
+            raise UsageError(
+                f"--seed-pages: there is no page {page}; pages are numbered from 0 to {pages - 1}"
+            )
+    return [seeds]
+
+
+def _save(path: Path, write: Callable[[Path], object]) -> None:
+    from scrapy_aopic.exceptions import AopicError
+
+    try:
+        write(path)
+    except OSError as error:
+        raise AopicError(f"{path} cannot be written: {error}.") from error

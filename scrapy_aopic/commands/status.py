@@ -1,0 +1,34 @@
+"""``scrapy aopic status``: how far a job has come."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Counts, front and back queues and the ledger of a job. Also while the crawl runs, as of its last commit."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.job.queries import status
+    from scrapy_aopic.job.report import format_status
+
+    with snapshot(opts.jobdir) as store:
+        state = status(store)
+    write(json.dumps(state, indent=1) if opts.json else format_status(state))
+    return 0

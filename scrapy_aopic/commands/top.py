@@ -1,0 +1,48 @@
+"""``scrapy aopic top``: the most important pages or hosts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "The most important pages (or hosts) of a job. With importance, cash and history; also while the crawl runs, as of "
+    "its last commit."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+    parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
+    parser.add_argument("--hosts", action="store_true", help="hosts instead of pages")
+    parser.add_argument("--all", action="store_true", help="also redirects and pages that failed")
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.job.queries import top_hosts, top_pages
+    from scrapy_aopic.job.report import format_hosts, format_pages
+
+    if opts.number < 1:
+        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    with snapshot(opts.jobdir) as store:
+        if opts.hosts:
+            rows = top_hosts(store, opts.number)
+        else:
+            rows = top_pages(store, opts.number, everything=opts.all)
+    if opts.json:
+        write(json.dumps(rows, indent=1))
+    else:
+        write((format_hosts if opts.hosts else format_pages)(rows))
+    return 0

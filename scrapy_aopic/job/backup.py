@@ -1,0 +1,89 @@
+"""Copies of jobs, also of those that are running.
+
+A copy is made row by row from a snapshot, so that it shares no file with its source, and each row has been compared
+with its checksum. Until it is whole it has another name, and a store in it that nobody opens.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import copy_store, exists, lock_job, open_snapshot
+from scrapy_aopic.storage.lock import sync_folder, sync_names
+
+from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder
+from .job import read_taken
+from .seeds import lists
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def backup(source: Path, target: Path, *, progress: bool = False) -> int:
+    """Copy the job in the folder *source* as of its last commit to *target*, which must not exist.
+
+    Returns:
+        Rows copied.
+
+    Raises:
+        StorageError: If there is no job, it cannot be read, or the copy cannot be written.
+    """
+    if not exists(store_folder(source)):
+        raise StorageError(f"There is no job in the folder {source}.")
+    part = target.with_name(target.name + ".part")
+    try:
+        for path in (target, part):
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        part.mkdir(parents=True)
+        try:
+            with lock_job(store_folder(part), "backup") as lock, named_as_given(lock, part):
+                rows = _copy(source, lock.around.where, progress=progress)
+                lock.check()
+            if target.exists():  # on which a rename may end, if it is empty
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            part.rename(target)  # Windows does not while the lock is open
+            sync_names(target)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    except FileExistsError as error:
+        raise StorageError(
+            f"{error.filename} exists; remove it, or copy the job to another folder."
+        ) from error
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"The copy {target} cannot be written: {error}.") from error
+    return rows
+
+
+def _copy(source: Path, target: Path, *, progress: bool) -> int:
+    if (source / STATE_FILE).exists():
+        _copy_file(source / STATE_FILE, target / STATE_FILE)
+    # Before the snapshot: a list that is taken up to its end is removed.
+    seeds_folder(target).mkdir()
+    for path in lists(seeds_folder(source)):
+        with suppress(FileNotFoundError):
+            _copy_file(path, seeds_folder(target) / path.name)
+    with closing(open_snapshot(store_folder(source))) as store:
+        taken, waiting = read_taken(store), {path.name for path in lists(seeds_folder(source))}
+        for path in lists(seeds_folder(target)):
+            if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
+                path.unlink()
+        with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
+            return copy_store(store, store_folder(source), store_folder(target), line.update)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    shutil.copy2(source, target)
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+    sync_folder(target.parent)

@@ -1,0 +1,45 @@
+"""What lies where in a job folder.
+
+``aopic/`` holds the store and may change without warning between format versions; seeds wait in ``aopic-seeds/``
+(see :mod:`.seeds`); beside them is what Scrapy itself keeps.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scrapy_aopic.storage.lock import Lock
+
+STATE_FILE = "spider.state"
+"""What Scrapy itself keeps in a job folder: the state of the spider."""
+
+
+def store_folder(job_folder: Path) -> Path:
+    """Where in a job folder the store is."""
+    return job_folder / "aopic"
+
+
+def seeds_folder(job_folder: Path) -> Path:
+    """Where in a job folder seeds wait."""
+    return job_folder / "aopic-seeds"
+
+
+@contextmanager
+def named_as_given(lock: Lock, job: Path) -> Iterator[None]:
+    """Make errors name the folder of the locked job as the user named it: *job*, not the path behind *lock*."""
+    where = str(lock.around.where)
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(str(error).replace(where, str(job))) from error
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(where, str(job))
+        raise

@@ -1,0 +1,39 @@
+"""Formats of the files that other programs read and write, by the ends of their names.
+
+``.csv`` and ``.parquet`` are tables; ``.gz`` behind the name of a text says that it is compressed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scrapy_aopic.exceptions import ExchangeError
+
+CHUNK = 10_000
+"""Rows in memory at a time: some megabytes."""
+
+
+def is_csv(name: str) -> bool:
+    """Whether a file of this *name* is a table of text, compressed or not."""
+    return name.lower().endswith((".csv", ".csv.gz"))
+
+
+def is_parquet(name: str) -> bool:
+    """Whether a file of this *name* is a Parquet table."""
+    return name.lower().endswith(".parquet")
+
+
+def load_pyarrow() -> Any:
+    """The module :mod:`pyarrow`, with what reads and writes Parquet.
+
+    Raises:
+        ExchangeError: If it is not installed.
+    """
+    try:
+        import pyarrow  # noqa: PLC0415  # an extra
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise ExchangeError(
+            f"Parquet needs pyarrow ({error}): pip install 'scrapy-aopic[parquet]', or use a .csv file."
+        ) from error
+    return pyarrow

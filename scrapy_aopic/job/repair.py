@@ -1,0 +1,115 @@
+"""Damaged jobs made whole, as far as anything of them is left.
+
+The new store is made beside the damaged one, from a copy that may be opened, and takes its place at the end; the damaged
+one is kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import closing
+from itertools import count
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tqdm import tqdm
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.repair import Mended, mend
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_damaged
+from scrapy_aopic.storage.lock import sync_folder
+from scrapy_aopic.web.request_rows import url_of
+
+from .folder import named_as_given, store_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+
+def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | None]:
+    """Mend the job in the folder *job*, which no crawl uses; one in which everything holds is left as it is.
+
+    Killed at any moment and called again, it ends the same.
+
+    Returns:
+        What was mended, and the folder of the damaged store; ``None`` if there was nothing to mend.
+
+    Raises:
+        StorageError: If the job is in use, there is none, or nothing of it can be opened.
+    """
+    if not any(folder.exists() for folder in (store_folder(job), _new(store_folder(job)))):
+        raise StorageError(f"There is no job in the folder {job}.")
+    try:
+        with lock_job(store_folder(job), "repair") as lock, named_as_given(lock, job):
+            where = lock.around.where
+            mended, kept = _repair(store_folder(where), lock.check, progress=progress)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"The job in {job} cannot be mended: {error}.") from error
+    if mended is not None:
+        mended.reason = mended.reason.replace(str(where), str(job))
+    return mended, job / kept if kept else None
+
+
+def _new(folder: Path) -> Path:
+    """Where the store is made that takes the place of the one in *folder*."""
+    return folder.with_name(f"{folder.name}.new")
+
+
+def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Mended | None, str]:
+    """Mend the store in *folder*; *check* raises an error if this must not be done any more.
+
+    Returns:
+        What was mended, and the name of the folder of the damaged store.
+    """
+    copy, new = folder.with_name(f"{folder.name}.copy"), _new(folder)
+    if not folder.exists() and is_finished(new):  # killed between the two renames
+        new.rename(folder)
+    for left in (copy, new):
+        shutil.rmtree(left, ignore_errors=True)
+    if not folder.exists():
+        raise StorageError(f"There is no job in the folder {folder.parent}.")
+    try:
+        damaged, reason = open_damaged(folder, copy)
+        with closing(damaged):
+            if is_finished(folder) and not reason and _holds(damaged):
+                return None, ""
+            with (
+                closing(make_store(new, damaged)) as store,
+                tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
+            ):
+                mended = mend(damaged, store, _host_of, time.time(), line.update)
+                mended.reason = reason
+                arrange(store)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    finish_store(new)
+    kept = next(
+        path for n in count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{n}")).exists()
+    )
+    check()
+    folder.rename(kept)
+    new.rename(folder)
+    sync_folder(folder.parent)
+    return mended, kept.name
+
+
+def _holds(store: Store) -> bool:
+    try:
+        store.verify()
+        return audit(store).holds
+    except StorageError:
+        return False
+
+
+def _host_of(request: bytes) -> str:
+    try:
+        return urlsplit(url_of(request)).hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,112 @@
+"""Copies of jobs: whole or not at all, and a crawl goes on from each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from stored_jobs import make_job, rows
+from web import check, html
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.seeds import give
+from scrapy_aopic.storage import exists, open_store
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+
+SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
+N_PAGES = 120
+
+each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+
+
+def answer(exchange: Exchange) -> Answer:
+    number = int(exchange.target[1:] or 0)
+    links = [f"http://h{n % 7}.test/{n}" for n in (2 * number + 1, 2 * number + 2) if n < N_PAGES]
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.01)
+
+
+def crawl(job: Path, proxy: str, store: str) -> subprocess.Popen[str]:
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": job,
+        "AOPIC_STORE": store,
+        "AOPIC_POLITENESS_FACTOR": 0.5,
+        "AOPIC_DURABILITY": "page",
+        "LOG_LEVEL": "ERROR",
+        "REMOTE_CONTROL_ENABLED": False,
+        "TELNETCONSOLE_ENABLED": False,
+    }
+    options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
+    command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
+    return subprocess.Popen(command, env={**os.environ, "http_proxy": proxy}, cwd=job.parent)
+
+
+@each_store
+def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path: Path, store: str) -> None:
+    job, copy, second = tmp_path / "job", tmp_path / "copy", tmp_path / "second"
+    with Server(answer).run_in_thread() as running:
+        with crawl(job, running.url, store) as process:
+            while len(running.log) < 30 and process.poll() is None:
+                time.sleep(0.005)
+            backup(job, copy)
+            assert process.poll() is None
+        before = rows(copy)
+        assert check(job).visited == N_PAGES
+        assert check(copy).violations == []
+        assert 0 < check(copy).visited < N_PAGES
+        shutil.copytree(copy, second)
+        for folder in (copy, second):
+            assert rows(folder) == before
+            assert crawl(folder, running.url, store).wait(120) == 0
+            result = check(folder)
+            assert (result.violations, result.visited, result.queued) == ([], N_PAGES, 0)
+
+
+@each_store
+def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store: str) -> None:
+    job, copy = tmp_path / "job", tmp_path / "copy"
+    make_job(job, store, 20_000)
+    part = tmp_path / "copy.part"
+    command = [sys.executable, "-m", "scrapy", "aopic", "backup", str(job), str(copy)]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        while not exists(store_folder(part)):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    if part.exists():
+        assert not copy.exists()
+        with pytest.raises(StorageError):
+            open_store(store_folder(part))
+        with pytest.raises(StorageError, match=r"copy\.part exists; remove it"):
+            backup(job, copy)
+        shutil.rmtree(part)
+        backup(job, copy)
+    assert rows(copy) == rows(job)
+    with pytest.raises(StorageError, match="copy exists; remove it"):
+        backup(job, copy)
+
+
+def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    make_job(job, "sqlite", 3)
+    give(seeds_folder(job), ["http://a.test/"])
+    (job / "spider.state").write_bytes(b"state")
+    backup(job, tmp_path / "copy")
+    assert (tmp_path / "copy" / "spider.state").read_bytes() == b"state"
+    (one,) = seeds_folder(job).iterdir()
+    (other,) = seeds_folder(tmp_path / "copy").iterdir()
+    assert (one.name, one.read_bytes()) == (other.name, other.read_bytes())
+
+
+def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no job in the folder"):
+        backup(tmp_path / "job", tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []

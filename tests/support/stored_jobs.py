@@ -1,0 +1,34 @@
+"""Jobs in folders without a crawl of Scrapy: made in a moment, and read row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import Link, host_key, pack, page_key
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.storage import open_snapshot, open_store
+
+
+def link(host: str, number: int) -> Link:
+    key = page_key(host_key(host), number.to_bytes(4, "big"))
+    return Link(key, host, pack({"url": f"http://{host}/{number}"}))
+
+
+def make_job(folder: Path, store: str, pages: int) -> None:
+    opened = open_store(store_folder(folder), store)
+    job = Crawl(opened, Policy(), 0.0)
+    for n in range(pages):
+        job.seed(link(f"h{n % 50}", n), 0.0)
+    opened.write(job.take_changes(0.0, is_clean=True), sync=True)
+    opened.close()
+
+
+def rows(folder: Path) -> list[Any]:
+    store = open_snapshot(store_folder(folder))
+    try:
+        return [list(store.scan(family)) for family in Family]
+    finally:
+        store.close()
