@@ -56,6 +56,7 @@ from .web.bounds import (
     has_too_many_attributes,
     is_packed_too_often,
 )
+from .web.http_dates import changed_at
 from .web.meta import DOWN, PURPOSE, SEED, SITEMAP, TAG, slot_key
 from .web.page_keys import Places
 from .web.page_text import read_text
@@ -917,12 +918,15 @@ class Scheduler(BaseScheduler):
         visit.status = response.status
         if not self._recrawls:
             return
-        etag, modified = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
+        etag, modified, date = (
+            response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
+        )
         visit.content = Content(
             blake2b(response.body, digest_size=8).digest(),
             etag if len(etag) <= _MAX_CONDITION else b"",
             modified if len(modified) <= _MAX_CONDITION else b"",
             is_same=response.status == 304 and visit.lease.visits > 0,
+            changed_at=changed_at(modified, date, self._clock()),
         )
         if visit.is_conditional and response.status == 304:
             # The spider did not ask whether anything has changed: to it, 304 would be an error.

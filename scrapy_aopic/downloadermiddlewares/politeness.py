@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import replace
-from datetime import timezone
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -20,6 +18,7 @@ from scrapy_aopic.core.politeness import Gap, Outcome, Pace
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.settings import read, read_politeness
+from scrapy_aopic.web.http_dates import read_date
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -296,9 +295,5 @@ def _read_wish(text: bytes, now: float) -> float | None:
         return None
     if text.isdigit():
         return float(text)
-    try:
-        date = parsedate_to_datetime(text.decode("latin-1"))
-        date = date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)
-        return max(date.timestamp() - now, 0.0)
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
+    date = read_date(text)
+    return max(date - now, 0.0) if date is not None else None

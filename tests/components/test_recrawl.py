@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,67 @@ async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditi
     }
     assert home.conditions[:3] == [{}, {}, {}]
     assert recrawled(crawler)["unchanged"] >= 2
+
+
+# When a page last changed, as its server says
+
+
+YEAR = 365 * 86_400.0
+AGES = {"http://a.test/old": 3 * YEAR, "http://a.test/older": 5 * YEAR, "http://a.test/new": 3600.0}
+NONSENSE = ["Thu, 01 Jan 1970 00:00:00 GMT", "Tue, 20 Oct 2099 07:28:00 GMT", "yesterday"]
+
+
+LINKED = html([*AGES, "/last"])
+
+
+def aged(age: float, clock: float) -> Callable[[Exchange], Answer]:
+    """A page that changed *age* seconds ago, on a server whose clock is *clock* seconds fast."""
+
+    def answer(_: Exchange) -> Answer:
+        now = time.time() + clock
+        dates = {"Date": formatdate(now, usegmt=True), "Last-Modified": formatdate(now - age, usegmt=True)}
+        return Answer(headers={"Content-Type": "text/html", **dates}, body=LINKED)
+
+    return answer
+
+
+async def order_of_revisits(serve: Serve, pages: dict[str, Any], folder: Path) -> list[str]:
+    """The URLs of *pages* in the order in which they come back when all of them may."""
+
+    class All(Follow):
+        start_urls = [*pages, "http://a.test/last"]  # all of the former get cash before the crawl stops
+
+    web = serve(pages | {"http://a.test/last": []})
+    await crawl_until(lambda: len(web.asked) >= 4, folder, All)
+    assert web.asked == All.start_urls
+    await asyncio.sleep(1.1)  # now all of them are due when the next crawl begins
+    All.start_urls = []
+    await crawl_until(lambda: len(web.asked) >= 8, folder, All)
+    assert sorted(web.asked[4:8]) == sorted(web.asked[:4])
+    return [url for url in web.asked[4:8] if url in pages]
+
+
+@pytest.mark.parametrize(
+    "clock", [0.0, -10 * YEAR, 10 * YEAR], ids=["right", "10 years slow", "10 years fast"]
+)
+@deferred_f_from_coro_f
+async def test_pages_that_changed_lately_by_the_clock_of_their_server_come_back_first(
+    serve: Serve, tmp_path: Path, clock: float
+) -> None:
+    pages = {url: aged(age, clock) for url, age in AGES.items()}
+    assert await order_of_revisits(serve, pages, tmp_path) == sorted(AGES, key=AGES.__getitem__)
+
+
+@pytest.mark.parametrize("date", [DATE, "now", ""], ids=["date", "word", "none"])
+@deferred_f_from_coro_f
+async def test_dates_that_cannot_be_true_change_nothing(serve: Serve, tmp_path: Path, date: str) -> None:
+    sent = {"Content-Type": "text/html", **({"Date": date} if date else {})}
+    modified = NONSENSE if date == DATE else [DATE, NONSENSE[0], "Tue, 20 Oct 2026 06:28:00 GMT"]
+    pages = {
+        url: Answer(headers={**sent, "Last-Modified": text}, body=LINKED)
+        for url, text in zip(AGES, modified, strict=True)
+    }
+    assert await order_of_revisits(serve, pages, tmp_path) == list(AGES)
 
 
 # Pages that disappear, fail or move

@@ -1,0 +1,44 @@
+"""Dates in HTTP headers, whatever a server writes there.
+
+The three forms of RFC 9110, section 5.6.7, are read, and others that mail uses. A server's clock may be wrong by any
+amount, so an instant that it names counts only as a distance from another one that it named at the same time.
+"""
+
+from __future__ import annotations
+
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+
+_MAX_DATE = 256
+"""Bytes of a date that may mean anything; the longest form of RFC 9110 has 33."""
+
+_FIRST_WEB_PAGE = 659_000_000.0
+"""Seconds since the epoch: November 1990. An older page is a file that lost its date: 1970 and 1980 are common."""
+
+
+def read_date(text: bytes) -> float | None:
+    """Seconds since the epoch at the date in *text*; ``None`` if there is none."""
+    if len(text) > _MAX_DATE:
+        return None
+    try:
+        date = parsedate_to_datetime(text.decode("latin-1"))
+        return (date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)).timestamp()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def changed_at(modified: bytes, date: bytes, now: float) -> float:
+    """When a page last changed, in seconds since the epoch; 0 if its server does not say so or cannot be believed.
+
+    Args:
+        modified: The response's ``Last-Modified``.
+        date: Its ``Date``. A cache's ``Age`` is not added: many caches name the date at which they responded.
+        now: When it was received, by the caller's clock, in seconds since the epoch.
+    """
+    if not modified or not date:
+        return 0.0
+    then, sent = read_date(modified), read_date(date)
+    if then is None or sent is None or then > sent:
+        return 0.0
+    changed = now - (sent - then)
+    return changed if changed >= _FIRST_WEB_PAGE else 0.0

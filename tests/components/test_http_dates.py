@@ -1,0 +1,94 @@
+"""Dates as servers write them, and when a page changed by the clock of its server."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_aopic.web.http_dates import changed_at, read_date
+
+NOW = 1_800_000_000.0
+YEAR = 365 * 86_400.0
+
+PIECES = [
+    b"Mon",
+    b",",
+    b" ",
+    b"Jan",
+    b"9" * 25,
+    b"31",
+    b"-",
+    b"+",
+    b":",
+    b"GMT",
+    b"+9999",
+    b"\xff",
+    b"\0",
+    b"(",
+    b"2001",
+]
+"""What a date is made of, numbers that are too large included."""
+
+TEXTS = st.binary(max_size=300) | st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
+
+
+def header(instant: float) -> bytes:
+    return formatdate(instant, usegmt=True).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"Sun, 06 Nov 1994 08:49:37 GMT",
+        b"Sunday, 06-Nov-94 08:49:37 GMT",
+        b"Sun Nov  6 08:49:37 1994",
+        b"Sun, 06 Nov 1994 09:49:37 +0100",
+        b"Sun, 6 Nov 1994 08:49:37 -0000",
+    ],
+)
+def test_every_form_of_a_date_is_read(text: bytes):
+    assert read_date(text) == 784_111_777.0
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"now", b"0", b"784111777", b"Sun, 06 Nov 1994 08:49:37 GMT" + b" " * 300]
+)
+def test_what_is_no_date_is_none(text: bytes):
+    assert read_date(text) is None
+
+
+@given(st.integers(0, 4_000_000_000), st.integers(0, int(30 * YEAR)))
+def test_the_age_of_a_page_is_what_its_server_says_whatever_its_clock_is(clock: int, age: int):
+    assert changed_at(header(clock), header(clock + age), NOW) == NOW - age
+
+
+@given(TEXTS, TEXTS)
+@example(header(0), header(NOW))
+@example(header(315_532_800), header(NOW))
+@example(header(NOW + 1), header(NOW))
+@example(b"", header(NOW))
+@example(header(NOW), b"")
+@example(header(NOW), b"Fri, 31 Dec 9999 23:59:59 GMT")
+def test_whatever_a_server_sends_no_page_is_older_than_the_web_or_changes_in_the_future(
+    modified: bytes, date: bytes
+):
+    changed = changed_at(modified, date, NOW)
+    assert changed == 0.0 or 659_000_000 <= changed <= NOW
+    if not changed:
+        return
+    sent, then = read_date(date), read_date(modified)
+    assert sent is not None
+    assert then is not None
+    assert changed == NOW - (sent - then)
+
+
+@pytest.mark.parametrize(
+    ("modified", "date"),
+    [(0, NOW), (315_532_800, NOW), (NOW + 1, NOW), (NOW - 40 * YEAR, NOW)],
+    ids=["1970", "1980", "future", "before the web"],
+)
+def test_a_date_that_cannot_be_true_says_nothing(modified: float, date: float):
+    assert changed_at(header(modified), header(date), NOW) == 0.0
