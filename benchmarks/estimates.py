@@ -81,14 +81,14 @@ class Flow:
     def visit(self, number: int) -> list[int]:
         """Visit a page; returns the pages that it paid."""
         page, targets = self.pages[number], self.links[number]
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         spent = page.cash
         units = self.ledger.visit(page, spent, [1] * len(targets), len(targets), 0.0)
         self.spent[number] += spent
         self.log.append((number, spent, self.ledger.totals.turn))
         for target, each in zip(targets, units, strict=True):
             paid = self.pages[target]
-            self.ledger.settle(paid)
+            self.ledger.catch_up(paid)
             paid.cash += each
             self.received[target] += each
         return targets

@@ -14,7 +14,7 @@ from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
 from .frontier.frontier import index_bucket
 from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
-from .ledger import TOTAL, Totals, class_of, is_member
+from .ledger import TOTAL, Totals
 from .order import ORDERS, Order
 from .ports import Family, Store
 from .records import (
@@ -31,6 +31,7 @@ from .records import (
 )
 from .revisits import wake_row
 from .saved import Saved, read_saved
+from .spending import class_of, is_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -28,7 +28,7 @@ from .duplicates import Claim, Contents, Text
 from .frontier.frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
 from .graph import KnownGraph
 from .layout import TOTALS_KEY
-from .ledger import Ledger, Spending, Totals
+from .ledger import Ledger, Totals
 from .order import Aopic, BatchOrder, Order
 from .politeness import Gap, Outcome, Pace, Politeness
 from .ports import Family, Store
@@ -102,7 +102,7 @@ class Policy:
     politeness: Politeness = field(default_factory=Politeness)
     share: float | None = 0.15
     endowment: float = 6.0
-    spending: Spending = "endowment"
+    spending: str = "endowment"
     recrawl: Recrawl | None = None
     domain_of: Callable[[str], str] = str
     chosen: frozenset[str] = frozenset()
@@ -116,6 +116,10 @@ class Policy:
     page_cache: int = 100_000
     cache: Callable[[], Cache] = ClockCache
     commit_within: float = 1.0
+
+    def is_chosen(self, host: str) -> bool:
+        """Whether the virtual page spends on the pages of *host* if it spends on chosen domains."""
+        return bool(self.chosen) and (host in self.chosen or self.domain_of(host) in self.chosen)
 
 
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
@@ -399,7 +403,7 @@ class Crawl:
         key, page = self._root(key)
         if page is None or page.state == FAILED:
             return 0
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         units = self.ledger.grant(page, worth)
         self._relevel(key, page, now)
         self._pages.put(key, page)
@@ -422,9 +426,9 @@ class Crawl:
             return self._later(taken)
         page = self._pages.get(taken.page)
         assert page is not None, "a queue row without its page"
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         if self.ledger.spend_virtual(page.cash):
-            self.ledger.settle(page)
+            self.ledger.catch_up(page)
         self._relevel(taken.page, page, now)
         self.order_clock = self.order.clock_after(page, self.order_clock)
         self._wheel.fetched()
@@ -587,7 +591,7 @@ class Crawl:
             n_distinct,
             now,
             whole=max(weight or n_distinct, sum([link.weight for link in targets.values()])),
-            host_visited=None if outcome or self._is_outdone(host, copy) else self._site_visited(host),
+            domain_visited=None if outcome or self._is_outdone(host, copy) else self._site_visited(host),
             is_plain=not outcome,
         )
         page.outcome = outcome
@@ -851,7 +855,7 @@ class Crawl:
         if page.height >= (MAX_HEIGHT if self._site(key) == self._site(root) else MAX_HEIGHT // 2):
             return
         other.height = max(other.height, page.height + 1)
-        self.ledger.unite(page, other)
+        self.ledger.merge(page, other)
         page.canonical = root
         page.outcome = outcome
         if self.order.counts_links:
@@ -882,7 +886,7 @@ class Crawl:
         for key, page in zip(keys, self._pages.get_many(keys), strict=True):
             assert page is not None, "a time to look at a page that is not known"
             self._wheel.set(key, page, page.visited_at + recrawl.next_look(now - page.visited_at))
-            self.ledger.settle(page)
+            self.ledger.catch_up(page)
             if page.state == QUEUED:
                 self._relevel(key, page, now)
             else:
@@ -906,7 +910,7 @@ class Crawl:
             page, host = self._pages.get(key), self.frontier.host(key[:HOST_BYTES])
             assert page is not None, "a page that is due and not known"
             assert host is not None, "a page without its host"
-            self.ledger.settle(page)
+            self.ledger.catch_up(page)
             if page.canonical:
                 self.ledger.revive(page)
             page.state = QUEUED
@@ -938,8 +942,8 @@ class Crawl:
     def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
         """Let a new page come into being."""
         page = Page(QUEUED, self._next_place(), shift=link.shift, score=score)
-        if chosen := self._policy.chosen:
-            page.is_chosen = link.host in chosen or self._policy.domain_of(link.host) in chosen
+        if self._policy.chosen:
+            page.is_chosen = self._policy.is_chosen(link.host)
         self.ledger.admit(page, cash)
         return page
 
@@ -1000,7 +1004,7 @@ class Crawl:
 
     def _again(self, link: Link, page: Page, now: float, cash: int = 0) -> None:
         """Queue a request for a page that is known: the page itself if it is done, else a ticket beside it."""
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         if page.state != QUEUED:
             if page.state == FAILED:
                 self.ledger.revive(page)
@@ -1023,7 +1027,7 @@ class Crawl:
 
     def _credit(self, key: bytes, page: Page, units: int, now: float) -> None:
         """Pay *units* to *page*; the caller moves its queue row."""
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         page.cash += units
         recrawl = self._recrawl
         if (

@@ -3,9 +3,12 @@
 Rule 1: cash is conserved to the unit. The cash of all pages and of the virtual page is :data:`TOTAL` after
 every step, compared with ``==``; what a division leaves over goes to the virtual page.
 
-Rule 2: the virtual page spends in O(1). It endows single pages from its reserve, or hands the same number of
-units to each page of a class by raising that class's running total; a page's cash is then
-``cash + handed_now - settled``, and :meth:`Ledger.settle` folds the difference in when the page is touched.
+Rule 2: the virtual page spends in O(1). It endows single visits from its reserve, or hands the same number of units
+to each page of a class (:mod:`.spending`) by raising that class's running total. A page's cash is then
+``cash + handed_now - settled``; :meth:`Ledger.catch_up` folds the difference in when the page is touched.
+
+Rule 3: a method that takes units away from one side either gives them to the other or returns them, and the caller
+owes them to somebody.
 
 Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003; the endowment
 with host decay is ours (docs/how-it-works.md).
@@ -14,9 +17,10 @@ with host decay is ours (docs/how-it-works.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from .records import FAILED, Page
+from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +34,7 @@ SEED_SHIFT = 24
 """A seed gets 2**-24 of the virtual page: the reserve halves only after some ten million seeds or visits."""
 
 ENDOWMENT_HALF_LIFE = 10
-"""Visited pages of a host after which its pages are endowed with half as much."""
-
-Spending: TypeAlias = Literal["endowment", "unvisited", "visited", "chosen"]
-
-_CLASSES: dict[str, tuple[int, ...]] = {
-    "endowment": (),
-    "unvisited": (0, 2),
-    "visited": (1, 3),
-    "chosen": (2, 3),
-}
+"""Visited pages of a registered domain after which its pages are endowed with half as much."""
 
 
 @dataclass(slots=True)
@@ -52,10 +47,9 @@ class Totals:
         virtual_distributed: All cash that the virtual page ever spent.
         history: Sum of the pages' histories.
         turn: Virtual time: |H| in units of the cash that pages hold, as it was at each distribution. What the
-            virtual page keeps in reserve goes round with nobody, so it is not counted.
-        handed: Units that each page of a class was handed so far: unvisited and visited pages, and then those of
-            chosen domains, unvisited and visited.
-        members: Pages in each of the four classes; pages that failed or were united with others are in none.
+            virtual page keeps in reserve does not circulate, so it is not counted.
+        handed: Units that each page of a class was handed so far, by class.
+        members: Pages in each class.
         newcomers: Sum and number of the histories of pages at their second visit.
     """
 
@@ -64,8 +58,8 @@ class Totals:
     virtual_distributed: int = 0
     history: int = 0
     turn: float = 0.0
-    handed: tuple[int, ...] = (0, 0, 0, 0)
-    members: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    handed: tuple[int, ...] = (0,) * N_PAGE_CLASSES
+    members: list[int] = field(default_factory=lambda: [0] * N_PAGE_CLASSES)
     newcomers: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
@@ -104,16 +98,6 @@ class Estimate:
         return weight / whole if whole else 0.0
 
 
-def is_member(page: Page) -> bool:
-    """Whether *page* is in a class: not if it failed or was united with another one."""
-    return page.state != FAILED and not page.canonical
-
-
-def class_of(page: Page) -> int:
-    """Class of *page*: 0 or 1 whether it was visited, 2 more in a chosen domain."""
-    return (page.visits > 0) + 2 * page.is_chosen
-
-
 class Ledger:
     """Moves cash between pages and the virtual page.
 
@@ -123,8 +107,7 @@ class Ledger:
         share: Part of each distribution that goes to the virtual page, 0 to 1; ``None`` for 1/(links + 1) as in
             the paper. With 0.15 the fixpoint is PageRank(0.85).
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
-        spending: How the virtual page spends: by endowments, or evenly on unvisited pages, on visited pages, or on
-            the pages of chosen domains.
+        spending: How the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
         averages: Whether a page's history is the average of its class until its second visit, which is right if
             pages are visited again and again.
     """
@@ -136,16 +119,16 @@ class Ledger:
         *,
         share: float | None = 0.15,
         endowment: float = 6.0,
-        spending: Spending = "endowment",
+        spending: str = "endowment",
         averages: bool = False,
     ) -> None:
         self.totals = totals
         self.window = window
         self.share = share
-        self.endowment = endowment if spending == "endowment" else 0.0
         self.averages = averages
-        self._classes = _CLASSES[spending]
-        self._has_handed = any(totals.handed)
+        self._spending: Spending = SPENDING[spending]
+        self.endowment = endowment if self._spending.endows else 0.0
+        self.has_handed = any(totals.handed)
 
     # -- pages come and change class
 
@@ -154,17 +137,17 @@ class Ledger:
         page.cash = cash
         self._join(page)
 
-    def grant(self, page: Page, worth: float = 1.0) -> int:
-        """Give *page* the cash of *worth* seeds, at least 0, out of the virtual page; returns the units."""
-        virtual = self.totals.virtual
-        units = min(int((virtual >> SEED_SHIFT) * worth), virtual // 2)
-        self.totals.virtual -= units
-        page.cash += units
-        return units
+    def _join(self, page: Page) -> None:
+        which = class_of(page)
+        page.settled = self.totals.handed[which]
+        self.totals.members[which] += 1
 
-    def settle(self, page: Page) -> None:
+    def _leave(self, page: Page) -> None:
+        self.totals.members[class_of(page)] -= 1
+
+    def catch_up(self, page: Page) -> None:
         """Bring ``page.cash`` up to date with what the virtual page handed to its class."""
-        if self._has_handed and (owed := self.totals.owed(page)):
+        if self.has_handed and (owed := self.totals.owed(page)):
             page.cash += owed
             page.settled += owed
 
@@ -172,18 +155,13 @@ class Ledger:
         """Cash of *page* as of now, without changing it."""
         return page.cash + self.totals.owed(page)
 
-    def _join(self, page: Page) -> None:
-        which = class_of(page)
-        page.settled = self.totals.handed[which]
-        self.totals.members[which] += 1
-
-    def _count(self, page: Page, change: int) -> None:
-        self.totals.members[class_of(page)] += change
-
-    def _distributed(self, units: int) -> None:
-        """Let virtual time pass because *units* are about to be distributed."""
-        in_turn = TOTAL if self._classes else TOTAL - self.totals.virtual
-        self.totals.turn += units / in_turn if in_turn else 0.0
+    def grant(self, page: Page, worth: float = 1.0) -> int:
+        """Give *page* the cash of *worth* seeds, at least 0, out of the virtual page; returns the units."""
+        virtual = self.totals.virtual
+        units = min(int((virtual >> SEED_SHIFT) * worth), virtual // 2)
+        self.totals.virtual -= units
+        page.cash += units
+        return units
 
     # -- a visit
 
@@ -196,7 +174,7 @@ class Ledger:
         now: float,
         *,
         whole: int = 0,
-        host_visited: int | None = None,
+        domain_visited: int | None = None,
         is_plain: bool = True,
     ) -> list[int]:
         """Let *page* distribute *spent* of its cash over its links, of which those with *weights* are paid.
@@ -205,78 +183,97 @@ class Ledger:
         virtual page. The caller credits the returned units to the targets.
 
         Args:
-            spent: Units, at most the page's settled cash: what it held when it was leased.
+            spent: Units, at most the page's cash once it caught up: what it held when it was leased.
             weights: Whole numbers, 1 for each if links do not differ in weight.
             n_links: Distinct links without the page itself, at least as many as are paid.
             now: Seconds since the epoch.
             whole: Weight of all *n_links*, if they differ in weight; at least that of those that are paid.
-            host_visited: Pages of its host, or of its registered domain, visited before, with which the endowment
-                falls; ``None`` for no endowment.
+            domain_visited: Pages of its registered domain visited before, with which the endowment falls; ``None``
+                for no endowment.
             is_plain: Whether it is an ordinary page, for which averages count.
 
         Returns:
             Units for each link that is paid, in the order of *weights*.
         """
         totals = self.totals
-        self.settle(page)
+        self.catch_up(page)
         page.cash -= spent
-        self._distributed(spent)
+        self._pass_time(spent)
         totals.distributed += spent
         amount = spent
-        is_paying = any(weights)
-        if is_paying and self.endowment and host_visited is not None:
-            endowed = int(
-                (totals.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / ENDOWMENT_HALF_LIFE)
-            )
-            totals.virtual -= endowed
-            totals.virtual_distributed += endowed
-            amount += endowed
-        paid = [0] * len(weights)
-        if is_paying:
+        if any(weights):
+            if self.endowment and domain_visited is not None:
+                amount += self._endow(domain_visited)
             share = self.share if self.share is not None else 1 / (n_links + 1)
             shared, whole = amount - int(amount * share), whole or n_links
             paid = [shared * weight // whole for weight in weights]
+        else:
+            paid = [0] * len(weights)
         totals.virtual += amount - sum(paid)
+        self._remember(page, spent, now, is_plain=is_plain)
+        return paid
+
+    def _pass_time(self, units: int) -> None:
+        """Let virtual time pass because *units* are about to be distributed."""
+        in_turn = TOTAL if self._spending.classes else TOTAL - self.totals.virtual
+        self.totals.turn += units / in_turn if in_turn else 0.0
+
+    def _endow(self, visited: int) -> int:
+        """Take the endowment of a visit out of the virtual page; *visited* pages of the domain had one before."""
+        totals = self.totals
+        units = int((totals.virtual >> SEED_SHIFT) * self.endowment / (1 + visited / ENDOWMENT_HALF_LIFE))
+        totals.virtual -= units
+        totals.virtual_distributed += units
+        return units
+
+    def _remember(self, page: Page, spent: int, now: float, *, is_plain: bool) -> None:
+        """Add a visit that *spent* so much to the history of *page*, which is among the visited pages from now on."""
+        totals = self.totals
         if not page.visits:
-            self._count(page, -1)  # it leaves the unvisited pages
+            self._leave(page)
         totals.history -= page.history
-        known, n_known = totals.newcomers
-        # An average over the few pages that are visited most would be too much for all the others.
-        has_average = (
-            self.averages and is_plain and n_known and 2 * n_known >= totals.members[1] + totals.members[3]
-        )
-        newcomer = known // n_known if has_average else -1
-        self.window.visit(page, spent, totals.turn, now, newcomer)
+        self.window.visit(page, spent, totals.turn, now, self._newcomer() if is_plain else -1)
         totals.history += page.history
         if page.visits == 1:
             self._join(page)
         elif page.visits == 2 and is_plain:
-            totals.newcomers = (known + page.history, n_known + 1)
-        return paid
+            known, n = totals.newcomers
+            totals.newcomers = (known + page.history, n + 1)
+
+    def _newcomer(self) -> int:
+        """History of a page at its first visit, the average of those that were visited twice; -1 if it is unknown.
+
+        An average over the few pages that are visited most would be too high for all the others.
+        """
+        known, n = self.totals.newcomers
+        _, visited, _, visited_chosen = self.totals.members
+        return known // n if self.averages and n and 2 * n >= visited + visited_chosen else -1
+
+    # -- pages end, and come back
 
     def fail(self, page: Page) -> int:
         """Let a visited page end for good: its cash goes to the virtual page; returns the units."""
-        self.settle(page)
+        self.catch_up(page)
         units, page.cash = page.cash, 0
         self.totals.virtual += units
-        self._count(page, -1)
+        self._leave(page)
         page.state = FAILED
         return units
 
     def revive(self, page: Page) -> None:
-        """Let a page that failed, or was united with another one, be visited again; the caller sets its state."""
+        """Let a page that failed, or was merged with another one, be visited again; the caller sets its state."""
         page.canonical = b""
         self._join(page)
 
-    def unite(self, page: Page, other: Page) -> None:
+    def merge(self, page: Page, other: Page) -> None:
         """Move all cash and history of *page* to *other*, both of them visited; the caller sets ``canonical``."""
-        self.settle(page)
-        self.settle(other)
+        self.catch_up(page)
+        self.catch_up(other)
         other.cash += page.cash
         other.history += page.history
         other.marks = page.marks = ()  # its visits are no longer the whole of its history
         page.cash = page.history = 0
-        self._count(page, -1)
+        self._leave(page)
 
     def forfeit(self, units: int) -> None:
         """Give *units*, which the caller took from elsewhere, to the virtual page."""
@@ -284,7 +281,7 @@ class Ledger:
 
     def split(self, page: Page) -> int:
         """Take half of the cash of *page* for a second request for it; returns the units."""
-        self.settle(page)
+        self.catch_up(page)
         half = page.cash // 2
         page.cash -= half
         return half
@@ -295,7 +292,7 @@ class Ledger:
         Returns:
             Whether units were handed out.
         """
-        classes, totals = self._classes, self.totals
+        classes, totals = self._spending.classes, self.totals
         if not classes:
             return False
         n = sum(totals.members[which] for which in classes)
@@ -303,10 +300,10 @@ class Ledger:
         if not each:
             return False
         spent = each * n
-        self._distributed(spent)
+        self._pass_time(spent)
         totals.virtual -= spent
         totals.virtual_distributed += spent
-        self._has_handed = True
+        self.has_handed = True
         totals.handed = tuple(
             units + each if which in classes else units for which, units in enumerate(totals.handed)
         )

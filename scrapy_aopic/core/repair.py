@@ -19,7 +19,7 @@ from scrapy_aopic.exceptions import StorageError
 from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
 from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
-from .ledger import TOTAL, Totals, class_of, is_member
+from .ledger import TOTAL, Totals
 from .order import ORDERS, Aopic, Order
 from .ports import Family, Store
 from .records import (
@@ -37,6 +37,7 @@ from .records import (
 )
 from .revisits import Rates, wake_row
 from .saved import Saved, read_what_is_left
+from .spending import class_of, is_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -24,6 +24,7 @@ from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.core.records import HOST_BYTES, Link, host_key, page_key
+from scrapy_aopic.core.spending import page_class
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -189,14 +190,13 @@ class _Account:
 
     Attributes:
         link: What leads to it.
-        group: Number of its class among those that the virtual page hands to, while it is not visited; the next
-            one is that of the same page visited.
+        is_chosen: Whether it is of a domain that the virtual page spends on.
         handed: Units per page of its class that the virtual page had handed out when ``received`` was brought
             up to date.
     """
 
     link: Link
-    group: int
+    is_chosen: bool
     handed: int
     received: int = 0
     spent: int = 0
@@ -371,8 +371,9 @@ class Simulation:
                 key = self._host_keys[host] = host_key(host)
             request = page.to_bytes(6, "big")
             link = Link(page_key(key, request), host, request)
-            group = 2 * (not self.policy.chosen.isdisjoint((host, self.policy.domain_of(host))))
-            account = _Account(link, group, self.crawl.ledger.totals.handed[group])
+            is_chosen = self.policy.is_chosen(host)
+            handed = self.crawl.ledger.totals.handed[page_class(is_visited=False, is_chosen=is_chosen)]
+            account = _Account(link, is_chosen, handed)
             self._accounts[page] = account
             if self._hosts is not None:
                 self._hosts.queue(host, self.now)
@@ -408,7 +409,8 @@ class Simulation:
 
     def _handed(self, account: _Account) -> int:
         """Units that the virtual page has handed so far to each page of the class that *account* is in."""
-        return self.crawl.ledger.totals.handed[account.group + (account.visits > 0)]
+        which = page_class(is_visited=account.visits > 0, is_chosen=account.is_chosen)
+        return self.crawl.ledger.totals.handed[which]
 
     def _commit(self) -> None:
         self.store.write(self.crawl.take_changes(self.now), sync=False)

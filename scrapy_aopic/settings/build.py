@@ -18,6 +18,7 @@ from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import Aopic, BatchOrder
 from scrapy_aopic.core.politeness import Politeness, Rule
 from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.web.suffixes import registered_domain
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Mapping
 
-    from scrapy_aopic.core.ledger import Spending
 
 logger = logging.getLogger(__name__)
 
@@ -172,10 +172,10 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         raise SettingError(
             f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
         )
-    if values["AOPIC_VIRTUAL_SPENDING"] == "chosen" and not values["AOPIC_VIRTUAL_DOMAINS"]:
+    if SPENDING[values["AOPIC_VIRTUAL_SPENDING"]].needs_chosen and not values["AOPIC_VIRTUAL_DOMAINS"]:
         raise SettingError(
             f"AOPIC_VIRTUAL_DOMAINS ({settings.get('AOPIC_VIRTUAL_DOMAINS')!r}) must name the domains that "
-            "AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
+            f"AOPIC_VIRTUAL_SPENDING = {values['AOPIC_VIRTUAL_SPENDING']!r} is about."
         )
     if isinstance(order, Aopic):
         order.budget = values["AOPIC_DOMAIN_BUDGET"]
@@ -194,7 +194,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         connections=int(settings.get("CONCURRENT_REQUESTS", 0)),
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
-        spending=cast("Spending", values["AOPIC_VIRTUAL_SPENDING"]),
+        spending=values["AOPIC_VIRTUAL_SPENDING"],
         max_active=values["AOPIC_ACTIVE_HOSTS"] or _HOSTS_A_MB * values["AOPIC_MEMORY_MB"],
         page_cache=page_cache(settings),
         cache=partial(CACHES[values["AOPIC_CACHE_POLICY"]], random.Random(0).random),  # noqa: S311 (no secret)

@@ -14,6 +14,7 @@ from scrapy_aopic.core.caches import CACHES
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import ORDERS, Aopic
 from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
 
@@ -100,7 +101,7 @@ _ORDER = (
     Setting(
         "AOPIC_VIRTUAL_SPENDING",
         _POLICY.spending,
-        one_of("endowment", "unvisited", "visited", "chosen"),
+        one_of(*SPENDING),
         "What the virtual page spends its cash on: endowments of the links of visited pages, which gives the best "
         "order; or evenly on unvisited pages (to broaden the crawl), on visited pages, or on the pages of chosen domains "
         "(to focus it).",

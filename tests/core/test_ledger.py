@@ -48,11 +48,11 @@ class Web:
     ) -> list[int]:
         """Visit page *name* whose links, the letters of *links*, have *weights*; returns what they were paid."""
         page = self.pages[name]
-        self.ledger.settle(page)
+        self.ledger.catch_up(page)
         spent = page.cash if spent is None else spent
         paid = self.ledger.visit(page, spent, weights, max(n_links, len(links)), 0.0, **how)
         for target, units in zip(links, paid, strict=True):
-            self.ledger.settle(self.pages[target])
+            self.ledger.catch_up(self.pages[target])
             self.pages[target].cash += units
         assert self.virtual + sum(self.cash.values()) == self.whole
         return paid
@@ -154,7 +154,7 @@ def test_a_poor_page_with_many_weighted_links_pays_them():
 
 def test_links_that_weigh_nothing_get_nothing_and_the_virtual_page_everything():
     web = Web({"a": 100, "b": 0, "c": 0}, virtual=TOTAL - 100, endowment=6.0)
-    assert web.visit_weighed("a", "bc", [0, 0], host_visited=0) == [0, 0]
+    assert web.visit_weighed("a", "bc", [0, 0], domain_visited=0) == [0, 0]
     assert web.virtual == TOTAL
 
 
@@ -169,7 +169,7 @@ def test_whatever_links_weigh_none_loses_a_unit_and_the_heavier_gets_no_less(spe
     web = Web({"a": spent, **dict.fromkeys(names, 0)}, TOTAL - spent, share=share, endowment=6.0)
     whole = sum(weights) + dropped
     virtual = web.virtual
-    paid = web.visit_weighed("a", names, weights, whole=whole, host_visited=3)  # compares the sum
+    paid = web.visit_weighed("a", names, weights, whole=whole, domain_visited=3)  # compares the sum
     amount = spent + web.ledger.totals.virtual_distributed
     shared = amount - int(amount * (1 / (len(weights) + 1) if share is None else share))
     assert paid == [shared * weight // whole if whole else 0 for weight in weights]
@@ -233,10 +233,10 @@ def test_a_split_counts_what_the_virtual_page_handed_out():
 # -- the endowment
 
 
-def endowed(host_visited: int | None, **how) -> int:
+def endowed(domain_visited: int | None, **how) -> int:
     """What the virtual page adds when a page without cash is visited that has one link."""
     web = Web({"a": 0, "b": 0}, virtual=TOTAL, **{"share": 0.0, "endowment": 6.0, **how})
-    return web.visit("a", "b", host_visited=host_visited)
+    return web.visit("a", "b", domain_visited=domain_visited)
 
 
 def test_the_endowment_falls_with_the_visited_pages_of_the_host():
@@ -249,14 +249,14 @@ def test_the_endowment_falls_with_the_visited_pages_of_the_host():
 def test_the_endowment_is_taken_out_of_the_virtual_page():
     web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, share=0.0, endowment=6.0)
     extra = 6 * ((TOTAL - 1000) >> SEED_SHIFT)
-    assert web.visit("a", "b", host_visited=0) == 1000 + extra
+    assert web.visit("a", "b", domain_visited=0) == 1000 + extra
     assert web.virtual == TOTAL - 1000 - extra
     assert web.ledger.totals.virtual_distributed == extra
 
 
 def test_the_endowment_is_distributed_but_is_no_history_of_the_page():
     web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, endowment=6.0)
-    web.visit("a", "b", host_visited=0)
+    web.visit("a", "b", domain_visited=0)
     assert web.histories["a"] == web.ledger.totals.distributed == 1000
 
 
@@ -276,7 +276,7 @@ def test_a_page_that_is_no_ordinary_page_is_not_endowed():
 
 def test_a_page_whose_links_are_all_filtered_is_not_endowed():
     web = Web({"a": 10}, virtual=TOTAL - 10, endowment=6.0)
-    web.visit("a", n_links=3, host_visited=0)
+    web.visit("a", n_links=3, domain_visited=0)
     assert web.virtual == TOTAL
     assert web.ledger.totals.virtual_distributed == 0
 
@@ -317,8 +317,8 @@ def test_a_page_that_is_settled_later_has_exactly_what_it_was_handed():
     web.ledger.totals.virtual += 21
     web.ledger.spend_virtual(0)
     for _ in range(2):
-        web.ledger.settle(web.pages["a"])
-        web.ledger.settle(late)
+        web.ledger.catch_up(web.pages["a"])
+        web.ledger.catch_up(late)
         assert (web.pages["a"].cash, late.cash) == (1 + 100 + 10, 5 + 10)
 
 
@@ -456,12 +456,12 @@ class Accounts:
             for page in members:
                 self.pay(page, each)
 
-    def visit(self, page: int, links: Sequence[int], n_links: int, host_visited: int) -> None:
+    def visit(self, page: int, links: Sequence[int], n_links: int, domain_visited: int) -> None:
         units = self.cash(page)
         self.spent[page] += units
         self.visited.add(page)
         if links and self.spending == "endowment":
-            units_endowed = int((self.virtual >> SEED_SHIFT) * self.endowment / (1 + host_visited / 10))
+            units_endowed = int((self.virtual >> SEED_SHIFT) * self.endowment / (1 + domain_visited / 10))
         else:
             units_endowed = 0
         self.virtual += units
@@ -499,14 +499,14 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
         ledger.spend_virtual(ledger.cash(page))
         links = [target for target in graph[number] if target != number]
         kept = [target for target in links if dice.random() < 0.9]
-        host_visited = dice.randrange(30)
-        accounts.visit(number, kept, len(links), host_visited)
+        domain_visited = dice.randrange(30)
+        accounts.visit(number, kept, len(links), domain_visited)
         units = ledger.visit(
-            page, ledger.cash(page), [1] * len(kept), len(links), float(step), host_visited=host_visited
+            page, ledger.cash(page), [1] * len(kept), len(links), float(step), domain_visited=domain_visited
         )
         for target, each in zip(kept, units, strict=True):
             if target in pages:
-                ledger.settle(pages[target])
+                ledger.catch_up(pages[target])
                 pages[target].cash += each
             else:
                 admit(target, each)
@@ -540,7 +540,7 @@ def test_no_share_and_no_endowment_makes_or_destroys_a_unit(cash, share, endowme
         page = data.draw(st.sampled_from(names))
         links = "".join(data.draw(st.sets(st.sampled_from(names))) - {page})
         each = web.visit(
-            page, links, n_links=data.draw(st.integers(0, 9)), host_visited=data.draw(st.integers(0, 99))
+            page, links, n_links=data.draw(st.integers(0, 9)), domain_visited=data.draw(st.integers(0, 99))
         )
         assert each >= 0
         assert web.virtual >= 0  # and web.visit compares the sum
@@ -591,7 +591,7 @@ def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
             pages[best], ledger.cash(pages[best]), [1] * len(links), len(links), float(visits)
         )
         for target, each in zip(links, units, strict=True):
-            ledger.settle(pages[target])
+            ledger.catch_up(pages[target])
             pages[target].cash += each
     expected = fixpoint(share)
     assert sum(abs(ledger.importance(pages[number]) - expected[number]) for number in STRONG) < 0.02
