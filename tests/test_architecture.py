@@ -154,3 +154,19 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_job_folder_can_be_read_written_and_repaired_without_scrapy():
+    """A dashboard, or a tool that looks at jobs, needs neither Scrapy nor a reactor."""
+    modules = [
+        f"scrapy_aopic.job.{path.stem}" for path in (PACKAGE / "job").glob("*.py") if path.stem != "__init__"
+    ]
+    assert {f"scrapy_aopic.job.{name}" for name in ("queries", "report", "export", "backup", "repair")} <= {
+        *modules
+    }
+    program = (
+        f"import sys, {', '.join(modules)}\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules} & {'scrapy', 'twisted'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

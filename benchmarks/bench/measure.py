@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from scrapy_aopic.job.job import Clock
+from scrapy_aopic.job.clock import JobClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +224,7 @@ def live_by_cpu_time() -> None:
 
     Otherwise a busy machine makes more commits of fewer pages, each of which costs more CPU.
     """
-    Clock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign]
+    JobClock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign]
 
 
 def resident() -> float:

@@ -40,7 +40,7 @@ from scrapy_aopic._engine.closing import configured
 from scrapy_aopic.core.records import host_key, pack, page_key, unpack
 from scrapy_aopic.core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
 from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.job.job import Clock
+from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
 from scrapy_aopic.scheduler import Scheduler
 from scrapy_aopic.session.turns import Turns, in_turns
@@ -290,7 +290,7 @@ class RobotsMiddleware:
         self._size = 0
         self._has_complained = self._has_forbidden = False
         self._fetches: dict[str, _Fetch] = {}
-        self._own_clock = Clock()
+        self._own_clock = JobClock()
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(self._response_received, signal=signals.response_received)
 

@@ -1,5 +1,7 @@
 """Pages and links as tables that other programs read.
 
+To add a column: a line in :data:`PAGE_COLUMNS`, and one in ``docs/commands.md``.
+
 Rule: everything streams, and a file has its name only when it is whole.
 """
 
@@ -7,22 +9,61 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Generic, TypeVar, cast
 
 from tqdm import tqdm
 
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import State
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
-from .queries import LINK_COLUMNS, PAGE_COLUMNS, count_pages, each_link, each_page
+from .queries import KnownPage, count_pages, each_link, each_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
+
+Row = TypeVar("Row")
+
+_STATES = {int(state): state.name.lower() for state in State}
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Attributes:
+        kind: Type of its values; only Parquet has types.
+        of: Its value in a row.
+    """
+
+    kind: type
+    of: Callable[[Row], object]
+
+
+PAGE_COLUMNS: dict[str, Column[KnownPage]] = {
+    "url": Column(str, lambda page: page.url),
+    "host": Column(str, lambda page: page.host),
+    "importance": Column(float, lambda page: page.importance),
+    "cash": Column(int, lambda page: page.cash),
+    # In Parquet a float: an integer there has 64 bits, which may be too few.
+    "history": Column(float, lambda page: page.record.history),
+    "visits": Column(int, lambda page: page.record.visits),
+    "state": Column(str, lambda page: _STATES[page.record.state]),
+    "outcome": Column(str, lambda page: page.record.outcome),
+    "merged_into": Column(str, lambda page: page.root_url),
+}
+
+LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {
+    "source": Column(str, lambda link: link[0]),
+    "target": Column(str, lambda link: link[1]),
+}
 
 
 def export_pages(store: Store, path: Path, *, progress: bool = False) -> int:
@@ -69,8 +110,8 @@ def check_export(path: Path) -> None:
 
 def _export(
     path: Path,
-    columns: Mapping[str, type],
-    chunks: Iterable[Sequence[tuple[Any, ...]]],
+    columns: Mapping[str, Column[Row]],
+    chunks: Iterable[Sequence[Row]],
     *,
     unit: str,
     total: int | None,
@@ -79,16 +120,16 @@ def _export(
     check_export(path)
     # Under another name until it is whole, so that nobody takes half of an export for all of it.
     part = path.with_name(path.name + ".part")
-    rows = 0
+    n = 0
     try:
         with (
             (_parquet if is_parquet(path.name) else _csv)(part, columns) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
-            for chunk in chunks:
-                write(chunk)
-                rows += len(chunk)
-                line.update(len(chunk))
+            for rows in chunks:
+                write([list(map(column.of, rows)) for column in columns.values()])
+                n += len(rows)
+                line.update(len(rows))
         part.replace(path)
     except BaseException as error:
         with suppress(OSError):
@@ -96,11 +137,15 @@ def _export(
         if isinstance(error, OSError) and not isinstance(error, StorageError):
             raise ExchangeError(f"{path} cannot be written: {error}.") from error
         raise
-    return rows
+    return n
+
+
+_Write = Callable[[Sequence[Sequence[object]]], None]
+"""Appends rows to a table, given as the values of each column."""
 
 
 @contextmanager
-def _csv(path: Path, columns: Mapping[str, type]) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], None]]:
+def _csv(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
     is_compressed = path.name.lower().endswith(".gz.part")
     with (
         gzip.open(path, "wt", compresslevel=6, encoding="utf-8", newline="")
@@ -109,23 +154,18 @@ def _csv(path: Path, columns: Mapping[str, type]) -> Iterator[Callable[[Sequence
     ) as file:
         writer = csv.writer(cast("IO[str]", file))
         writer.writerow(columns)
-        yield writer.writerows
+        yield lambda values: writer.writerows(zip(*values, strict=True))
 
 
 @contextmanager
-def _parquet(
-    path: Path, columns: Mapping[str, type]
-) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], None]]:
+def _parquet(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
     arrow = load_pyarrow()
-    kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
-    schema = arrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
+    schema = arrow.schema([(name, types[column.kind]) for name, column in columns.items()])
 
-    def write(rows: Sequence[tuple[Any, ...]]) -> None:
-        values = [
-            list(map(kind, column))
-            for kind, column in zip(columns.values(), zip(*rows, strict=True), strict=True)
-        ]
-        writer.write_table(arrow.table(values, schema=schema))
+    def write(values: Sequence[Sequence[object]]) -> None:
+        typed = [list(map(column.kind, each)) for column, each in zip(columns.values(), values, strict=True)]
+        writer.write_table(arrow.table(typed, schema=schema))
 
     with arrow.parquet.ParquetWriter(str(path), schema, compression="zstd") as writer:
         yield write

@@ -11,11 +11,9 @@ import logging
 import math
 import shutil
 import tempfile
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY
@@ -24,6 +22,7 @@ from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import lock_job, open_store
 
+from .clock import JobClock
 from .folder import store_folder
 
 if TYPE_CHECKING:
@@ -49,51 +48,6 @@ def read_taken(store: Store) -> dict[str, int]:
     """Bytes taken up of each list of seeds, as of the last commit in *store*."""
     taken = store.get_many(Family.META, (SEEDS_KEY,))[0]
     return unpack(taken) if taken is not None else {}
-
-
-class Clock:
-    """Seconds since the epoch by which a job lives: they never go back, however the machine's clock is set.
-
-    While the machine runs they do not jump either, from one process to the next: its uptime says what has passed.
-    After a restart of the machine nothing but its clock can tell, as far as that does not go back.
-
-    Args:
-        mark: What :meth:`mark` said at the last commit; empty for a new job.
-
-    Attributes:
-        jump: Seconds that the machine's clock is ahead of this one.
-    """
-
-    def __init__(self, mark: Sequence[Any] = ()) -> None:
-        now = wall = time.time()
-        if mark:
-            marked, boot, uptime = mark
-            is_same_boot = boot and boot == _boot_id()
-            now = marked + max(_uptime() - uptime, 0.0) if is_same_boot else max(wall, marked)
-        self.jump = wall - now
-        self._offset = now - time.monotonic()
-
-    def __call__(self) -> float:
-        """The instant now."""
-        return self._offset + time.monotonic()
-
-    def mark(self) -> tuple[float, str, float]:
-        """What the next process needs to go on."""
-        return self(), _boot_id(), _uptime()
-
-
-@cache
-def _boot_id() -> str:
-    """What is different after each start of the machine; empty where that is not known."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-def _uptime() -> float:
-    """Seconds since the machine was started, also while it slept; nothing where no boot is told from another."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if _boot_id() else 0.0
 
 
 class _Watched:
@@ -212,9 +166,9 @@ class Job:
             self._let_go()
             raise self.failure
 
-    def _clock(self) -> Clock:
+    def _clock(self) -> JobClock:
         mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
-        clock = Clock(unpack(mark) if mark is not None else ())
+        clock = JobClock(unpack(mark) if mark is not None else ())
         if abs(clock.jump) > _JUMP:
             logger.warning(
                 "The clock of this machine is %(jump)+.0f s off that of the job in %(folder)s, because it was set: "

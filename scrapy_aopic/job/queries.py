@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.core.crawl import MAX_HEIGHT, split_links
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
@@ -95,31 +95,32 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     return result
 
 
-PAGE_COLUMNS = {
-    "url": str,
-    "host": str,
-    "importance": float,
-    "cash": int,
-    "history": float,  # an int may be too large for the 64 bits of a table
-    "visits": int,
-    "state": str,
-    "outcome": str,
-    "united_with": str,
-}
-"""What :func:`each_page` says of a page."""
-
-LINK_COLUMNS = {"source": str, "target": str}
-"""What :func:`each_link` says of a link."""
-
-
 def count_pages(store: Store) -> int:
     """Pages that the job knows."""
     saved = read_saved(store)
     return saved.pages if saved is not None else 0
 
 
-def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
-    """All pages as rows of :data:`PAGE_COLUMNS`, host by host, at most *n* rows at a time."""
+class KnownPage(NamedTuple):
+    """A page as the job knows it.
+
+    Attributes:
+        host: Name of its host.
+        importance: Its part of the importance of all pages, 0 to 1.
+        cash: Units that it holds, with what the virtual page owes it.
+        root_url: URL of the page that it was merged into; empty for a page that stands for itself.
+    """
+
+    url: str
+    host: str
+    importance: float
+    cash: int
+    record: Page
+    root_url: str
+
+
+def each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
+    """All pages, host by host, at most *n* at a time."""
     saved = read_saved(store)
     if saved is None:
         return
@@ -132,15 +133,12 @@ def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
         urls = _urls(store, [*known, *(roots.values() - known.keys())])
         hosts = _hosts(store, {key[:HOST_BYTES] for key in known})
         yield [
-            (
+            KnownPage(
                 urls[key],
                 hosts[key[:HOST_BYTES]],
                 estimate.importance(estimate.weight(page)),
                 page.cash + ledger.owed(page),
-                page.history,
-                page.visits,
-                State(page.state).name.lower(),
-                page.outcome,
+                page,
                 urls[roots[key]] if key in roots else "",
             )
             for key, page in known.items()
@@ -148,7 +146,7 @@ def each_page(store: Store, n: int) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
-    """Keys of the pages that stand for *pages*, by the keys of those that were united with others."""
+    """Keys of the pages that stand for *pages*, by the keys of those that were merged into others."""
     roots = {key: page.canonical for key, page in pages.items() if page.canonical}
     for _ in range(MAX_HEIGHT):
         ends = list(set(roots.values()))
@@ -163,7 +161,7 @@ def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
 
 
 def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
-    """All links that were kept as rows of :data:`LINK_COLUMNS`, about *n* rows at a time."""
+    """All links that were kept, as URLs of source and target, about *n* at a time."""
     links: list[tuple[bytes, bytes]] = []
     for source, targets in store.scan(Family.LINKS):
         links += [(source, target) for target in split_links(targets)]

@@ -18,7 +18,7 @@ from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.job import job as job_module
+from scrapy_aopic.job import clock as job_clock
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.storage import open_snapshot
 
@@ -37,8 +37,8 @@ class Machine:
             clock_gettime=lambda _: self.passed,
             CLOCK_BOOTTIME=7,
         )
-        monkeypatch.setattr(job_module, "time", faked)
-        monkeypatch.setattr(job_module, "_boot_id", lambda: self.boot)
+        monkeypatch.setattr(job_clock, "time", faked)
+        monkeypatch.setattr(job_clock, "_boot_id", lambda: self.boot)
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ def test_a_page_names_the_one_that_stands_for_it(
         store.write(crawl.take_changes(0.0), sync=True)
         crawl.changes_landed()
     assert export_pages(store, tmp_path / name) == 6
-    united = {row["url"]: row["united_with"] for row in rows_of(tmp_path / name)}
-    assert united == {
+    merged = {row["url"]: row["merged_into"] for row in rows_of(tmp_path / name)}
+    assert merged == {
         **{f"http://{name}.test/": "http://e.test/" for name in "abcd"},
         "http://e.test/": "",
         "http://h.test/": "",

@@ -21,6 +21,7 @@ from web import crawl
 import scrapy_aopic
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.layout import FORMAT
+from scrapy_aopic.job.export import LINK_COLUMNS, PAGE_COLUMNS
 from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.web.urls import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, TRACKING
 
@@ -122,6 +123,14 @@ def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other(su
     section = dict(zip(sections[1::2], sections[2::2], strict=True))[subcommand]
     rows = re.findall(r"^\| (`(?:-|[A-Z]{2}).*?) \|", section, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`([\w-]+)", row)} == options
+
+
+def test_every_column_of_an_export_is_documented_and_no_other() -> None:
+    section = TEXTS["docs/commands.md"].partition("\n## export\n")[2].partition("\n## ")[0]
+    table = section.partition("| column | |\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == list(PAGE_COLUMNS)
+    assert f"A link has {' and '.join(f'`{name}`' for name in LINK_COLUMNS)}" in section
 
 
 # Rules on URLs
