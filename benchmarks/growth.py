@@ -37,13 +37,14 @@ from scrapy.robotstxt import ProtegoRobotParser
 from scrapy.utils.response import get_base_url, get_meta_refresh
 from w3lib.url import safe_url_string
 
-from scrapy_aopic.core.robots import finish, path_of
+from scrapy_aopic.core.robots.fetches import MAX_BYTES
+from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.downloadermiddlewares.politeness import read_retry_after
-from scrapy_aopic.downloadermiddlewares.robots import MAX_BYTES, RobotRules, parse, sitemap_urls
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.page_keys import _place
 from scrapy_aopic.web.page_text import read_canonical, read_text
-from scrapy_aopic.web.sitemaps import Sitemap
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
+from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import Normaliser
 
@@ -111,19 +112,19 @@ class Shape(NamedTuple):
 
 
 def robots(text: bytes) -> None:
-    rules = RobotRules(text[:MAX_BYTES])
+    rules = Rfc9309RobotParser(text[:MAX_BYTES])
     rules.allowed(URL, "bot")
     rules.crawl_delay("bot")
 
 
 def robots_url() -> Callable[[bytes], None]:
     """A URL judged by rules that were read before; only the judgement is measured."""
-    kept: dict[bytes, RobotRules] = {}
+    kept: dict[bytes, Rfc9309RobotParser] = {}
 
     def judge(text: bytes) -> None:
         if text not in kept:
             kept.clear()
-            kept[text] = RobotRules(text)
+            kept[text] = Rfc9309RobotParser(text)
             finish(kept[text].read("bot"))
         kept[text].allowed(URL, "bot")
 
@@ -226,7 +227,7 @@ OURS = {
     "robots.txt": Parser(robots, ROBOTS, MAX_BYTES),
     "robots.txt, a URL": Parser(robots_url(), ROBOTS, MAX_BYTES, b"user-agent: *\n"),
     "robots.txt, for another parser": Parser(lambda text: parse(text, _Text), ROBOTS, MAX_BYTES),
-    "robots.txt, its sitemaps": Parser(lambda text: list(sitemap_urls(text, "http://h.test/robots.txt")), ROBOTS, MAX_BYTES),
+    "robots.txt, its sitemaps": Parser(lambda text: list(sitemaps_in(text, "http://h.test/robots.txt")), ROBOTS, MAX_BYTES),
     "robots.txt, path of a URL": Parser(lambda text: path_of(text.decode("latin-1")), ADDRESS, 65_536, b"http://h.test/"),
     "sitemap": Parser(lambda text: list(Sitemap(text)), XML, BODY, b"<urlset>"),
     "text of a page": Parser(html(read_text), HTML, BODY),

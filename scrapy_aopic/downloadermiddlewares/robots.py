@@ -1,34 +1,23 @@
-"""robots.txt by RFC 9309: asked for once a day and origin, remembered on the disk, and obeyed if it cannot be had.
+"""Refuses what a robots.txt forbids, by RFC 9309: downloads each robots.txt, and asks the core what follows from it.
 
-An *origin* is a scheme, a name and a port, such as ``https://example.com``. Of its robots.txt is known:
+What is known is one row per origin in the store of the job, and is part of its commits
+(:mod:`scrapy_aopic.core.robots.state`). In memory are the parsed rules of the origins that were used last.
 
-* the rules, if it was answered: those of its text, or none at all if there is no such file (404 and the like);
-* the tries that failed since then (time-outs, 5xx, 429): while no rules are known, all is forbidden.
-
-What is known is one row in the store of the job, and goes with its commits. In memory are the parsed rules of the
-origins that were asked of last.
-
-A page that made its robots.txt be fetched, or that cannot be judged yet, goes back to the scheduler with all its cash,
-and its host keeps its gap; so no page waits inside the downloader. Beside another scheduler it goes on after its
-robots.txt, and is refused if that cannot be had.
+A page whose robots.txt had to be fetched first, or is unreachable, goes back to the scheduler with all its cash, and
+its host keeps its gap; so no page waits inside the downloader. Beside another scheduler it goes on after its
+robots.txt, and is refused if that is unreachable.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-import zlib
-from codecs import BOM_UTF8
-from collections import OrderedDict
-from contextlib import suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urljoin, urlsplit
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urljoin
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
 from scrapy.http.request import NO_CALLBACK
-from scrapy.robotstxt import RobotParser
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
@@ -37,228 +26,39 @@ from twisted.internet.defer import Deferred
 from w3lib.url import safe_url_string
 
 from scrapy_aopic._engine.closing import configured
-from scrapy_aopic.core.records import host_key, pack, page_key, unpack
-from scrapy_aopic.core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
+from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.core.robots.fetches import MAX_BYTES, Download, Found, RobotsFetches, Step, Target, Wait
+from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
 from scrapy_aopic.scheduler import Scheduler
-from scrapy_aopic.session.turns import Turns, in_turns
+from scrapy_aopic.session.sitemaps import Sitemaps
+from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SITEMAP, SLOT, slot_key
-from scrapy_aopic.web.sitemaps import PAGES, Sitemap
-from scrapy_aopic.web.suffixes import registered_domain
-from scrapy_aopic.web.urls import is_parsable
+from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, slot_key
+from scrapy_aopic.web.origins import host_name, origin_of, origin_of_robots_txt
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
 from .politeness import LeftAloneError, PolitenessMiddleware
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator
-
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.robotstxt import RobotParser
     from typing_extensions import Self
 
     from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.robots.fetches import Fetch
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-MAX_BYTES = 500 * 1024
-"""Of a longer robots.txt this much is read, as RFC 9309 asks for at least."""
-
-MAX_REDIRECTS = 5
-"""After more, robots.txt counts as missing."""
-
-MAX_AGE = 30 * 86_400
-"""Seconds for which old rules are obeyed while robots.txt cannot be had."""
-
-MAX_SITEMAPS = 100
-"""Sitemaps that are taken up from one robots.txt, or from one index."""
-
-_SITEMAP_PRIORITY = -3
-"""A sitemap waits like a page with an eighth of its cash."""
-
-_BYTES_AN_ENTRY = 4096
-"""A robots.txt counts once more in the cache for each of these."""
-
-_AGENTS = 8
-"""User agents for which what a robots.txt says is remembered."""
-
-_SITEMAP = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
-_EACH_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|(?<=[^\r\n])\Z)")
-_AGENT = re.compile(rb"\s*user[- ]?agent\s*[:\s]", re.IGNORECASE)
-_RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with spelling as Protego
+_PRIORITY = 1000
+"""Priority of the request for a robots.txt in its download slot: before all pages of the host."""
 
 
-class UnreachableError(AopicError):
-    """robots.txt cannot be had now; the text says why."""
-
-
-class RobotRules(RobotParser):
-    """What a robots.txt says to whom, read by :mod:`scrapy_aopic.core.robots` when a user agent is first asked about."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text = lines_of(text)
-        self._names: dict[str, str] = {}
-        self._rules: dict[str, Rules] = {}
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler | None, robotstxt_body: bytes) -> Self:
-        return cls(robotstxt_body)
-
-    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
-        return finish(self.read(user_agent)).allow(path_of(to_unicode(url)))
-
-    def crawl_delay(self, user_agent: str | bytes) -> float | None:
-        return finish(self.read(user_agent)).crawl_delay
-
-    def knows(self, user_agent: str | bytes) -> bool:
-        """Whether the rules for *user_agent* were read."""
-        return self._names.get(to_unicode(user_agent)) in self._rules
-
-    def read(self, user_agent: str | bytes) -> Generator[None, None, Rules]:
-        """The rules for *user_agent*, in steps if they were not read yet."""
-        agent = to_unicode(user_agent)
-        name = self._names.get(agent)
-        if name is None:
-            name = yield from find_group(self._text, agent)
-            _remember(self._names, agent, name)
-        rules = self._rules.get(name)
-        if rules is None:
-            rules = yield from read_rules(self._text, name)
-            _remember(self._rules, name, rules)
-        return rules
-
-
-def _remember(known: dict[str, T], key: str, value: T) -> None:
-    if len(known) >= _AGENTS:
-        known.clear()
-    known[key] = value
-
-
-def parse(text: bytes, kind: type[RobotParser], crawler: Crawler | None = None) -> RobotParser:
-    """The rules in *text*, as a parser of another *kind* reads them, with the groups that RFC 9309 wants.
-
-    To it a group begins with user agents and goes on until the first user agent behind a rule. To parsers it often
-    ends at a crawl delay, or at a line that they do not know; so the agents of a group with such a line are named
-    once more before its first rule.
-    """
-    lines = bytearray()
-    agents = bytearray()
-    has_rule = is_interrupted = False
-    for match in _EACH_LINE.finditer(text.removeprefix(BOM_UTF8)):
-        line = match[1] + b"\n"
-        if _AGENT.match(line):
-            if has_rule:
-                agents, has_rule, is_interrupted = bytearray(), False, False
-            agents += line
-        elif _RULE.match(line):
-            if is_interrupted and not has_rule:
-                lines += agents
-            has_rule = True
-        elif line.partition(b"#")[0].strip():
-            is_interrupted = True
-        lines += line
-    return kind.from_crawler(crawler, bytes(lines))  # type: ignore[arg-type]  # None is for its log
-
-
-class _Robots:
-    """What is known of the robots.txt of one origin.
-
-    Attributes:
-        text: What was last answered, empty if there is no such file; ``None`` if nothing was.
-        answered_at: When.
-        failures: Tries since then, all in vain.
-        retry_at: When to try again after these.
-        is_unused: Whether no request was judged by it since it was fetched: then it is used even if it is too old by
-            now, because the request that it was fetched for had to wait so long.
-        was_slow: Whether the text before it may have had a crawl delay.
-        told: Download slot that was told of the crawl delay.
-    """
-
-    __slots__ = ("_parser", "answered_at", "failures", "is_unused", "retry_at", "text", "told", "was_slow")
-
-    def __init__(
-        self, text: bytes | None, answered_at: float = 0.0, failures: int = 0, retry_at: float = 0.0
-    ) -> None:
-        self.text = text
-        self.answered_at = answered_at
-        self.failures = failures
-        self.retry_at = retry_at
-        self.is_unused = False
-        self.was_slow = False
-        self.told: str | None = None
-        self._parser: RobotParser | None = None
-
-    @property
-    def size(self) -> int:
-        """How many entries of the cache it takes."""
-        return 1 + len(self.text or b"") // _BYTES_AN_ENTRY
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether the text may have a crawl delay."""
-        return b"delay" in (self.text or b"").lower()
-
-    def has_rules(self, now: float, expiry: float) -> bool:
-        """Whether there are rules to go by: new ones or, while new ones cannot be had, old ones."""
-        if self.text is None:
-            return False
-        age = now - self.answered_at
-        is_new = self.is_unused or 0 <= age <= expiry
-        return is_new or (self.failures > 0 and now < self.retry_at and age <= MAX_AGE)
-
-    def parser(self, crawler: Crawler, kind: type[RobotParser]) -> RobotParser:
-        """The rules, parsed when they are first needed."""
-        if self._parser is None:
-            text = self.text or b""
-            self._parser = RobotRules(text) if kind is RobotRules else parse(text, kind, crawler)
-        return self._parser
-
-    def to_bytes(self) -> bytes:
-        """What outlives the process."""
-        text = None if self.text is None else zlib.compress(self.text)
-        return pack((text, self.answered_at, self.failures, self.retry_at))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """What :meth:`to_bytes` has written."""
-        text, *rest = unpack(data)
-        return cls(None if text is None else zlib.decompress(text), *rest)
-
-
-class _Fetch:
-    """A robots.txt that is being fetched.
-
-    Attributes:
-        origins: Those that it came by, the first one included.
-        follows: The fetch of another origin that it waits for.
-    """
-
-    def __init__(self, origin: str) -> None:
-        self.origins = [origin]
-        self.follows: _Fetch | None = None
-        self._waiting: list[Deferred[None]] = []
-
-    async def ended(self) -> None:
-        """Wait for the end."""
-        waiting: Deferred[None] = Deferred()
-        self._waiting.append(waiting)
-        await maybe_deferred_to_future(waiting)
-
-    def end(self) -> None:
-        """Let all go on that wait."""
-        for waiting in self._waiting:
-            waiting.callback(None)
-
-    def depends_on(self, other: _Fetch) -> bool:
-        """Whether it cannot end before *other* does."""
-        fetch: _Fetch | None = self
-        while fetch is not None and fetch is not other:
-            fetch = fetch.follows
-        return fetch is other
+class _DroppedError(AopicError):
+    """The response was dropped before its end, such as one that unpacks to too much."""
 
 
 class RobotsMiddleware:
@@ -277,22 +77,23 @@ class RobotsMiddleware:
         self._crawler = crawler
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
-        self._kind: type[RobotParser] = RobotRules
+        self._kind: type[RobotParser] = Rfc9309RobotParser
         if settings.getpriority("ROBOTSTXT_PARSER"):
             self._kind = load_object(settings["ROBOTSTXT_PARSER"])
             self._kind.from_crawler(crawler, b"")  # says at once what is not installed
-        self._capacity: int = read(settings, "AOPIC_ROBOTS_CACHE")
-        self._expiry: float = read(settings, "AOPIC_ROBOTS_EXPIRY")
-        self._retry: float = read(settings, "AOPIC_ROBOTS_RETRY")
-        self._tries: int = read(settings, "AOPIC_ROBOTS_TRIES")
+        refetching = Refetching(
+            read(settings, "AOPIC_ROBOTS_EXPIRY"),
+            read(settings, "AOPIC_ROBOTS_RETRY"),
+            read(settings, "AOPIC_ROBOTS_TRIES"),
+        )
+        self._tries = refetching.tries
+        self._known = KnownRobots(refetching, read(settings, "AOPIC_ROBOTS_CACHE"), self._load, self._keep)
+        self._fetches = RobotsFetches(self._known)
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
-        self._cache: OrderedDict[str, _Robots] = OrderedDict()
-        self._size = 0
+        self._sitemaps = Sitemaps(crawler)
         self._has_complained = self._has_forbidden = False
-        self._fetches: dict[str, _Fetch] = {}
         self._own_clock = JobClock()
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
-        crawler.signals.connect(self._response_received, signal=signals.response_received)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -301,7 +102,7 @@ class RobotsMiddleware:
 
     def __len__(self) -> int:
         """Origins whose robots.txt is in memory."""
-        return len(self._cache)
+        return len(self._known)
 
     def clock(self) -> float:
         """The instant now: that of the job, in which the times of what is known are kept."""
@@ -319,16 +120,16 @@ class RobotsMiddleware:
         if request.meta.get("dont_obey_robotstxt") or not request.url.startswith(("http://", "https://")):
             return None
         url = urlparse_cached(request)
-        origin = _origin(url.scheme, url.netloc)
-        robots, goes_back = self._known(origin), False
-        if robots is None or self._is_due(robots):
+        origin = origin_of(url.scheme, url.netloc)
+        robots, goes_back = self._known.get_current(origin, self.clock()), False
+        if robots is None:
             robots, goes_back = await self._learn(origin, request), True
         scheduler = Scheduler.of(self._crawler)
         if scheduler is not None and not scheduler.is_leased(request):
-            scheduler = None  # it is not the one who waits for this request
-        if robots.has_rules(self.clock(), self._expiry):
+            scheduler = None  # it does not wait for this request
+        if self._known.has_rules(robots, self.clock()):
             await self._judge(robots, request)
-        elif scheduler is None or (robots.failures >= self._tries and not scheduler.is_dead(request)):
+        elif scheduler is None or (self._known.is_given_up(robots) and not scheduler.is_dead(request)):
             self._count("aopic/robots/refused")
             raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
         else:
@@ -340,15 +141,16 @@ class RobotsMiddleware:
         robots.is_unused = False
         return None
 
-    async def _judge(self, robots: _Robots, request: Request) -> None:
+    async def _judge(self, robots: RobotsTxt, request: Request) -> None:
+        """Refuse *request* if *robots* forbids it, and have its host paced by the crawl delay."""
         if not robots.text:
-            self._tell(robots, request, 0.0)
+            self._pace(robots, request, 0.0)
             return
         user_agent = self._user_agent or request.headers.get(b"User-Agent") or self._default_user_agent
-        parser = robots.parser(self._crawler, self._kind)
-        if isinstance(parser, RobotRules):
+        parser = self._parser(robots)
+        if isinstance(parser, Rfc9309RobotParser):
             await self._read(parser, user_agent, request)
-        self._tell(robots, request, _crawl_delay(parser, user_agent) or 0.0)
+        self._pace(robots, request, crawl_delay_of(parser, user_agent) or 0.0)
         if parser.allowed(request.url, user_agent):
             return
         robots.is_unused = False
@@ -367,8 +169,14 @@ class RobotsMiddleware:
         self._count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
 
-    async def _read(self, parser: RobotRules, user_agent: str | bytes, request: Request) -> None:
-        """Have what *parser* says to *user_agent* read, and let others go on between the steps of it."""
+    def _parser(self, robots: RobotsTxt) -> RobotParser:
+        """The text of *robots*, parsed when it is first needed."""
+        if robots.parser is None:
+            robots.parser = parse(robots.text or b"", self._kind, self._crawler)
+        return cast("RobotParser", robots.parser)  # of which the core knows less
+
+    async def _read(self, parser: Rfc9309RobotParser, user_agent: str | bytes, request: Request) -> None:
+        """Have *parser* read the rules for *user_agent*, in steps between which other requests go on."""
         if parser.knows(user_agent):
             return
         rules = await in_turns(parser.read(user_agent))
@@ -384,98 +192,52 @@ class RobotsMiddleware:
                     extra={"spider": self._crawler.spider},
                 )
 
-    def _tell(self, robots: _Robots, request: Request, delay: float) -> None:
-        """Tell whoever paces the host of *request* of its crawl delay, or that it has none any more."""
+    def _pace(self, robots: RobotsTxt, request: Request, delay: float) -> None:
+        """Have the host of *request* paced by its crawl delay of *delay* seconds, or no longer by one."""
         key = slot_key(request)
-        if robots.told == key or not (delay or robots.was_slow):
+        if robots.paced == key or not (delay or robots.was_slow):
             return
-        robots.told = key
+        robots.paced = key
         pacer: Scheduler | PolitenessMiddleware | None = Scheduler.of(self._crawler)
         if pacer is None:
             pacer = self._crawler.get_downloader_middleware(PolitenessMiddleware)
         if pacer is not None:
             pacer.set_crawl_delay(key, delay)
 
-    # -- what is known
+    # -- what is known is kept in the store of the job, if there is one
 
     @property
     def _crawl(self) -> Crawl | None:
         scheduler = Scheduler.of(self._crawler)
         return scheduler.job.crawl if scheduler is not None and scheduler.job is not None else None
 
-    def _known(self, origin: str) -> _Robots | None:
-        """What is known of *origin*, in memory or in the store."""
-        robots = self._cache.get(origin)
-        if robots is not None:
-            self._cache.move_to_end(origin)
-            return robots
+    def _load(self, origin: str) -> bytes | None:
         crawl = self._crawl
         data = crawl.robots(_key(origin)) if crawl is not None else None
-        if data is None:
-            return None
-        self._count("aopic/robots/from_store")
-        robots = _Robots.from_bytes(data)
-        self._remember(origin, robots)
-        return robots
+        if data is not None:
+            self._count("aopic/robots/from_store")
+        return data
 
-    def _is_due(self, robots: _Robots) -> bool:
-        """Whether it is time to ask again."""
-        now = self.clock()
-        return now >= robots.retry_at and not robots.has_rules(now, self._expiry)
-
-    def _remember(self, origin: str, robots: _Robots) -> None:
-        """Have *robots* in memory, and let go what was not asked of for the longest time."""
-        old = self._cache.pop(origin, None)
-        self._cache[origin] = robots
-        self._size += robots.size - (old.size if old is not None else 0)
-        while self._size > self._capacity and len(self._cache) > 1:
-            self._size -= self._cache.popitem(last=False)[1].size
-
-    def _learned(self, origin: str, text: bytes | None) -> _Robots:
-        """Keep what *origin* answered, ``None`` if nothing."""
-        old, now = self._known(origin), self.clock()
-        if text is not None:
-            robots = _Robots(text, now)
-            robots.is_unused = True
-            robots.was_slow = old is not None and old.is_slow
-        else:
-            robots = old or _Robots(None)
-            robots.failures += 1
-            growing = self._retry * 2.0 ** min(robots.failures - 1, 60)
-            robots.retry_at = now + (
-                min(growing, self._expiry) if robots.failures < self._tries else self._expiry
-            )
-        self._remember(origin, robots)
+    def _keep(self, origin: str, data: bytes) -> None:
         crawl = self._crawl
         if crawl is not None:
-            crawl.keep_robots(_key(origin), robots.to_bytes())
-        return robots
+            crawl.keep_robots(_key(origin), data)
 
     # -- robots.txt is fetched
 
-    async def _learn(self, origin: str, request: Request) -> _Robots:
-        """Fetch the robots.txt of *origin* for *request*, or wait for whoever does."""
+    async def _learn(self, origin: str, request: Request) -> RobotsTxt:
+        """Fetch the robots.txt of *origin* for *request*, or wait for the fetch that is under way."""
         while (fetch := self._fetches.get(origin)) is not None:
-            await fetch.ended()
-            robots = self._known(origin)
-            if robots is not None and not self._is_due(robots):
+            await _ended(fetch)
+            robots = self._known.get_current(origin, self.clock())
+            if robots is not None:
                 return robots
-        fetch = self._fetches[origin] = _Fetch(origin)
+        fetch = self._fetches.begin(origin)
         try:
-            try:
-                text, reason = await self._follow(fetch, request), ""
-            except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no answer
-                text, reason = None, str(error) or type(error).__name__
-                if isinstance(error, IgnoreRequest) and not isinstance(error, LeftAloneError):
-                    text = b""  # a middleware of the user's does not want it to be asked for
-                elif not isinstance(error, (LeftAloneError, UnreachableError)):
-                    self._count(f"robotstxt/exception_count/{type(error)}")
-            learned = {each: self._learned(each, text) for each in fetch.origins}
+            text, reason = await self._fetch(fetch, request)
+            robots = self._fetches.learn(fetch, text, self.clock())
         finally:
-            for each in fetch.origins:
-                del self._fetches[each]
-            fetch.end()
-        robots = learned[origin]
+            self._fetches.end(fetch)
         if text is None:
             self._count("aopic/robots/unreachable")
             logger.info(
@@ -491,51 +253,36 @@ class RobotsMiddleware:
                 extra={"spider": self._crawler.spider},
             )
         else:
-            await self._announce(origin, robots, request)
+            await self._announce(fetch.url, robots, request)
         return robots
 
-    async def _follow(self, fetch: _Fetch, request: Request) -> bytes:
-        """The text of a robots.txt, also of one that is elsewhere; empty if there is none.
+    async def _fetch(self, fetch: Fetch, page: Request) -> tuple[bytes | None, str]:
+        """The text that *fetch* finds, empty if there is no such file; or ``None``, and why it is unreachable."""
+        try:
+            step: Step = Download(fetch.url)
+            while True:
+                if isinstance(step, Download):
+                    response = await self._download(step.url, page)
+                    target = _target(step.url, response)
+                    step = self._fetches.responded(
+                        fetch, response.status, response.body, target, self.clock()
+                    )
+                elif isinstance(step, Wait):
+                    await _ended(step.fetch)
+                    step = self._fetches.resumed(fetch, self.clock())
+                elif isinstance(step, Found):
+                    return step.text, ""
+                else:
+                    return None, step.reason
+        except (LeftAloneError, _DroppedError) as error:
+            return None, str(error) or type(error).__name__
+        except IgnoreRequest:  # a middleware of the user's does not want it to be fetched
+            return b"", ""
+        except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no response
+            self._count(f"robotstxt/exception_count/{type(error)}")
+            return None, str(error) or type(error).__name__
 
-        Raises:
-            UnreachableError: If that cannot be known now.
-        """
-        url = f"{fetch.origins[0]}/robots.txt"
-        for _ in range(MAX_REDIRECTS + 1):
-            response = await self._ask(url, request)
-            if response.status == 429 or response.status >= 500:
-                raise UnreachableError(f"HTTP {response.status}")
-            location = response.headers.get(b"Location")
-            if not 300 <= response.status < 400 or location is None:
-                return _cut(response.body) if 200 <= response.status < 300 else b""
-            try:
-                url = urljoin(url, safe_url_string(to_unicode(location, errors="replace")))
-                origin = _origin_of(url)
-            except ValueError:
-                return b""
-            if not url.startswith(("http://", "https://")):
-                return b""
-            if origin is None:
-                continue
-            while (other := self._fetches.get(origin)) is not None and not other.depends_on(fetch):
-                fetch.follows = other
-                await other.ended()
-                fetch.follows = None
-            if other is not None:
-                break  # a circle
-            known = self._known(origin)
-            if known is not None and not self._is_due(known):
-                if known.text is None or not known.has_rules(self.clock(), self._expiry):
-                    raise UnreachableError(f"so is that of {origin}")
-                return known.text
-            fetch.origins.append(origin)
-            self._fetches[origin] = fetch
-        for origin in fetch.origins[1:]:  # which may have a right to be followed further
-            del self._fetches[origin]
-        del fetch.origins[1:]
-        return b""
-
-    async def _ask(self, url: str, page: Request) -> Response:
+    async def _download(self, url: str, page: Request) -> Response:
         meta: dict[str, Any] = {
             "dont_obey_robotstxt": True,
             "dont_redirect": True,
@@ -546,16 +293,16 @@ class RobotsMiddleware:
         if Scheduler.of(self._crawler) is not None:
             meta["dont_retry"] = True  # later, and from the scheduler
         is_chosen = page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT))
-        if is_chosen and _name(url) == urlparse_cached(page).hostname:
+        if is_chosen and host_name(url) == urlparse_cached(page).hostname:
             meta[SLOT] = page.meta[SLOT]
         self._count("robotstxt/request_count")
         assert self._crawler.engine is not None
-        request = Request(url, meta=meta, priority=1000, callback=NO_CALLBACK)
+        request = Request(url, meta=meta, priority=_PRIORITY, callback=NO_CALLBACK)
         try:
             response = await self._crawler.engine.download_async(request)
         except IgnoreRequest as error:
             if request.meta[RECEIVED]:  # such as a little that unpacks to very much
-                raise UnreachableError(f"it was dropped: {error}") from error
+                raise _DroppedError(f"it was dropped: {error}") from error
             raise
         self._count("robotstxt/response_count")
         self._count(f"robotstxt/response_status_count/{response.status}")
@@ -569,99 +316,38 @@ class RobotsMiddleware:
             if request.meta[RECEIVED] > MAX_BYTES:
                 raise StopDownload(fail=False)
 
-    async def _announce(self, origin: str, robots: _Robots, request: Request) -> None:
-        """Say that a robots.txt was read, and queue the sitemaps that it names."""
+    async def _announce(self, url: str, robots: RobotsTxt, request: Request) -> None:
+        """Say that the robots.txt at *url* was read, and queue the sitemaps that it names."""
         if hasattr(signals, "robots_parsed"):  # which older versions of Scrapy do not have
-            parser = robots.parser(self._crawler, self._kind)
             await self._crawler.signals.send_catch_log_async(
-                signal=signals.robots_parsed, robotparser=parser, request=request
+                signal=signals.robots_parsed, robotparser=self._parser(robots), request=request
             )
         if self._takes_sitemaps and robots.text:
             assert self._crawler.engine is not None
-            url = f"{origin}/robots.txt"
-            domain = registered_domain(urlsplit(url).hostname or "")
-            for sitemap in islice(sitemap_urls(robots.text, url), MAX_SITEMAPS):
-                if sitemap.startswith(("http://", "https://")):
-                    self._crawler.engine.crawl(_sitemap_request(sitemap, domain))
-
-    # -- sitemaps
-
-    def _response_received(self, request: Request) -> None:
-        if SITEMAP in request.meta:
-            request.callback = self._follow_sitemap
-
-    async def _follow_sitemap(self, response: Response) -> AsyncIterator[Request]:
-        """The pages that a sitemap names, as far as they are of the domain whose robots.txt named it."""
-        domain, is_of_index = response.meta[SITEMAP]
-        sitemap = Sitemap(response.body)
-        turns = Turns()
-        n_sitemaps = 0
-        for url in sitemap:
-            if url is None:
-                await turns.step()
-            elif not is_parsable(url):
-                self._count("aopic/sitemaps/refused")
-            elif url.startswith(("http://", "https://")) and registered_domain(_name(url)) == domain:
-                if sitemap.kind == PAGES:
-                    self._count("aopic/sitemaps/pages")
-                    yield Request(url)
-                elif not is_of_index and n_sitemaps < MAX_SITEMAPS:
-                    n_sitemaps += 1
-                    yield _sitemap_request(url, domain, is_of_index=True)
-        self._count("aopic/sitemaps/read" if sitemap.kind else "aopic/sitemaps/bad")
+            for sitemap in self._sitemaps.requests(robots.text, url):
+                self._crawler.engine.crawl(sitemap)
 
 
-def _origin(scheme: str, netloc: str) -> str:
-    name = netloc.rpartition("@")[2].lower()
-    return f"{scheme}://{name.removesuffix(':443' if scheme == 'https' else ':80')}"
+async def _ended(fetch: Fetch) -> None:
+    """Wait for the end of *fetch*."""
+    waiting: Deferred[None] = Deferred()
+    fetch.when_ended(partial(waiting.callback, None))
+    await maybe_deferred_to_future(waiting)
 
 
-def _origin_of(url: str) -> str | None:
-    """The origin whose robots.txt *url* is, if it is one."""
-    parts = urlsplit(url)
-    is_one = parts.path == "/robots.txt" and not parts.query
-    return _origin(parts.scheme, parts.netloc) if is_one else None
-
-
-def _name(url: str) -> str:
-    """Name of the host of *url*; ``""`` if it has none."""
+def _target(url: str, response: Response) -> Target | None:
+    """Where *response*, which came from *url*, redirects to, if that is in the web."""
+    location = response.headers.get(b"Location")
+    if location is None or not 300 <= response.status < 400:
+        return None
     try:
-        return urlsplit(url).hostname or ""
+        to = urljoin(url, safe_url_string(to_unicode(location, errors="replace")))
+        origin = origin_of_robots_txt(to)
     except ValueError:
-        return ""
+        return None
+    return Target(to, origin) if to.startswith(("http://", "https://")) else None
 
 
 def _key(origin: str) -> bytes:
     """Key of what is kept of *origin*, beside all else of its host."""
-    return page_key(host_key(_name(origin)), origin.encode())
-
-
-def _cut(body: bytes) -> bytes:
-    """As many whole lines of *body* as are read: half a rule would forbid too much."""
-    if len(body) <= MAX_BYTES:
-        return body
-    body = body[:MAX_BYTES]
-    return body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
-
-
-def _crawl_delay(parser: Any, user_agent: str | bytes) -> float | None:
-    """The crawl delay that *parser* found, also of versions of Scrapy whose parsers do not tell it."""
-    ask = getattr(parser, "crawl_delay", None) or getattr(getattr(parser, "rp", None), "crawl_delay", None)
-    delay = ask(to_unicode(user_agent)) if ask is not None else None
-    return None if delay is None else float(delay)
-
-
-def sitemap_urls(text: bytes, base_url: str) -> Iterator[str]:
-    """The sitemaps that the robots.txt *text* names."""
-    for match in _SITEMAP.finditer(lines_of(text)):
-        url = match[1].partition(b"#")[0].strip().decode("utf-8", "replace")
-        if is_parsable(url):
-            with suppress(ValueError):  # no URL
-                yield urljoin(base_url, url)
-
-
-def _sitemap_request(url: str, domain: str, *, is_of_index: bool = False) -> Request:
-    meta = {SITEMAP: (domain, is_of_index), "verbatim_url": True}  # no rule on URLs of pages applies
-    return Request(
-        safe_url_string(url), priority=_SITEMAP_PRIORITY, meta=meta
-    )  # verbatim, but one that can be asked for
+    return page_key(host_key(host_name(origin)), origin.encode())

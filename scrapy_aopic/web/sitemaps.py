@@ -6,11 +6,17 @@ What they say is what https://www.sitemaps.org/protocol.html says: a ``urlset`` 
 
 from __future__ import annotations
 
+import re
 import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
+
+from scrapy_aopic.core.robots.rules import lines_of
+
+from .urls import is_parsable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,10 +35,21 @@ _CHUNK = 65_536
 _BEGINNING = 1 << 20
 """Bytes in which the root element begins; in a text without one nothing is ever forgotten."""
 
+_NAMED = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
+
 _GZIP = b"\x1f\x8b\x08"
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _MEMBERS = 100
 """Parts of a compressed file that are read one after the other; an empty one takes 20 bytes."""
+
+
+def sitemaps_in(robots_txt: bytes, base_url: str) -> Iterator[str]:
+    """The sitemaps that *robots_txt*, found at *base_url*, names."""
+    for match in _NAMED.finditer(lines_of(robots_txt)):
+        url = match[1].partition(b"#")[0].strip().decode("utf-8", "replace")
+        if is_parsable(url):
+            with suppress(ValueError):  # no URL
+                yield urljoin(base_url, url)
 
 
 class Sitemap:

@@ -11,9 +11,9 @@ import pytest
 from scrapy.http import HtmlResponse, Response
 from scrapy.robotstxt import RobotParser
 
-from scrapy_aopic.downloadermiddlewares.robots import RobotRules, parse
 from scrapy_aopic.web.bounds import has_too_many_attributes
 from scrapy_aopic.web.page_text import read_canonical
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap
 
 
@@ -27,7 +27,7 @@ class Other(RobotParser):
 
 
 def robots(text: bytes) -> None:
-    RobotRules(text).allowed("http://a.test/" + "a" * 500, "bot")
+    Rfc9309RobotParser(text).allowed("http://a.test/" + "a" * 500, "bot")
 
 
 def page(text: bytes) -> HtmlResponse:

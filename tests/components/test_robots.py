@@ -24,8 +24,9 @@ from scrapy.utils.test import get_crawler
 from web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
-from scrapy_aopic.downloadermiddlewares.robots import MAX_BYTES, RobotRules, parse
+from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.testing.server import Answer, Exchange, audit
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -451,7 +452,7 @@ def by_protego(text: bytes) -> RobotParser:
     return parse(text, ProtegoRobotParser)
 
 
-READERS = pytest.mark.parametrize("read", [RobotRules, by_protego], ids=["own", "protego"])
+READERS = pytest.mark.parametrize("read", [Rfc9309RobotParser, by_protego], ids=["own", "protego"])
 Read = Callable[[bytes], RobotParser]
 
 

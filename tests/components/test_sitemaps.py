@@ -10,11 +10,10 @@ from unittest.mock import patch
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 
-from scrapy_aopic.downloadermiddlewares.robots import sitemap_urls
 from scrapy_aopic.session import turns
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.web import sitemaps
-from scrapy_aopic.web.sitemaps import PAGES, SITEMAPS, Sitemap
+from scrapy_aopic.web.sitemaps import PAGES, SITEMAPS, Sitemap, sitemaps_in
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 URL = "<url><loc>http://a.test/{}</loc><lastmod>2026-11-22</lastmod></url>"
@@ -110,7 +109,7 @@ def test_one_is_read_in_steps_and_forgotten(unit: str, pack: type[bytes]) -> Non
 def test_robots_txt_names_sitemaps() -> None:
     long = "x" * 100_000
     text = f"Sitemap: /a.xml\nsitemap :http://b.test/\r SITEMAP: http://[/\nsitemaps: x\nSitemap: /{long}\nSitemap: /c\u00e9"
-    assert list(sitemap_urls(text.encode(), "http://a.test/robots.txt")) == [
+    assert list(sitemaps_in(text.encode(), "http://a.test/robots.txt")) == [
         "http://a.test/a.xml",
         "http://b.test/",
         "http://a.test/c\u00e9",

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from w3lib.url import safe_url_string
 
-from scrapy_aopic.downloadermiddlewares.robots import RobotRules
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 
 AGENTS, URLS = 5, 20
 """Of each file, so many agents that it names and so many URLs that it is about; and the agent ``anybot``."""
@@ -87,7 +87,7 @@ def check_cases(path: Path) -> None:
     differing = [
         case
         for case in found
-        if RobotRules(case.text.encode()).allowed(case.url, case.agent) != case.is_allowed
+        if Rfc9309RobotParser(case.text.encode()).allowed(case.url, case.agent) != case.is_allowed
     ]
     for case in differing:
         print(
@@ -116,7 +116,7 @@ def check_files(folder: Path, reference: str) -> int:
     asked: list[tuple[Path, str, str, bool]] = []
     for path in sorted(folder.iterdir()):
         try:
-            rules = RobotRules(path.read_bytes())
+            rules = Rfc9309RobotParser(path.read_bytes())
             asked += [(path, agent, url, rules.allowed(url, agent)) for agent, url in questions(path)]
         except Exception as error:  # noqa: BLE001  # whatever it is, that file is one that a crawl stumbles over
             n["not parsed"] += 1

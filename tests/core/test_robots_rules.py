@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core import robots
-from scrapy_aopic.core.robots import Rules, find_group, finish, lines_of, path_of, read_rules
+from scrapy_aopic.core.robots import rules as robots
+from scrapy_aopic.core.robots.rules import AgentRules, find_group, finish, lines_of, path_of, read_rules
 
 PATTERNS = st.text("/ab*$%2Ff", max_size=8).map(lambda text: f"/{text}")
 RULES = st.lists(st.tuples(st.booleans(), PATTERNS), max_size=12)
 PATHS = st.text("/ab$%2Ff*", max_size=8).map(lambda text: f"/{text}")
 
 
-def read(text: bytes, agent: str = "bot") -> Rules:
+def read(text: bytes, agent: str = "bot") -> AgentRules:
     text = lines_of(text)
     return finish(read_rules(text, finish(find_group(text, agent))))
 

@@ -4,9 +4,9 @@
    them, such as a crawl delay, does not end it. Groups of the same user agent are one.
 2. The group that counts is that of the longest name that the user agent of the crawl has in it, from the beginning of
    a word; that of ``*`` if it has none of them.
-3. Rules and URLs are compared in one form: whatever need not be escaped is not, and everything else is. The longest
+3. AgentRules and URLs are compared in one form: whatever need not be escaped is not, and everything else is. The longest
    rule that fits counts; of two as long, the one that allows.
-4. Rules without wildcards are found by their text, however many there are. Those with wildcards are tried one by
+4. AgentRules without wildcards are found by their text, however many there are. Those with wildcards are tried one by
    one, so :data:`WILDCARDS` bounds them. Of more, those that forbid are cut at their first wildcard and those that
    allow are left out: what the file forbids stays forbidden, and more with it.
 
@@ -104,12 +104,12 @@ class _Wildcard(NamedTuple):
         return path.find(last, at) >= 0
 
 
-class Rules:
+class AgentRules:
     """The rules for one user agent.
 
     Attributes:
         crawl_delay: Seconds; ``None`` if there is none.
-        n_cut: Rules with wildcards that were too many, or too long.
+        n_cut: AgentRules with wildcards that were too many, or too long.
     """
 
     __slots__ = ("_budget", "_lengths", "_parts", "_wholes", "_wildcards", "crawl_delay", "n_cut")
@@ -229,9 +229,9 @@ def find_group(text: bytes, user_agent: str) -> Generator[None, None, str]:
     return best
 
 
-def read_rules(text: bytes, name: str) -> Generator[None, None, Rules]:
+def read_rules(text: bytes, name: str) -> Generator[None, None, AgentRules]:
     """The rules in *text* of the groups of the user agent called *name*, as :func:`find_group` gives it. In steps."""
-    rules = Rules()
+    rules = AgentRules()
     is_named = has_rule = False
     at = 0
     for match in _LINE.finditer(text if name else b""):

@@ -1,0 +1,200 @@
+"""What is known of the robots.txt of each origin, how long that holds, and when to fetch it again.
+
+1. A text, or the fact that there is none (404 and the like), holds for :attr:`Refetching.expiry` seconds.
+2. If a fetch fails after that (a time-out, 5xx, 429), the old text holds until the next try, but for no longer than
+   :data:`MAX_AGE` in all (RFC 9309, 2.3.1.4). Without an old text nothing is allowed.
+3. The pause between tries doubles up to the expiry. From :attr:`Refetching.tries` failures on it is the expiry.
+4. A text that no request was judged by yet holds however old it is: the request that it was fetched for had to wait.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from scrapy_aopic.core.records import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_AGE = 30 * 86_400
+"""Seconds for which old rules are obeyed while robots.txt is unreachable. The RFC suggests 24 hours unless it stays
+unreachable; after 30 days Google, too, takes it that nothing is known."""
+
+_BYTES_PER_ENTRY = 4096
+"""A robots.txt counts as one more entry of the memory for each of these, so that large files cannot fill it."""
+
+_MAX_DOUBLINGS = 60
+"""Doublings of the pause between tries that are computed: more would only leave the range of a float."""
+
+
+class Refetching(NamedTuple):
+    """When a robots.txt is fetched again.
+
+    Attributes:
+        expiry: Seconds for which what was found holds (``AOPIC_ROBOTS_EXPIRY``).
+        retry: Seconds until the second try, if the first has failed (``AOPIC_ROBOTS_RETRY``).
+        tries: Failures in a row after which the next try is due no sooner than after *expiry*
+            (``AOPIC_ROBOTS_TRIES``).
+    """
+
+    expiry: float
+    retry: float
+    tries: int
+
+    def pause(self, failures: int) -> float:
+        """Seconds until the next try, after that many *failures* in a row."""
+        if failures >= self.tries:
+            return self.expiry
+        return min(self.retry * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.expiry)
+
+
+class Parser(Protocol):
+    """A parsed robots.txt."""
+
+    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
+        """Whether *user_agent* may fetch *url*."""
+
+
+class RobotsTxt:
+    """What is known of the robots.txt of one origin. Instants are in seconds since the epoch.
+
+    Attributes:
+        text: The last text, empty if there was no such file; ``None`` if nothing was ever found out.
+        fetched_at: When it was fetched.
+        failures: Fetches since then, all of which failed.
+        retry_at: When the next try is due after these.
+        is_unused: Whether no request was judged by the text since it was fetched (rule 4). In memory only.
+        was_slow: Whether the text before this one may have had a crawl delay. In memory only.
+        paced: Download slot whose pacing knows of the crawl delay. In memory only.
+        parser: The text as it was parsed, once it was. In memory only.
+    """
+
+    __slots__ = ("failures", "fetched_at", "is_unused", "paced", "parser", "retry_at", "text", "was_slow")
+
+    def __init__(
+        self, text: bytes | None, fetched_at: float = 0.0, failures: int = 0, retry_at: float = 0.0
+    ) -> None:
+        self.text = text
+        self.fetched_at = fetched_at
+        self.failures = failures
+        self.retry_at = retry_at
+        self.is_unused = False
+        self.was_slow = False
+        self.paced: str | None = None
+        self.parser: Parser | None = None
+
+    @property
+    def size(self) -> int:
+        """How many entries of the memory it takes."""
+        return 1 + len(self.text or b"") // _BYTES_PER_ENTRY
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the text may have a crawl delay."""
+        return b"delay" in (self.text or b"").lower()
+
+    def has_rules(self, now: float, expiry: float) -> bool:
+        """Whether there are rules to go by (rules 1, 2 and 4)."""
+        if self.text is None:
+            return False
+        age = now - self.fetched_at
+        is_new = self.is_unused or 0 <= age <= expiry
+        return is_new or (self.failures > 0 and now < self.retry_at and age <= MAX_AGE)
+
+    def is_due(self, now: float, expiry: float) -> bool:
+        """Whether it is time to fetch it again."""
+        return now >= self.retry_at and not self.has_rules(now, expiry)
+
+    def to_bytes(self) -> bytes:
+        """What outlives the process."""
+        text = None if self.text is None else zlib.compress(self.text)
+        return pack((text, self.fetched_at, self.failures, self.retry_at))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RobotsTxt:
+        """What :meth:`to_bytes` has written."""
+        text, *rest = unpack(data)
+        return cls(None if text is None else zlib.decompress(text), *rest)
+
+
+class KnownRobots:
+    """What is known of all origins: the last used in memory, the others where the caller keeps them.
+
+    Args:
+        capacity: Entries in memory; see :attr:`RobotsTxt.size`.
+        load: Gives what was kept for an origin, or ``None``.
+        keep: Keeps what outlives the process for an origin.
+    """
+
+    def __init__(
+        self,
+        refetching: Refetching,
+        capacity: int,
+        load: Callable[[str], bytes | None],
+        keep: Callable[[str, bytes], None],
+    ) -> None:
+        self._refetching = refetching
+        self._capacity = capacity
+        self._load = load
+        self._keep = keep
+        self._in_memory: OrderedDict[str, RobotsTxt] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Origins in memory."""
+        return len(self._in_memory)
+
+    def get(self, origin: str) -> RobotsTxt | None:
+        """What is known of *origin*, if anything is."""
+        robots = self._in_memory.get(origin)
+        if robots is not None:
+            self._in_memory.move_to_end(origin)
+            return robots
+        data = self._load(origin)
+        if data is None:
+            return None
+        robots = RobotsTxt.from_bytes(data)
+        self._remember(origin, robots)
+        return robots
+
+    def get_current(self, origin: str, now: float) -> RobotsTxt | None:
+        """What is known of *origin*, unless it is time to fetch it again."""
+        robots = self.get(origin)
+        return None if robots is None or self.is_due(robots, now) else robots
+
+    def has_rules(self, robots: RobotsTxt, now: float) -> bool:
+        """Whether *robots* has rules to go by."""
+        return robots.has_rules(now, self._refetching.expiry)
+
+    def is_due(self, robots: RobotsTxt, now: float) -> bool:
+        """Whether it is time to fetch *robots* again."""
+        return robots.is_due(now, self._refetching.expiry)
+
+    def is_given_up(self, robots: RobotsTxt) -> bool:
+        """Whether *robots* was unreachable so often that its pages need not wait for it."""
+        return robots.failures >= self._refetching.tries
+
+    def learn(self, origin: str, text: bytes | None, now: float) -> RobotsTxt:
+        """Take note of what a fetch for *origin* has found: its *text*, ``None`` if it failed."""
+        old = self.get(origin)
+        if text is not None:
+            robots = RobotsTxt(text, now)
+            robots.is_unused = True
+            robots.was_slow = old is not None and old.is_slow
+        else:
+            robots = old or RobotsTxt(None)
+            robots.failures += 1
+            robots.retry_at = now + self._refetching.pause(robots.failures)
+        self._remember(origin, robots)
+        self._keep(origin, robots.to_bytes())
+        return robots
+
+    def _remember(self, origin: str, robots: RobotsTxt) -> None:
+        """Have *robots* in memory, and drop from it what was used least recently."""
+        old = self._in_memory.pop(origin, None)
+        self._in_memory[origin] = robots
+        self._size += robots.size - (old.size if old is not None else 0)
+        while self._size > self._capacity and len(self._in_memory) > 1:
+            self._size -= self._in_memory.popitem(last=False)[1].size

@@ -1,0 +1,32 @@
+"""Origins: a scheme, a name and a port, each with a robots.txt of its own (RFC 9309, 2.3; RFC 6454)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def origin_of(scheme: str, netloc: str) -> str:
+    """The origin of URLs with *scheme* and *netloc*, such as ``https://example.com``: without user and default port."""
+    name = netloc.rpartition("@")[2].lower()
+    return f"{scheme}://{name.removesuffix(_DEFAULT_PORTS.get(scheme, ':80'))}"
+
+
+def origin_of_robots_txt(url: str) -> str | None:
+    """The origin whose robots.txt *url* is; ``None`` if it is another file.
+
+    Raises:
+        ValueError: If *url* is none.
+    """
+    parts = urlsplit(url)
+    is_one = parts.path == "/robots.txt" and not parts.query
+    return origin_of(parts.scheme, parts.netloc) if is_one else None
+
+
+def host_name(url: str) -> str:
+    """Name of the host of *url*, or of an origin; ``""`` if it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
