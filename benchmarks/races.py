@@ -41,7 +41,8 @@ import scrapy_aopic.scheduler
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.job import upkeep
+from scrapy_aopic.job import backup as backups
+from scrapy_aopic.job import repair as repairs
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.seeds import give
@@ -109,16 +110,16 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
 
 
 def repair(job: Path, witness: Path) -> None:
-    opens = upkeep.open_damaged
+    opens = repairs.open_for_repair
 
     def witnessed(folder: Path, copy: Path) -> Any:
         note(witness, "begin", folder.parent.stat().st_ino)
         return opens(folder, copy)
 
-    upkeep.open_damaged = witnessed  # type: ignore[attr-defined]
-    upkeep._holds = lambda _: False
+    repairs.open_for_repair = witnessed  # type: ignore[attr-defined]
+    repairs._holds = lambda _: False
     try:
-        upkeep.repair(job)
+        repairs.repair(job)
     finally:
         note(witness, "end", 0)
 
@@ -132,7 +133,7 @@ def witness_locks(witness: Path) -> None:
         return lock
 
     scrapy_aopic.scheduler.lock_job = locked  # type: ignore[attr-defined]
-    upkeep.lock_job = locked  # type: ignore[attr-defined]
+    backups.lock_job = repairs.lock_job = locked  # type: ignore[attr-defined]
 
 
 def do(task: str, job: Path, kind: str, witness: Path, copy: Path) -> None:
@@ -144,7 +145,7 @@ def do(task: str, job: Path, kind: str, witness: Path, copy: Path) -> None:
         elif task == "repair":
             repair(job, witness)
         elif task == "backup":
-            upkeep.backup(job, copy)
+            backups.backup(job, copy)
         else:
             give(seeds_folder(job), [START])
     except AopicError as error:

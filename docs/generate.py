@@ -156,7 +156,20 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-PARTS: dict[str, Callable[[str], str]] = {"imports": imports_picture, "settings": settings_table}
+# Files that tests run
+
+
+def file_part(name: str) -> str:
+    """The Python file *name*, but for its first sentence."""
+    source = (ROOT / name).read_text(encoding="utf-8")
+    return f"```python\n{source[source.index('from __future__') :]}```\n"
+
+
+PARTS: dict[str, Callable[[str], str]] = {
+    "file": file_part,
+    "imports": imports_picture,
+    "settings": settings_table,
+}
 
 
 def generate(text: str) -> str:

@@ -113,8 +113,7 @@ def test_the_core_imports_nothing_that_reads_the_world():
 def test_storage_imports_nothing_but_python_and_in_its_own_file_each_backend():
     for path in (PACKAGE / "storage").rglob("*.py"):
         for top in {name.partition(".")[0] for name in imports(path)} - {"scrapy_aopic"}:
-            if path.name != "__init__.py":  # which may ask whether a backend can be imported
-                assert OF_ONE_BACKEND.get(top, path.name) == path.name, f"{name_of(path)} imports {top}"
+            assert OF_ONE_BACKEND.get(top, path.name) == path.name, f"{name_of(path)} imports {top}"
             assert top in sys.stdlib_module_names or top in OF_ONE_BACKEND, f"{name_of(path)} imports {top}"
 
 

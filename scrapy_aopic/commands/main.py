@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from scrapy.settings import BaseSettings
+
 SUBCOMMANDS: dict[str, Subcommand] = {
     "top": top,
     "status": status,
@@ -81,7 +83,7 @@ class AopicCommand(ScrapyCommand):
         if args:
             parser.error(f"there is no {' '.join(args)} here")
         assert self.settings is not None
-        run = partial(SUBCOMMANDS[opts.subcommand].run, opts, self.settings)
+        run = partial(_run_on_stores, SUBCOMMANDS[opts.subcommand], opts, self.settings)
         try:
             self.exitcode = _run(run)
         except UsageError as error:
@@ -97,6 +99,16 @@ class _Names(dict[str, Subcommand]):
         similar = get_close_matches(str(word), self, n=1)
         hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}"
         raise ArgumentError(None, f'there is no subcommand "{word}"{hint}')
+
+
+def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: BaseSettings) -> int:
+    """Run *subcommand*, which may open stores of the kind that ``AOPIC_STORE`` names."""
+    if settings.get("AOPIC_STORE") is not None:
+        from scrapy_aopic.settings import read
+        from scrapy_aopic.storage import use
+
+        use(read(settings, "AOPIC_STORE"))
+    return subcommand.run(opts, settings)
 
 
 def _run(run: Callable[[], int]) -> int:

@@ -18,12 +18,13 @@ from .audit import audit
 from .crawl import Crawl, Policy
 from .frontier.frontier import Empty, NotBefore, Unlocated
 from .politeness import Gap, Outcome, Politeness
-from .ports import Family, Store
+from .ports import Batch, Family, Store
 from .records import Link, host_key, page_key
 from .revisits import Recrawl
 from .window import Window
 
 __all__ = [
+    "Batch",
     "Counts",
     "Crawl",
     "CrawlPort",

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.repair import Mended, mend
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_damaged
+from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.lock import sync_folder
 from scrapy_aopic.web.request_rows import url_of
 
@@ -76,12 +76,12 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
     if not folder.exists():
         raise StorageError(f"There is no job in the folder {folder.parent}.")
     try:
-        damaged, reason = open_damaged(folder, copy)
+        damaged, reason = open_for_repair(folder, copy)
         with closing(damaged):
             if is_finished(folder) and not reason and _holds(damaged):
                 return None, ""
             with (
-                closing(make_store(new, damaged)) as store,
+                closing(make_store(new, folder)) as store,
                 tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
             ):
                 mended = mend(damaged, store, _host_of, time.time(), line.update)

@@ -26,6 +26,8 @@ from ada_url import URL
 
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
+from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
+from scrapy_aopic.storage.registry import load_backend
 from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
 
 FOR_EVER = 10_000_000_000
@@ -38,6 +40,8 @@ _MANY = 1_000_000_000
 """The largest count that a setting takes unless it says otherwise: more than a machine holds of anything."""
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+
+_IMPORT_PATH = re.compile(r"\w+(\.\w+)+")
 
 _HOST_NAME = re.compile(
     r"\[[0-9A-Fa-f:.]+\]|(?=.*(\.|[^\W\d_]))([\w-]+\.)*[\w-]+",  # [::1], or labels that are not one number
@@ -249,7 +253,7 @@ def load(value: Any) -> Any:
         if not callable(value):
             raise TypeError
         return value
-    if not re.fullmatch(r"\w+(\.\w+)+", value):
+    if not _IMPORT_PATH.fullmatch(value):
         raise ValueError
     module, _, name = value.rpartition(".")
     try:
@@ -288,6 +292,24 @@ def order(value: Any) -> type[Order]:
     except Exception as error:  # it is abstract, or takes arguments
         raise Reason(f"{type(error).__name__}: {error}") from error
     return found
+
+
+def store(value: Any) -> str:
+    """Name of a kind of store, or the import path of a backend, by which a job folder remembers it."""
+    if isinstance(value, str) and "." not in value:
+        if value not in KINDS_OF_STORE:
+            raise Reason(similar(value, KINDS_OF_STORE))
+        return str(value)
+    if isinstance(value, str) and not _IMPORT_PATH.fullmatch(value):
+        raise ValueError
+    name = value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
+    try:
+        backend = load_backend(name)
+    except Exception as error:
+        raise Reason(f"{type(error).__name__}: {error}") from error
+    if backend is not value and not isinstance(value, str):
+        raise Reason(f"{name} is another object, so a job folder could not remember it")
+    return name
 
 
 # What is said of links, hosts and URLs

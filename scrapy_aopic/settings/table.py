@@ -327,11 +327,12 @@ _STORAGE = (
     Setting(
         "AOPIC_STORE",
         "auto",
-        one_of("auto", "rocksdb", "sqlite", "memory"),
+        Check('"auto", "rocksdb", "sqlite", "memory" or the import path of a backend', parse.store),
         "Where the crawl is remembered. "
         '"auto" is the kind that is already in the job folder; in a new one RocksDB, or SQLite if rocksdict cannot be '
         "imported. "
-        '"memory" keeps nothing, whatever `JOBDIR` says.',
+        '"memory" keeps nothing, whatever `JOBDIR` says. '
+        "[Stores](stores.md) says what each is good for, and how to write one of your own.",
     ),
     Setting(
         "AOPIC_DURABILITY",

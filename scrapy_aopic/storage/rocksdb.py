@@ -90,7 +90,7 @@ class RocksStore:
     """A RocksDB database in *folder*, or with *read_only* a snapshot of one that may be in use.
 
     One process at a time may have the store open; any number may have snapshots of it. One that *is_damaged*, after
-    :func:`mend_files`, opens whatever cannot be read in it.
+    :func:`repair_files`, opens whatever cannot be read in it.
 
     Files: those of RocksDB, ``rocksdict-config.json`` and two log files of at most 1 MB; they may change
     without warning.
@@ -114,7 +114,7 @@ class RocksStore:
             _check_current(where)
             _check_sizes(where)
             if is_damaged:
-                self._db = db = _open_damaged(where)
+                self._db = db = _open_what_is_left(where)
             else:
                 self._db = db = _open_snapshot(where, memory_mb) if read_only else _open(where, memory_mb)
             self._families = {family: db.get_column_family(family.name) for family in Family}
@@ -125,6 +125,12 @@ class RocksStore:
         except Exception as error:  # rocksdict raises bare Exception for everything
             self._let_go()
             raise _open_error(folder, self._named(_cause(error))) from error
+
+    @classmethod
+    def open_for_repair(cls, folder: Path, *, memory_mb: int = 64) -> RocksStore:
+        """Open what is left of a damaged store; see :class:`~.registry.Repairs`."""
+        repair_files(folder)
+        return cls(folder, memory_mb=memory_mb, is_damaged=True)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         column = self._column(family)
@@ -288,11 +294,11 @@ class RocksStore:
         return text.replace(str(self._held.where), str(self._folder))
 
 
-def mend_files(folder: Path) -> None:
+def repair_files(folder: Path) -> None:
     """Make the files in *folder* a database that can be opened, of what is left in them."""
     try:
         _check_current(folder)
-        _open_damaged(folder).close()
+        _open_what_is_left(folder).close()
     except Exception:  # noqa: BLE001 (rocksdict raises nothing narrower)
         logger.info("It is not only rows and the log of %(folder)s that are damaged", {"folder": folder})
     else:
@@ -301,7 +307,7 @@ def mend_files(folder: Path) -> None:
         try:
             # It finds all tables, but of the log only what belongs to families that have some.
             Rdict.repair(str(folder), _options(16))
-            _open_damaged(folder).close()
+            _open_what_is_left(folder).close()
         except Exception as error:  # noqa: PERF203 (few tables)
             # It keeps tables that cannot be opened if only a part of their index or filter is damaged.
             table = re.search(r"\d+\.sst", str(error))
@@ -367,7 +373,7 @@ def _open(folder: Path, memory_mb: int) -> Rdict:
     return Rdict(str(folder), options, _families_options(memory_mb))
 
 
-def _open_damaged(folder: Path) -> Rdict:
+def _open_what_is_left(folder: Path) -> Rdict:
     """Open the database in *folder* with what can be read of its log, and with tables that can be read in parts."""
     options = _options(16)
     options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())

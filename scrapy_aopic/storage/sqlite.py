@@ -113,6 +113,12 @@ class SqliteStore:
                 raise not_made(folder) from error
             raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
 
+    @classmethod
+    def open_for_repair(cls, folder: Path, *, memory_mb: int = 64) -> SqliteStore:
+        """Open what is left of a damaged store; see :class:`~.registry.Repairs`."""
+        repair_files(folder)
+        return cls(folder, memory_mb=memory_mb)
+
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         found: dict[bytes, bytes] = {}
         # Several queries see the same moment only inside a transaction; a snapshot is always in one.
@@ -331,7 +337,7 @@ class SqliteStore:
         return StorageError(f"Cannot {action} the store in {self._folder}: {cause}.")
 
 
-def mend_files(folder: Path) -> None:
+def repair_files(folder: Path) -> None:
     """Make the files in *folder* a database that can be opened, of what is left in them.
 
     The pages in its log are put in their places, also those behind a damaged one: each row has its own checksum. A

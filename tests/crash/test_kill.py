@@ -21,6 +21,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.storage import use
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
@@ -54,11 +55,12 @@ def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], di
     }
     options = [option for name, value in values.items() for option in ("-s", f"{name}={value}")]
     line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
-    return line, {**os.environ, "http_proxy": proxy}
+    return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite", "journal_store.JournalStore"])
 def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) -> None:
+    use(store)
     job = tmp_path / "job"
     rng = random.Random(store)
     kills: list[float] = []

@@ -1,0 +1,93 @@
+"""Makes one store out of another, row by row, so that the two share no file.
+
+What is in a folder is a store only once :func:`finish_store` has said that it is whole.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import islice
+from operator import lt
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import StorageError
+
+from .folder import check_format, write_format
+from .lock import sync_folder
+from .opening import COPY_MB, exists
+from .registry import Compacts, kind_in, make, note_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+_ROWS_AT_ONCE = 5_000
+"""Rows in a batch of a copy: some megabyte."""
+
+
+def copy_store(
+    source: Store, folder: Path, target: Path, progress: Callable[[int], object] = lambda _: None
+) -> int:
+    """Copy *source*, the store in *folder* or a snapshot of it, to the folder *target*; returns the number of rows.
+
+    Raises:
+        StorageError: If the source cannot be read, or the copy not be written.
+    """
+    copied = 0
+    with closing(make_store(target, folder)) as copy:
+        for family in Family:
+            rows, last = source.scan(family), list[bytes]()
+            while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+                # A block in the place of another one has the right checksums.
+                keys = [*last, *(key for key, _ in chunk)]
+                if not all(map(lt, keys, keys[1:])):
+                    raise StorageError(
+                        f"Cannot read the store in {folder}: the rows of {family.name} are not in their order."
+                    )
+                copy.write({family: dict(chunk)}, sync=False)
+                copied += len(chunk)
+                last = keys[-1:]
+                progress(len(chunk))
+        arrange(copy)
+        copy.write({}, sync=True)
+    finish_store(target)
+    return copied
+
+
+def make_store(folder: Path, like: Path) -> Store:
+    """Make a new store in *folder*, of the kind that is in the folder *like*.
+
+    Raises:
+        StorageError: If there is no store in *like*, or none can be made.
+    """
+    kind = kind_in(like)
+    if kind is None:
+        raise StorageError(f"The files of the store in {like} are gone.")
+    if kind.is_foreign:
+        folder.mkdir(parents=True, exist_ok=True)
+        note_kind(folder, kind)
+    return make(folder, kind, COPY_MB)
+
+
+def arrange(store: Store) -> None:
+    """Arrange what was written to *store* as it is best read, if it can be arranged; may take long."""
+    if isinstance(store, Compacts):
+        store.compact()
+
+
+def finish_store(folder: Path) -> None:
+    """Say that the store in *folder* is whole; without it nobody opens it."""
+    write_format(folder)
+    sync_folder(folder.parent)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the store in *folder* is whole."""
+    try:
+        check_format(folder)
+        return exists(folder)
+    except StorageError:
+        return False

@@ -1,0 +1,179 @@
+"""Opens the store of a folder: for a crawl, to look at it, or to repair it.
+
+A folder keeps the kind of store that it was made with; a new one gets the best kind that can be imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+from .folder import check_format, forget_sizes, write_format
+from .landed import forget_landed, read_landed
+from .lock import sync_names
+from .registry import KINDS, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+    from .registry import Kind
+
+logger = logging.getLogger(__name__)
+
+COPY_MB = 16
+"""Megabytes for the cache of a store that is only written, or read once from its beginning to its end."""
+
+
+def exists(folder: Path) -> bool:
+    """Whether *folder* holds a store of any kind."""
+    return kind_of(folder) is not None
+
+
+def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
+    """Open the store in *folder* for reading and writing; make it if there is none.
+
+    Args:
+        folder: The folder that belongs to the store, or ``None`` to keep the crawl in memory.
+        kind: ``rocksdb``, ``sqlite``, ``memory``, the import path of a :class:`~.registry.Backend`, or ``auto``: the
+            kind that is in the folder, else the best that can be imported.
+        memory_mb: The size of the caches, in megabytes.
+
+    Raises:
+        StorageError: If the folder holds a store of another kind, is in use, or cannot be opened.
+        SettingError: If there is no such kind.
+    """
+    asked = find(kind) if kind != "auto" else None
+    if folder is None:
+        return _open_in_memory(asked or KINDS["memory"])
+    found = kind_of(folder)
+    if found and asked and asked.name != found:
+        raise StorageError(
+            f"The folder {folder} holds a {found} store, so it cannot be opened as {kind}; "
+            f"ask for {found} or auto, or choose another folder."
+        )
+    if asked and asked.load is None:
+        return _open_in_memory(asked)
+    if found is None:
+        return _make_new(folder, asked or _best_kind(folder), memory_mb)
+    check_format(folder)
+    return make(folder, asked or _kind_in(folder), memory_mb)
+
+
+def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
+    """Open a read-only view of the store in *folder* as it is now, even while another process writes to it.
+
+    The view does not move; close it soon, for the files that it needs are kept until then.
+
+    Raises:
+        StorageError: If the folder holds no store, or it cannot be opened.
+    """
+    kind = kind_in(folder)
+    if kind is None:
+        _check_not_gone(folder)
+        raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
+    check_format(folder)
+    return make(folder, kind, memory_mb, read_only=True)
+
+
+def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
+    """Copy the store in *folder*, whose lock the caller has, to the folder *copy*, and open what is left of it there.
+
+    Returns:
+        The copy, and why the store itself cannot be opened; empty if it can.
+
+    Raises:
+        StorageError: If there is no store, it is of another format, or nothing of it can be opened.
+    """
+    kind = kind_in(folder)
+    if kind is None:
+        _check_not_gone(folder)
+        raise StorageError(f"There is no store in the folder {folder}.")
+    check_format(folder, is_damaged=True)
+    try:
+        shutil.copytree(folder, copy)
+    except OSError as error:
+        # shutil.Error names every file that it could not copy.
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise StorageError(
+            f"The store in {folder} cannot be copied to {copy}: {why}. It was not changed."
+        ) from error
+    reason = ""
+    try:
+        open_snapshot(copy).close()
+    except StorageError as error:
+        reason = str(error).replace(str(copy), str(folder))
+    forget_sizes(copy)
+    forget_landed(copy)
+    if not reason:
+        try:
+            return make(copy, kind, COPY_MB), reason
+        except StorageError as error:
+            reason = str(error).replace(str(copy), str(folder))
+    backend = backend_of(copy, kind)
+    if not isinstance(backend, Repairs):
+        raise StorageError(
+            f"{reason} It cannot be repaired, because {kind.name} has no open_for_repair: go on with a copy "
+            "('scrapy aopic backup' makes them), or begin a new job. Nothing was changed."
+        )
+    return backend.open_for_repair(copy, memory_mb=COPY_MB), reason
+
+
+def _kind_in(folder: Path) -> Kind:
+    kind = kind_in(folder)
+    if kind is None:
+        raise StorageError(f"The files of the store in {folder} are gone while it was opened; try again.")
+    return kind
+
+
+def _check_not_gone(folder: Path) -> None:
+    """Raise an error if there was a store in *folder*, of which no file is left."""
+    if landed := read_landed(folder):
+        raise StorageError(
+            f"The files of the store in {folder} are gone, but its commits up to number {landed:,} had landed: "
+            "bring them back, or remove the folder to begin anew."
+        )
+
+
+def _best_kind(folder: Path) -> Kind:
+    missing: ImportError | None = None
+    for kind in KINDS.values():
+        try:
+            if kind.needs:
+                import_module(kind.needs)
+        except ImportError as error:
+            missing = error
+            continue
+        if missing is not None:
+            logger.info(
+                "The new store in %(folder)s is of the kind %(kind)s, which writes much more to the disk "
+                "than rocksdb, because rocksdict cannot be imported: %(error)s",
+                {"folder": folder, "kind": kind.name, "error": missing},
+            )
+        return kind
+    raise AssertionError("no kind is part of Python")
+
+
+def _make_new(folder: Path, kind: Kind, memory_mb: int) -> Store:
+    backend_of(folder, kind)  # nothing is made for one that is missing
+    _check_not_gone(folder)
+    try:
+        write_format(folder)  # first: without the other file there is no store
+        note_kind(folder, kind)
+        sync_names(folder)
+    except OSError as error:
+        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+    return make(folder, kind, memory_mb)
+
+
+def _open_in_memory(kind: Kind) -> Store:
+    if kind.load is not None:
+        raise StorageError(f"A {kind.name} store needs a folder; set one, or ask for memory.")
+    from .memory import MemoryStore  # noqa: PLC0415 (only for crawls that keep nothing)
+
+    return MemoryStore()

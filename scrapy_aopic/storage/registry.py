@@ -1,0 +1,279 @@
+"""Which kinds of store there are: one table of this package's own, and those of others by import path.
+
+1. A folder keeps the kind of store that it was made with. This package's own are recognised by their files; any other
+   has its import path in the file ``backend``.
+2. What a folder names is imported only if the user names it, too (``AOPIC_STORE``): a job folder may come from a
+   stranger.
+3. A backend is imported when it is used, so that a missing library matters only to those who need it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+
+from scrapy_aopic.exceptions import SettingError, StorageError
+
+from .folder import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+_BACKEND_FILE = "backend"
+
+_NAME_BYTES = 1_000
+"""Bytes of the longest import path that a folder may name."""
+
+_STORE_METHODS = ("get_many", "scan", "write", "size_bytes", "verify", "close")
+
+
+class Backend(Protocol):
+    """What opens the stores of one kind: a class of stores, or a function that makes them.
+
+    The promises of the stores themselves are those of :class:`~scrapy_aopic.core.ports.Store`. What a kind need not be
+    able to do has a protocol of its own: :class:`Compacts` for a store, :class:`Repairs` for a backend.
+    """
+
+    def __call__(self, folder: Path, *, memory_mb: int, read_only: bool) -> Store:
+        """Open the store in *folder*; make it if there is none.
+
+        The files ``format``, ``backend`` and ``landed`` in the folder belong to this package, all others to the store.
+
+        Args:
+            folder: It is there already, except for a store whose lock makes it (:func:`~.lock.lock_store`).
+            memory_mb: Megabytes for caches, and as many for rows that are in no table yet.
+            read_only: Make a view of the store as it is now, which does not move, also while another process writes
+                to it. It takes no lock, writes nothing, and needs no right to write.
+
+        Raises:
+            StorageError: If there is no store for a view, the store is in use, or it cannot be opened.
+        """
+        ...
+
+
+@runtime_checkable
+class Compacts(Protocol):
+    """A store that can be arranged after many rows were written to it."""
+
+    def compact(self) -> None:
+        """Arrange the rows as they are best read; may take long."""
+        ...
+
+
+@runtime_checkable
+class Repairs(Protocol):
+    """A backend that can open damaged stores."""
+
+    def open_for_repair(self, folder: Path, *, memory_mb: int) -> Store:
+        """Open what is left of a damaged store in *folder*, a copy whose files may be changed.
+
+        Reads of rows that are lost may raise a :class:`~scrapy_aopic.exceptions.StorageError`, or leave them out.
+
+        Raises:
+            StorageError: If nothing is left that can be opened.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of store.
+
+    Attributes:
+        name: What ``AOPIC_STORE`` calls it: a name, or an import path.
+        load: Imports its backend; ``None`` if it keeps nothing in a folder.
+        file: The file that a store always has once it has been opened; empty if the folder names its kind.
+        remains: Patterns of files that only such a store has, so that they say what was there if *file* is gone.
+        needs: The library that its backend imports; empty if that is part of Python.
+    """
+
+    name: str
+    load: Callable[[], Backend] | None
+    file: str = ""
+    remains: tuple[str, ...] = ()
+    needs: str = ""
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether the files in *folder* are those of such a store, or what is left of them."""
+        if not self.file:
+            return False
+        return (folder / self.file).is_file() or any(any(folder.glob(each)) for each in self.remains)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it comes from another package."""
+        return "." in self.name
+
+
+def _rocksdb() -> Backend:
+    from .rocksdb import RocksStore  # noqa: PLC0415 (rule 3)
+
+    return RocksStore
+
+
+def _sqlite() -> Backend:
+    from .sqlite import SqliteStore  # noqa: PLC0415 (rule 3)
+
+    return SqliteStore
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("rocksdb", _rocksdb, "CURRENT", ("*.sst", "[0-9]*.log"), needs="rocksdict"),
+        Kind("sqlite", _sqlite, "store.sqlite3", ("store.sqlite3-wal",)),
+        Kind("memory", None),
+    )
+}
+"""This package's own kinds, best first."""
+
+NAMES = ("auto", *KINDS)
+"""What ``AOPIC_STORE`` may be, besides an import path."""
+
+_USED: dict[str, Kind] = {}
+"""Kinds from other packages that the user of this process has named."""
+
+
+def use(name: str) -> None:
+    """Let stores of the kind *name* be opened in this process, if it is an import path; nothing to do for other names.
+
+    Raises:
+        SettingError: If there is no such kind.
+    """
+    if name != "auto":
+        find(name)
+
+
+def find(name: str) -> Kind:
+    """The kind that is called *name*.
+
+    Raises:
+        SettingError: If there is none.
+    """
+    if name in KINDS:
+        return KINDS[name]
+    if name not in _USED:
+        must = (
+            f"The kind of store ({name}) must be one of {', '.join(NAMES)}, or the import path of a backend"
+        )
+        if "." not in name:
+            raise SettingError(f"{must}.")
+        try:
+            backend = load_backend(name)
+        except Exception as error:  # importing runs code of others
+            why = " ".join(str(error).split())
+            raise SettingError(f"{must} ({type(error).__name__}: {why}).") from error
+        _USED[name] = Kind(name, lambda: backend)
+    return _USED[name]
+
+
+def load_backend(path: str) -> Backend:
+    """The backend at the import path *path*.
+
+    Raises:
+        Exception: Of any kind if it cannot be imported; :class:`TypeError` if it is no backend.
+    """
+    module, _, name = path.rpartition(".")
+    found = getattr(import_module(module), name)
+    if not callable(found):
+        raise TypeError(f"a {type(found).__name__} cannot be called")
+    try:
+        signature(found).bind("folder", memory_mb=64, read_only=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError("it does not take a folder, memory_mb and read_only") from error
+    if isinstance(found, type) and (lacks := missing(found)):
+        raise TypeError(f"it has no {' and no '.join(lacks)}")
+    return cast("Backend", found)
+
+
+def missing(store: object) -> list[str]:
+    """Methods that *store*, or its class, should have and has not."""
+    return [name for name in _STORE_METHODS if not callable(getattr(store, name, None))]
+
+
+def kind_of(folder: Path) -> str | None:
+    """Name of the kind of the store in *folder*; ``None`` if there is none.
+
+    Raises:
+        StorageError: If the folder does not say which it is although it should.
+    """
+    try:
+        with (folder / _BACKEND_FILE).open("rb") as file:
+            text = file.read(_NAME_BYTES)
+    except OSError:
+        return next((kind.name for kind in KINDS.values() if kind.is_in(folder)), None)
+    if re.fullmatch(r"\w+(\.\w+)+\n", named := text.decode("utf-8", "replace")):
+        return named[:-1]
+    raise StorageError(
+        f"The file {folder / _BACKEND_FILE} is damaged: it should hold the import path that AOPIC_STORE had when the "
+        "job began; write it anew."
+    )
+
+
+def kind_in(folder: Path) -> Kind | None:
+    """The kind of the store in *folder*; ``None`` if there is none.
+
+    Raises:
+        StorageError: If it comes from another package, and nobody has named it in this process.
+    """
+    name = kind_of(folder)
+    if name is None or name in KINDS:
+        return KINDS[name] if name is not None else None
+    if name not in _USED:
+        raise StorageError(
+            f"The store in {folder} was made by {name}, which is imported only if you name it, too: set AOPIC_STORE to "
+            f"it (on the command line -s AOPIC_STORE={name})."
+        )
+    return _USED[name]
+
+
+def note_kind(folder: Path, kind: Kind) -> None:
+    """Let *folder* remember its *kind* if that cannot be seen from its files."""
+    if kind.is_foreign:
+        replace_file(folder / _BACKEND_FILE, f"{kind.name}\n")
+
+
+def make(folder: Path, kind: Kind, memory_mb: int, *, read_only: bool = False) -> Store:
+    """Open the store in *folder*, which is of this *kind*.
+
+    Raises:
+        StorageError: If it cannot be opened.
+    """
+    backend = backend_of(folder, kind)
+    try:
+        store = backend(folder, memory_mb=memory_mb, read_only=read_only)
+    except StorageError:
+        raise
+    except Exception as error:
+        if not kind.is_foreign:
+            raise
+        raise StorageError(
+            f"Cannot open the store in {folder}: {kind.name} raised {type(error).__name__}: {error}."
+        ) from error
+    if kind.is_foreign and (lacks := missing(store)):
+        raise StorageError(
+            f"Cannot open the store in {folder}: what {kind.name} made has no {' and no '.join(lacks)}."
+        )
+    return store
+
+
+def backend_of(folder: Path, kind: Kind) -> Backend:
+    """The backend of a *kind*, for the store in *folder*.
+
+    Raises:
+        StorageError: If the library is missing that it needs.
+    """
+    assert kind.load is not None, "a kind that keeps nothing in a folder"
+    try:
+        return kind.load()
+    except ImportError as error:
+        raise StorageError(
+            f"The {kind.name} store in the folder {folder} needs {kind.needs} ({error}); "
+            f"install {kind.needs}, or choose another folder and sqlite."
+        ) from error

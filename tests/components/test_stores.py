@@ -1,0 +1,230 @@
+"""A store from another package, which AOPIC_STORE names by its import path: crawled, asked, copied, and refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal_store import JournalStore
+from scrapy.utils.defer import deferred_f_from_coro_f
+from web import Follow, Web, crawl
+
+import scrapy_aopic
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.settings import read
+from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
+from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.testing.contracts import check_transfers, write_transfers
+
+Serve = Callable[[dict[str, Any]], Web]
+
+JOURNAL = "journal_store.JournalStore"
+PAGES = {"http://a.test/": ["/1", "http://b.test/"], "http://a.test/1": ["/"], "http://b.test/": []}
+
+
+@pytest.fixture(autouse=True)
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test names is not named in the next."""
+    monkeypatch.setattr(registry, "_USED", {})
+
+
+def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
+    places = (
+        Path(sys.modules["journal_store"].__file__ or "").parent,
+        Path(scrapy_aopic.__file__).parents[1],
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=60
+    )
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resumed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve(PAGES)
+    job, copy = tmp_path / "job", tmp_path / "copy"
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(job)}
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(PAGES)
+    assert store_folder(job).joinpath("backend").read_text() == f"{JOURNAL}\n"
+
+    named = ("-s", f"AOPIC_STORE={JOURNAL}")
+    status = scrapy("status", "job", *named, folder=tmp_path)
+    assert "visited: 3" in status.stdout, status.stderr
+    assert scrapy("check", "job", *named, folder=tmp_path).returncode == 0
+    assert scrapy("backup", "job", "copy", *named, folder=tmp_path).returncode == 0
+    assert scrapy("check", "copy", *named, folder=tmp_path).returncode == 0
+
+    await crawl(Follow, {**settings, "JOBDIR": str(copy)})
+    assert len(web.asked) == len(PAGES), "the copy knows what was visited"
+
+
+@deferred_f_from_coro_f
+async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
+    await crawl(Follow, settings)
+    done = scrapy("status", str(tmp_path), folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"The store in {store_folder(tmp_path)} was made by {JOURNAL}, which is imported only if you name it, too: set "
+        f"AOPIC_STORE to it (on the command line -s AOPIC_STORE={JOURNAL}).\n"
+    )
+    registry._USED.clear()
+    with pytest.raises(StorageError, match="imported only if you name it"):
+        open_store(store_folder(tmp_path))
+
+
+def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "job", JOURNAL)) as store:
+        write_transfers(store, 10)
+        with closing(open_snapshot(tmp_path / "job")) as view:
+            write_transfers(store, 10)
+            assert check_transfers(view) == 10
+    with closing(open_store(tmp_path / "job")) as store:
+        assert check_transfers(store) == 20
+
+
+@deferred_f_from_coro_f
+async def test_a_damaged_store_that_cannot_be_repaired_is_refused_and_left_alone(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
+    await crawl(Follow, settings)
+    journal = store_folder(tmp_path) / "journal"
+    data = bytearray(journal.read_bytes())
+    data[100] ^= 0xFF
+    journal.write_bytes(data)
+    done = scrapy("repair", str(tmp_path), "-s", f"AOPIC_STORE={JOURNAL}", folder=tmp_path)
+    assert done.returncode == 2
+    assert "is damaged before byte" in done.stderr
+    assert f"cannot be repaired, because {JOURNAL} has no open_for_repair" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert journal.read_bytes() == data
+    assert not store_folder(tmp_path).with_name("aopic.copy").exists()
+
+
+@deferred_f_from_coro_f
+async def test_a_store_that_opens_is_repaired_row_by_row_without_a_repair_of_its_own(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
+    await crawl(Follow, settings)
+    named = ("-s", f"AOPIC_STORE={JOURNAL}")
+    damaged = tmp_path / "aopic.damaged-1"
+    assert scrapy("repair", str(tmp_path), *named, folder=tmp_path).returncode == 0
+    assert not damaged.exists()
+    registry.use(JOURNAL)
+    with closing(open_store(store_folder(tmp_path))) as store:
+        store.write({Family.META: {b"totals": None}}, sync=True)
+    assert scrapy("check", str(tmp_path), *named, folder=tmp_path).returncode != 0
+    done = scrapy("repair", str(tmp_path), *named, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert damaged.exists()
+    assert scrapy("check", str(tmp_path), *named, folder=tmp_path).returncode == 0
+    assert store_folder(tmp_path).joinpath("backend").read_text() == f"{JOURNAL}\n"
+
+
+@pytest.mark.parametrize("other", ["rocksdb", "sqlite", "memory"])
+def test_a_folder_keeps_its_kind(tmp_path: Path, other: str) -> None:
+    open_store(tmp_path, JOURNAL).close()
+    with pytest.raises(
+        StorageError, match=rf"holds a {JOURNAL} store.*as {other}; ask for {JOURNAL} or auto"
+    ):
+        open_store(tmp_path, other)
+    open_store(tmp_path).close()
+
+
+def test_a_folder_whose_process_died_before_it_had_a_store_gets_one(tmp_path: Path) -> None:
+    open_store(tmp_path, JOURNAL).close()
+    (tmp_path / "journal").unlink()
+    open_store(tmp_path, JOURNAL).close()
+    (tmp_path / "backend").unlink()
+    assert not exists(tmp_path)
+    open_store(tmp_path, JOURNAL).close()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "journal_store", "os.system()\n", f"{JOURNAL}\nmore\n", "a" * 5_000 + ".b\n"]
+)
+def test_a_folder_that_does_not_say_which_kind_it_has_is_no_new_store(tmp_path: Path, text: str) -> None:
+    open_store(tmp_path, JOURNAL).close()
+    (tmp_path / "backend").write_text(text)
+    for opening in (open_store, open_snapshot, exists):
+        with pytest.raises(StorageError, match=r"backend is damaged: it should hold the import path"):
+            opening(tmp_path)
+
+
+class NoScan(MemoryStore):
+    scan = None  # type: ignore[assignment]
+
+    def __init__(self, folder: Path, *, memory_mb: int, read_only: bool) -> None:
+        super().__init__()
+
+
+def raising(folder: Path, *, memory_mb: int, read_only: bool) -> Any:
+    raise ValueError("the moon is full")
+
+
+def returning(folder: Path, *, memory_mb: int, read_only: bool) -> Any:
+    return object()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("rockdb", 'did you mean "rocksdb"?'),
+        ("redis", ""),
+        ("no.such.module", "No module named 'no'"),
+        ("journal_store.Journal", "has no attribute 'Journal'"),
+        ("journal_store.HEAD", "a Struct cannot be called"),
+        ("scrapy_aopic.storage.memory.MemoryStore", "it does not take a folder, memory_mb and read_only"),
+        (f"{__name__}.NoScan", "it has no scan"),
+        (7, ""),
+        (object(), ""),
+    ],
+)
+def test_what_is_no_backend_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        read({"AOPIC_STORE": value}, "AOPIC_STORE")
+    text = str(caught.value)
+    assert text.startswith(f"AOPIC_STORE ({value!r}) must be ")
+    assert '"memory" or the import path of a backend' in text
+    assert said in text
+
+
+def test_a_backend_may_be_given_as_a_class_that_a_folder_can_remember() -> None:
+    assert read({"AOPIC_STORE": JournalStore}, "AOPIC_STORE") == JOURNAL
+
+    class Local(JournalStore):
+        pass
+
+    with pytest.raises(SettingError, match="must be "):
+        read({"AOPIC_STORE": Local}, "AOPIC_STORE")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raising", r"Cannot open the store in .*job: .*raising raised ValueError: the moon is full\.$"),
+        ("returning", r"what .*returning made has no get_many and no scan and no write"),
+    ],
+)
+def test_a_backend_that_fails_is_one_sentence(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(StorageError, match=said):
+        open_store(tmp_path / "job", f"{__name__}.{name}")

@@ -1,0 +1,14 @@
+"""The backend outside of the package that docs/stores.md shows keeps the promises of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from journal_store import JournalStore
+
+from scrapy_aopic.testing.contracts import StoreContract
+
+
+class TestJournalStore(StoreContract):
+    def make_store(self, folder: Path) -> JournalStore:
+        return JournalStore(folder, memory_mb=8, read_only=False)
