@@ -47,8 +47,8 @@ from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.urls import BROAD_RULES, Normaliser
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from hostile import hostile_page, hostile_url
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.hostile_input import hostile_page, hostile_url
 
 LINKS = 1000
 """Links of a page."""

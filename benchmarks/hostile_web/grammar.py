@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from hostile import CHARSETS, LOCATIONS, MARKUP, hostile_page, hostile_url
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.hostile_input import CHARSETS, LOCATIONS, MARKUP, hostile_page, hostile_url
 
 BOMB = gzip.compress(bytes(30_000_000))
 NOISE = Random(0).randbytes(200_000)

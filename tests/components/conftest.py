@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from web import Web, html
+from support.small_web import Web, html
 
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 

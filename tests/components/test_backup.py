@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from stored_jobs import make_job, rows
-from web import check, html
+from support.small_web import check, html
+from support.stored_jobs import make_job, rows
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.backup import backup
@@ -21,7 +21,7 @@ from scrapy_aopic.job.seeds import give
 from scrapy_aopic.storage import exists, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
-SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
+SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
 N_PAGES = 120
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])

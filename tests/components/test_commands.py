@@ -17,8 +17,8 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, crawl
 from twisted.internet.threads import deferToThread
-from web import Web, crawl
 
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL

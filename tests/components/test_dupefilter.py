@@ -11,7 +11,7 @@ from scrapy import Request
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
-from web import Follow, Web, crawl
+from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic import DupeFilter
 

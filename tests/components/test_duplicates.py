@@ -12,7 +12,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page

@@ -14,7 +14,7 @@ import pytest
 from scrapy import Spider, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web
+from support.small_web import Follow, Web
 
 from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.storage.memory import MemoryStore

@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import hostile
 import pytest
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, TextResponse
-from web import check
+from support import hostile_web, wander_spider
+from support.hostile_input import CHARSETS
+from support.small_web import check
 
 from scrapy_aopic.session.purpose import link_test
 from scrapy_aopic.spidermiddlewares import _by_kind
@@ -69,8 +70,8 @@ def name_of(host: str) -> str:
 def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     job, report = tmp_path / "job", tmp_path / "report.json"
     options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
-    line = [sys.executable, "-m", "scrapy", "runspider", hostile.__file__, "-a", f"report={report}"]
-    with Server(hostile.answer).run_in_thread() as running:
+    line = [sys.executable, "-m", "scrapy", "runspider", wander_spider.__file__, "-a", f"report={report}"]
+    with Server(hostile_web.answer).run_in_thread() as running:
         process = subprocess.run(
             [*line, *(part for option in options for part in ("-s", option))],
             env={**os.environ, "http_proxy": running.url, "https_proxy": running.url, "no_proxy": ""},
@@ -87,15 +88,15 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
 
     # All that is worth it was found, and of the rest no more than this.
     fetched = {f"http://{entry.host}{entry.target}" for entry in running.log if entry.status == 200}
-    assert fetched >= hostile.ORDINARY
+    assert fetched >= hostile_web.ORDINARY
     asked = Counter(name_of(entry.host) for entry in running.log)
     assert {name: n for name, n in asked.items() if n > MOST.get(name, 30)} == {}
     assert sum(asked.values()) < 1800
     assert result["peak_mb"] is None or result["peak_mb"] < 400
-    for kind in hostile.OBEYED:
+    for kind in hostile_web.OBEYED:
         assert f"http://robots-{kind}.test/" in fetched
-        assert f"http://robots-{kind}.test{hostile.FORBIDDEN}" not in fetched
-    robots_alone = {f"robots-{kind}.test" for kind in hostile.UNREACHABLE}
+        assert f"http://robots-{kind}.test{hostile_web.FORBIDDEN}" not in fetched
+    robots_alone = {f"robots-{kind}.test" for kind in hostile_web.UNREACHABLE}
     assert {entry.target for entry in running.log if entry.host in robots_alone} == {"/robots.txt"}
 
     # The ledger holds; nothing waits but the pages of dead hosts.
@@ -118,7 +119,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [HtmlResponse, TextResponse])
-@pytest.mark.parametrize("charset", [*hostile.CHARSETS, "base64", "uu", "bz2"])
+@pytest.mark.parametrize("charset", [*CHARSETS, "base64", "uu", "bz2"])
 def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: str) -> None:
     """Python has codecs that are none of text, and Scrapy's responses raise whatever these raise."""
     for size in (1, 10_000):

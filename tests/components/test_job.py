@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stored_jobs import make_job
-from web import ask
+from support.small_web import ask
+from support.stored_jobs import make_job
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.exceptions import StorageError

@@ -13,7 +13,7 @@ import pytest
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, crawl
+from support.small_web import Follow, Web, crawl
 
 import scrapy_aopic
 from scrapy_aopic.job.folder import store_folder

@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from web import Web, crawl
+from support.small_web import Web, crawl
 
 from scrapy_aopic._engine import network
 from scrapy_aopic._engine.network import Span, Watch

@@ -21,10 +21,10 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, ask, check, crawl, html
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IResolverSimple
-from web import Follow, Web, ask, check, crawl, html
 from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware, Scheduler

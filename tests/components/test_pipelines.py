@@ -23,9 +23,9 @@ from scrapy.exceptions import NotConfigured, StopDownload
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
+from support.small_web import Web, crawl, html
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
-from web import Web, crawl, html
 
 from scrapy_aopic import ImportancePipeline, PagesPipeline
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL

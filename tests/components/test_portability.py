@@ -18,7 +18,7 @@ from scrapy.http import JsonRequest, Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider, XMLFeedSpider
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Web, crawl, html
+from support.small_web import Web, crawl, html
 
 from scrapy_aopic.testing.server import Answer, Exchange
 

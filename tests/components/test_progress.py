@@ -13,7 +13,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Web, crawl
+from support.small_web import Web, crawl
 
 from scrapy_aopic import extensions
 

@@ -13,7 +13,7 @@ from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlR
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Web, ask, check, crawl
+from support.small_web import Web, ask, check, crawl
 
 from scrapy_aopic.job.queries import status
 from scrapy_aopic.refusals import UnwantedTypeError

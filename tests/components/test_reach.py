@@ -15,7 +15,7 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from web import Web, ask, crawl
+from support.small_web import Web, ask, crawl
 
 from scrapy_aopic.commands import AopicCommand
 from scrapy_aopic.job.queries import status

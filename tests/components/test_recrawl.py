@@ -24,7 +24,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from web import Follow, Web, ask, check, html
+from support.small_web import Follow, Web, ask, check, html
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job.queries import status, top_pages
@@ -440,7 +440,7 @@ def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
         "TELNETCONSOLE_ENABLED": False,
     }
     options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
-    spider = Path(__file__).parents[1] / "support" / "follow.py"
+    spider = Path(__file__).parents[1] / "support" / "follow_spider.py"
     line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
     for last, n in ((signal.SIGKILL, 2), (signal.SIGKILL, 3), (signal.SIGINT, 4)):
         with subprocess.Popen(line, cwd=tmp_path) as process:

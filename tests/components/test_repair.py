@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from stored_jobs import link, make_job, rows
-from web import check
+from support.small_web import check
+from support.stored_jobs import link, make_job, rows
 
 from scrapy_aopic.core.crawl import Crawl, Policy
 from scrapy_aopic.core.ports import Family

@@ -11,7 +11,7 @@ import pytest
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
-from web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.job.queries import status
 from scrapy_aopic.testing.server import Answer, Exchange

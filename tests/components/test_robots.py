@@ -21,7 +21,7 @@ from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from web import Follow, Web, check, crawl
+from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
 from scrapy_aopic.core.robots.fetches import MAX_BYTES

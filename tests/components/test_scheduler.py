@@ -12,7 +12,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
-from web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job.queries import status, top_pages

@@ -18,7 +18,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL

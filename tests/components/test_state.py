@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy import Spider
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import crawl
+from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.folder import store_folder

@@ -11,7 +11,7 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from web import Follow, Web
+from support.small_web import Follow, Web
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.storage.memory import MemoryStore

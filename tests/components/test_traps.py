@@ -17,7 +17,7 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from ada_url import normalize_url
-from hostile import PIECES, STARTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
@@ -20,9 +19,10 @@ from scrapy.settings import Settings
 from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.request import RequestFingerprinter, fingerprint
+from support.hostile_input import PIECES, STARTS
+from support.small_web import Follow, Web, ask, check, crawl
 from twisted.web.client import URI
 from w3lib.url import canonicalize_url
-from web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon
 from scrapy_aopic.core.records import host_key, page_key

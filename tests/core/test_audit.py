@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import msgspec
 import pytest
-from crawl_job import Job, link
+from support.core_crawl import Job, link
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import TOTALS_KEY

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.duplicates import ALIKE, Text, alike, sketch, text_of

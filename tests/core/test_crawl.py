@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Counts, Lease
 from scrapy_aopic.core.crawl import Crawl, Policy, split_links

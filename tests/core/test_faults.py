@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from crawl_job import NOW
-from dozen import WEB, go_on
+from support.core_crawl import NOW
+from support.twelve_pages import LINKS, crawl_twelve_pages
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Policy
@@ -29,14 +29,14 @@ def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_go
         disk = MemoryStore()
         faulty = FaultyStore(disk, Fault(kind, at))
         with suppress(StorageError):
-            go_on(faulty, policy, NOW, steps=40, n_hosts=4, may_fail=True)
+            crawl_twelve_pages(faulty, policy, NOW, steps=40, n_hosts=4, may_fail=True)
         assert audit(disk).violations == [], at
-        go_on(disk, policy, NOW + 1000, steps=40, n_hosts=4)
+        crawl_twelve_pages(disk, policy, NOW + 1000, steps=40, n_hosts=4)
         result = audit(disk)
         assert result.violations == [], at
         visited = {int(request) for _, request in disk.scan(Family.REQUESTS)}
-        assert visited == set(WEB), at
-        assert recrawl or (result.visited, result.queued) == (len(WEB), 0), at
+        assert visited == set(LINKS), at
+        assert recrawl or (result.visited, result.queued) == (len(LINKS), 0), at
         if not faulty.n_faults:
             break
     assert at > 50

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from crawl_job import NOW, Job, link
+from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated

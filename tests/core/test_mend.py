@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from crawl_job import NOW, Job, link
+from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit

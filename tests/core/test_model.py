@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
+from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import MAX_HEIGHT, Policy

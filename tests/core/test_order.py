@@ -7,9 +7,9 @@ import random
 import struct
 
 import pytest
-from crawl_job import Job, link
 from hypothesis import given
 from hypothesis import strategies as st
+from support.core_crawl import Job, link
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import (

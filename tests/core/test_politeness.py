@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from crawl_job import NOW, Job, link
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore

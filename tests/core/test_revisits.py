@@ -7,9 +7,9 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from crawl_job import NOW, Job, by_cash, link
 from hypothesis import given
 from hypothesis import strategies as st
+from support.core_crawl import NOW, Job, by_cash, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore

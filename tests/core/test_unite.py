@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from crawl_job import Job as Whole
-from crawl_job import link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
+from support.core_crawl import Job as Whole
+from support.core_crawl import link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit

@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from crawl_job import Modelled, by_cash, link
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
+from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl import Policy

@@ -21,8 +21,8 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from dozen import PAGES, go_on
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.twelve_pages import PAGES, crawl_twelve_pages
 
 STEPS = 18
 
@@ -30,7 +30,7 @@ STEPS = 18
 def crawl(kind: str, folder: Path, steps: int, now: float, kill_at: int = 0) -> None:
     faults = [Fault("kill", kill_at)] if kill_at else []
     with closing(FaultyStore(open_store(folder, kind), *faults)) as store:
-        go_on(store, Policy(max_active=2, page_cache=3), now, steps=steps, n_hosts=7)
+        crawl_twelve_pages(store, Policy(max_active=2, page_cache=3), now, steps=steps, n_hosts=7)
 
 
 def check(folder: Path, visited: int = 0) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import scrapy
 from packaging.version import Version
-from web import Web, ask, check, html
+from support.small_web import Web, ask, check, html
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
@@ -25,7 +25,7 @@ from scrapy_aopic.storage import use
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
-SPIDER = Path(__file__).parents[1] / "support" / "follow.py"
+SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
 
 
 def answer(exchange: Exchange) -> Answer:

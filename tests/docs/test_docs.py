@@ -16,7 +16,7 @@ import pytest
 from scrapy import Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import crawl
+from support.small_web import crawl
 
 import scrapy_aopic
 from scrapy_aopic.commands import SUBCOMMANDS

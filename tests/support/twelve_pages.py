@@ -1,4 +1,4 @@
-"""A crawl of twelve pages on a store that may fail, for test_faults.py and kill_points.py."""
+"""A crawl of twelve pages on a store that may fail, for core/test_faults.py and crash/kill_points.py."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scrapy_aopic.core.revisits import Content
 from scrapy_aopic.exceptions import StorageError
 
 PAGES = 12
-WEB = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in range(PAGES)}
+LINKS = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in range(PAGES)}
 """Pages that each page links to, by number; its number is also its request."""
 
 
-def go_on(
+def crawl_twelve_pages(
     store: Store, policy: Policy, now: float, *, steps: int, n_hosts: int, may_fail: bool = False
 ) -> None:
     """Crawl for *steps*, with a commit after every third, and close.
 
     If commits *may_fail*, the crawl goes on, as it does in a job; a store that cannot be read ends it at once.
     """
-    hosts = [f"h{n % n_hosts}" for n in WEB]
+    hosts = [f"h{n % n_hosts}" for n in LINKS]
     links = [
         Link(page_key(host_key(host), bytes((0, 0, 0, n))), host, b"%d" % n) for n, host in enumerate(hosts)
     ]
@@ -36,7 +36,7 @@ def go_on(
         if isinstance(lease, Lease):
             content = Content(b"same")
             crawl.release(lease, now)
-            crawl.settle(lease, [links[n] for n in WEB[int(lease.request)]], now, content=content)
+            crawl.settle(lease, [links[n] for n in LINKS[int(lease.request)]], now, content=content)
         is_last = step == steps - 1
         if step % 3 == 2 or is_last:
             batch = crawl.take_changes(now, is_clean=is_last)

@@ -1,79 +1,16 @@
-"""Hostile URLs and pages: pieces that parsers disagree on, put together at random; and a web that has every trap."""
+"""A web with every trap at once: ordinary sites, each page of which links to traps."""
 
 from __future__ import annotations
 
 import gzip
-import json
-import re
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime, timezone
 from itertools import count
-from pathlib import Path
 from random import Random
-from typing import Any
-
-from scrapy import Request, Spider
-from scrapy.http import Response, TextResponse
-from scrapy.linkextractors import LinkExtractor
 
 from scrapy_aopic.testing.server import Answer, Exchange
-
-STARTS = (
-    "http://example.com/", "http://h{n}.test/", "https://a.b/{n}/", "http://h/?{n}=", "http://u:p@h:8/{n}", "http://{n}",
-    "http://", "HTTP:/", "//", "",
-)  # fmt: skip
-
-PIECES = (
-    # what divides a URL
-    "http://", "https://", "HTTP:", "http:/", "ftp://", "javascript:", "mailto:", "//", "/", "\\", "?", "#", "&", "=",
-    ";", "@", ":", "..", ".", "./", "../", "+", ",", "~", "$", "*", "(", ")", "!", "|", "^", "{", "}", "`", "'", '"',
-    "<", ">", "[", "]", "-", "_",
-    # escapes, some of them broken, some hiding others
-    "%", "%2e", "%2F", "%25", "%41", "%7e", "%zz", "%4", "%00", "%0a", "%e4", "%C3%A9", "%u00e9", "&amp;", "%%341",
-    # characters that are dropped, folded, mapped or forbidden
-    " ", "\t", "\n", "\r", "\x00", "\x1f", "\x7f", "\x85", "\u00a0", "\u2028", "\ufeff", "\ud800", "\udfff", "\ufffd",
-    "é", "ß", "ﬀ", "日", "\u3002", "\uff0e", "\uff0f", "\u00ad", "\u200d", "\u2044", "\u212a", "\u0663", "\u202e",
-    "\U0001f600", "\U0010ffff",
-    # hosts
-    "example.com", "xn--", "xn--a", "xn--bcher-kva", "[::1]", "[::ffff:1.2.3.4]", "[v1.x]", "[::1%25eth0]", "127.1",
-    "0x7f", "08", "1", "256", "a" * 64, "b." * 130, "localhost",
-    # ports
-    ":80", ":443", ":0", ":65536", ":99999999999999999999",
-    # what sites add, and what traps are made of
-    "jsessionid=1", ";jsessionid=", "(S(lit3py55t21z5v55vlm25s55))", "utm_source=x", "sid=", "PHPSESSID=", "a=1&",
-    "calendar", "2099/05", "year=0", "a/", "a/b/", ".pdf", ".tar.gz", "x" * 300, "/.;jsessionid=1/..",
-)  # fmt: skip
-
-MARKUP = (
-    '<a href="{}">', "<a href='{}'>", "<a href={}>", '<a href="{}', '<A HREF = "{}"/>', '<area href="{}">',
-    '<base href="{}">', '<link rel=next href="{}">', '<a rel="nofollow ugc" href="{}"><a href="{}">',
-    '<table><a href="{}"><tr><a href="{}"></table>', '<svg><a xlink:href="{}">', "<!--<a href='{}'>-->", "<a href>",
-    '<a href="\x00{}">', '<iframe src="{}">', '<meta http-equiv=refresh content="0;url={}">', "<plaintext>{}",
-)  # fmt: skip
-
-
-def hostile_url(random: Random) -> str:
-    """A URL that is in order at its beginning at most."""
-    start = random.choice(STARTS[:6]) if random.random() < 0.9 else random.choice(STARTS)
-    pieces = random.choices(PIECES, k=min(int(random.expovariate(0.25)), 30))
-    return start.replace("{n}", str(random.randrange(100_000))) + "".join(pieces)
-
-
-def hostile_page(random: Random, urls: list[str], malformed: tuple[str, ...] = ("<p>",)) -> str:
-    """HTML that links to *urls* between *malformed* pieces."""
-    parts = []
-    for url in urls:
-        parts += [
-            random.choice(malformed),
-            random.choice(MARKUP).format(url, url),
-            random.choice(("", "x", "</a>")),
-        ]
-    return "".join(parts)
-
-
-# -- a web with every trap at once: ordinary sites, each page of which links to traps
+from support.hostile_input import CHARSETS, LOCATIONS, hostile_page, hostile_url
 
 N_SITES, N_PAGES = 12, 8
 ORDINARY = frozenset(f"http://site{site}.test/{page}" for site in range(N_SITES) for page in range(N_PAGES))
@@ -371,21 +308,6 @@ def wrong_length(exchange: Exchange) -> Answer:
     return Answer(headers={**HTML, "Content-Length": length}, body=b"<p>a page</p>" * 9)
 
 
-CHARSETS = (
-    "utf-16",
-    "utf-32",
-    "utf-7",
-    "nonsense",
-    "idna",
-    "punycode",
-    "zlib",
-    "hex",
-    "rot13",
-    "\xff",
-    "undefined",
-)
-
-
 @trap(*(f"charset/{number}" for number in range(2 * len(CHARSETS))))
 @without_robots
 def wrong_charset(exchange: Exchange) -> Answer:
@@ -395,12 +317,6 @@ def wrong_charset(exchange: Exchange) -> Answer:
     return Answer(
         headers=HTML if is_in_page else {"Content-Type": f"text/html; charset={charset}"}, body=body
     )
-
-
-LOCATIONS = (
-    "", "http://[", "http://:99999999/", "//", "///", "javascript:x", "file:///etc/passwd", "ftp://ftp.test/", "\xff\xfe",
-    "http://" + "x" * 300 + "/", "/" + "x" * 60_000, "/%", "http://\x80.test/", "http://h.test:0/", "data:,x", "?" * 9,
-)  # fmt: skip
 
 
 @trap(*(f"location/{number}" for number in range(len(LOCATIONS) + 1)))
@@ -451,34 +367,3 @@ def robots(exchange: Exchange) -> Answer:
     if kind == "chain":
         return Answer(302, {"Location": f"http://n{next(NUMBERS)}.robots-chain.test/robots.txt"})
     return ROBOTS[kind]
-
-
-class Wander(Spider):
-    """Follows every link; writes the stats, and the most memory that its process ever held, to the file *report*."""
-
-    name = "wander"
-    start_urls = ["http://site0.test/0"]
-    report: str
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        if not isinstance(response, TextResponse):
-            return
-        try:
-            links = LinkExtractor().extract_links(response)
-        except ValueError:  # what it says of a base URL that is none
-            return
-        for link in links:
-            with suppress(ValueError):
-                yield Request(link.url)
-
-    def closed(self, reason: str) -> None:
-        assert self.crawler.stats is not None
-        # Not ru_maxrss, which begins with what the process that started this one held.
-        status = Path("/proc/self/status")
-        peak = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
-        report = {
-            "reason": reason,
-            "stats": self.crawler.stats.get_stats(),
-            "peak_mb": int(peak[1]) / 1024 if peak else None,
-        }
-        Path(self.report).write_text(json.dumps(report, default=str))

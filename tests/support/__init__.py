@@ -1,0 +1,1 @@
+"""What tests of several folders share; every module says in its first line what it is."""
