@@ -56,15 +56,18 @@ from scrapy.settings import default_settings
 from scrapy.utils.misc import load_object
 from tqdm import tqdm
 
-import scrapy_aopic.scheduler
+import scrapy_aopic
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit as audit_store
-from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.backup import backup
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.scheduler import Scheduler, Visit
+from scrapy_aopic.scheduler import Scheduler
+from scrapy_aopic.session import opening
+from scrapy_aopic.session.dispatch import Dispatch
+from scrapy_aopic.session.session import Session
+from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.storage import exists, open_snapshot
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 from scrapy_aopic.web.request_rows import url_of
@@ -166,17 +169,25 @@ class WitnessedJob(Job):
             note("landed\t")
 
 
-class WitnessedScheduler(Scheduler):
+class WitnessedDispatch(Dispatch):
     """Says when a page is settled."""
 
-    def _finish(self, visit: Visit, crawl: Crawl, now: float) -> None:
-        super()._finish(visit, crawl, now)
+    def end(self, visit: Visit, now: float) -> None:
+        super().end(visit, now)
         if visit.retry is None:
             note(f"settled\t{url_of(visit.lease.request)}")
 
 
+class WitnessedSession(Session):
+    dispatch_class = WitnessedDispatch
+
+
+class WitnessedScheduler(Scheduler):
+    session_class = WitnessedSession
+
+
 def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
-    scrapy_aopic.scheduler.Job = WitnessedJob  # type: ignore[misc]
+    opening.Job = WitnessedJob  # type: ignore[misc]
     WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     process = CrawlerProcess(
         {

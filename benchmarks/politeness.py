@@ -53,10 +53,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
-from scrapy_aopic import Scheduler
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.lab.simulation import Simulation
+from scrapy_aopic.session.session import Session
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Running, Server, audit, read_log
 
 SHARED_ADDRESS = "127.0.0.2"
@@ -367,16 +367,16 @@ class Follow(Spider):
 
     def listen(self) -> None:
         """Note how long each transfer took, as far as the crawler knows."""
-        scheduler = Scheduler.of(self.crawler)
-        if scheduler is None:  # Scrapy's own
+        session = Session.of(self.crawler)
+        if session is None:  # Scrapy's own scheduler
             return
-        transferred = scheduler.transferred
+        transferred = session.pacer.transferred
 
         def note(key: str, seconds: float, *args: Any, **kwargs: Any) -> Gap:
             self._measured.append((key, seconds))
             return transferred(key, seconds, *args, **kwargs)
 
-        vars(scheduler)["transferred"] = note
+        vars(session.pacer)["transferred"] = note
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         time.sleep(self._block)  # noqa: ASYNC251 - a callback that blocks

@@ -37,7 +37,6 @@ from kills import Follow, answer, end, fork, name, preload, wait_for
 from scrapy.crawler import CrawlerProcess
 from tqdm import tqdm
 
-import scrapy_aopic.scheduler
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
@@ -46,6 +45,7 @@ from scrapy_aopic.job import repair as repairs
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.seeds import give
+from scrapy_aopic.session import opening
 from scrapy_aopic.storage import exists, lock_job, open_snapshot
 from scrapy_aopic.testing.server import Server
 
@@ -89,7 +89,7 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
             note(witness, "end", self.at)
             super().close(*args)
 
-    scrapy_aopic.scheduler.Job = WitnessedJob  # type: ignore[misc]
+    opening.Job = WitnessedJob  # type: ignore[misc]
     process = CrawlerProcess(
         {
             "ADDONS": {Addon: 500},
@@ -132,7 +132,7 @@ def witness_locks(witness: Path) -> None:
         note(witness, "locked", lock.around.where.stat().st_ino)
         return lock
 
-    scrapy_aopic.scheduler.lock_job = locked  # type: ignore[attr-defined]
+    opening.lock_job = locked  # type: ignore[attr-defined]
     backups.lock_job = repairs.lock_job = locked  # type: ignore[attr-defined]
 
 

@@ -27,10 +27,17 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
+from scrapy.utils.request import RequestFingerprinter
 
-from scrapy_aopic import RobotsMiddleware, Scheduler
+from scrapy_aopic import RobotsMiddleware
+from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.session.pacer import Pacer
+from scrapy_aopic.session.stats import Stats
+from scrapy_aopic.session.trouble import Trouble
+from scrapy_aopic.session.visit import Visits
+from scrapy_aopic.web.page_keys import Places
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))
 from measure import disk_bytes, resident
@@ -66,8 +73,10 @@ async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
     job = None
     if way == "ours, with a job":
         job = Job(folder, Policy(), kind="rocksdb", memory_mb=16)
-        scheduler: Any = Scheduler(crawler)
-        scheduler._job, scheduler.set_crawl_delay = job, lambda *_: None
+        stats = Stats(crawler.stats)
+        trouble = Trouble(crawler, Closing(crawler), job, stats)
+        visits = Visits(Places(RequestFingerprinter()), 0)
+        middleware.pacer = Pacer(job, visits, stats, trouble, lambda _: None)
     began = time.process_time()
     for n in range(1, n_hosts + 1):
         for path in ("", "other"):

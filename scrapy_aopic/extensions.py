@@ -12,7 +12,7 @@ from scrapy.utils.asyncio import create_looping_call
 from tqdm import tqdm
 
 from ._engine.closing import configured
-from .scheduler import Scheduler
+from .session.session import Session
 from .settings import read
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class Progress:
         self._loop.start(_EVERY, now=False)
 
     def _show(self) -> None:
-        scheduler = Scheduler.of(self._crawler)
-        if scheduler is None or scheduler.job is None or self._line is None:
+        session = Session.of(self._crawler)
+        if session is None or self._line is None:
             return
-        counts = scheduler.job.crawl.counts
+        counts = session.job.crawl.counts
         done, now = counts.visited + counts.failed, monotonic()
         rate = (done - self._last[1]) / (now - self._last[0]) if now > self._last[0] else 0.0
         if now - self._last[0] > 4:

@@ -25,7 +25,8 @@ from scrapy.exceptions import NotConfigured
 
 from . import __version__
 from ._engine.closing import configured
-from .scheduler import Scheduler
+from .session.estimates import Estimates
+from .session.session import Session, has_session
 from .settings import read
 from .web.warc import WarcFile
 
@@ -34,62 +35,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from .core.records import Page
-
 logger = logging.getLogger(__name__)
 
 _SOFTWARE = f"scrapy-aopic/{__version__} Scrapy/{scrapy_version}"
-
-
-class _Estimates:
-    """What the scheduler of *crawler* knows of the pages of requests."""
-
-    def __init__(self, crawler: Crawler, scheduler: Scheduler) -> None:
-        self._crawler = crawler
-        self._scheduler = scheduler
-        self._has_complained = False
-
-    def of(self, request: Request, *, has_twin: bool = False) -> dict[str, Any] | None:
-        """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known.
-
-        Args:
-            has_twin: Whether ``duplicate_of`` is wanted, which takes more look-ups than the others.
-        """
-        try:
-            page = self._page(request)
-            job = self._scheduler.job
-            if page is None or job is None:
-                return None
-            twin = {"duplicate_of": self._scheduler.duplicate_of(request) or None} if has_twin else {}
-            return {
-                "importance": self._scheduler.importance(page),
-                "cash": job.crawl.ledger.cash(page),
-                "history": page.history,
-                "visits": page.visits,
-                **twin,
-            }
-        except Exception:  # a store that fails, or a user's fingerprinter: see rule 1
-            if not self._has_complained:
-                self._has_complained = True
-                logger.exception(
-                    "The page of %(request)s cannot be looked up, so that its importance is left out; no "
-                    "more such errors will be logged",
-                    {"request": request},
-                    extra={"spider": self._crawler.spider},
-                )
-            return None
-
-    def _page(self, request: Request) -> Page | None:
-        page = self._scheduler.page_of(request)
-        if page is not None:
-            return page
-        # A middleware may have changed what the page is found by: its download slot, its headers. Once the
-        # page is downloaded, its mark is no proof: inline requests with "meta=response.meta" carry it, too.
-        visit = self._scheduler.visit_of(request)
-        job = self._scheduler.job
-        if visit is None or job is None or not visit.is_downloading:
-            return None
-        return job.crawl.page(visit.lease.key)
 
 
 class ImportancePipeline:
@@ -113,7 +61,7 @@ class ImportancePipeline:
         self._crawler = crawler
         self._names = names
         self._url_field = url_field
-        self._estimates: _Estimates | None = None
+        self._estimates: Estimates | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -123,9 +71,10 @@ class ImportancePipeline:
 
     def open_spider(self) -> None:
         """Find the scheduler; say so if it is one that knows no importance."""
-        scheduler = Scheduler.of(self._crawler)
-        if scheduler is not None:
-            self._estimates = _Estimates(self._crawler, scheduler)
+        session = Session.of(self._crawler)
+        if session is not None:
+            self._estimates = Estimates(self._crawler, session)
+        if has_session(self._crawler):
             return
         logger.warning(
             'ImportancePipeline knows nothing without SCHEDULER = "scrapy_aopic.Scheduler"; items pass '
@@ -138,8 +87,8 @@ class ImportancePipeline:
         if self._estimates is None:
             return item
         request = self._request(item)
-        has_twin = "duplicate_of" in self._names
-        values = self._estimates.of(request, has_twin=has_twin) if request is not None else None
+        has_duplicate = "duplicate_of" in self._names
+        values = self._estimates.of(request, has_duplicate=has_duplicate) if request is not None else None
         if values is None:
             assert self._crawler.stats is not None
             self._crawler.stats.inc_value("aopic/items/without_page")
@@ -193,7 +142,7 @@ class PagesPipeline:
         self._template = template
         self._path: Path | None = None
         self._file: WarcFile | None = None
-        self._estimates: _Estimates | None = None
+        self._estimates: Estimates | None = None
         self._has_complained = False
 
     @classmethod
@@ -207,8 +156,8 @@ class PagesPipeline:
         """Open the file now, so that a wrong path shows before the first page."""
         assert self._crawler.spider is not None
         self._path = _fill(self._template, self._crawler.spider.name, datetime.now(timezone.utc))
-        scheduler = Scheduler.of(self._crawler)
-        self._estimates = _Estimates(self._crawler, scheduler) if scheduler is not None else None
+        session = Session.of(self._crawler)
+        self._estimates = Estimates(self._crawler, session) if session is not None else None
         self._write(self._path, None)
 
     def close_spider(self) -> None:

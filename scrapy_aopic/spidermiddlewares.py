@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
 from scrapy.http import HtmlResponse, Response
-from scrapy.utils.misc import load_object
 from scrapy.utils.request import fingerprint
 
 from ._engine.closing import configured
 from .refusals import RefusedError
-from .scheduler import Scheduler
 from .session.purpose import link_test
+from .session.session import has_session
+from .session.stats import FirstOnly
 from .session.turns import Turns
 from .settings import read
 from .web.meta import COPY_OF, DUPLICATE_OF
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
 
+    from .session.session import Session
     from .session.visit import Visit
 
 
@@ -41,6 +44,42 @@ Weigh: TypeAlias = Callable[[Request, Response], float]
 """Weight of a link, a request that a callback yields, on the page of a response."""
 
 _UNIT = 1000
+
+
+@dataclass(slots=True)
+class PageFound:
+    """A page whose callback yields requests.
+
+    Attributes:
+        visit: Its visit; ``None`` if it belongs to none.
+        n_links: Links so far, if they are counted.
+        has_canonical: Whether its canonical page was looked for.
+        added: Requests to be yielded before the one in work.
+    """
+
+    response: Response
+    visit: Visit | None
+    session: Session
+    n_links: int = 0
+    has_canonical: bool = False
+    added: list[Request] = field(default_factory=list)
+
+
+class LinkFound(Struct):
+    """A request that a callback yields.
+
+    Attributes:
+        request: What it is by now.
+        is_link: Whether it is a link that the page happens to have, and not made on purpose.
+    """
+
+    request: Request
+    page: PageFound
+    is_link: bool
+
+
+Step: TypeAlias = Callable[[LinkFound], bool]
+"""Something that a request goes through on its way from a callback to the scheduler: whether it is to go on."""
 
 
 class LinkMiddleware:
@@ -60,36 +99,39 @@ class LinkMiddleware:
     Order: next to the spider (1000 or more in ``SPIDER_MIDDLEWARES``). Needs :class:`scrapy_aopic.Scheduler`.
     """
 
+    session: Session | None = None
+    """That of the crawl, while its job is open; the scheduler sets it."""
+
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._crawler = crawler
         self._weigh = weigh
         self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
-        self._flood: float = read(crawler.settings, "AOPIC_LINK_FLOOD") or math.inf
-        self._complained: set[str] = set()
+        self._flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        self._first = FirstOnly(logger, crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        # Not issubclass(): Scrapy makes it true of every class with a scheduler's methods.
-        if Scheduler not in load_object(crawler.settings["SCHEDULER"]).__mro__:
+        if not has_session(crawler):
             raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
         with configured(crawler):
             weights = read(crawler.settings, "AOPIC_LINK_WEIGHTS")
             return cls(crawler, _by_kind(**weights) if isinstance(weights, dict) else weights)
 
     def process_spider_input(self, response: Response) -> None:
-        scheduler = Scheduler.of(self._crawler)
-        if scheduler is not None and response.request is not None:
-            visit = scheduler.visit_of(response.request)
-            if visit is not None and visit.unwanted is not None and response.request is visit.request:
-                raise visit.unwanted
-            response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
-            response.meta.pop(COPY_OF, None)
-            original, copy = scheduler.judge(response, self._named)
-            if original:
-                response.meta[DUPLICATE_OF] = original
-            if copy:
-                response.meta[COPY_OF] = copy
+        session, request = self.session, response.request
+        if session is None or request is None:
+            return
+        visit = session.visits.get(request)
+        if visit is not None and visit.unwanted is not None:
+            raise visit.unwanted
+        response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
+        response.meta.pop(COPY_OF, None)
+        first, copy = session.responses.compare(response, self._named)
+        if first:
+            response.meta[DUPLICATE_OF] = first
+        if copy:
+            response.meta[COPY_OF] = copy
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
         return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
@@ -97,45 +139,67 @@ class LinkMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        scheduler = Scheduler.of(self._crawler)
-        visit = scheduler.visit_of(response.request) if scheduler is not None and response.request else None
-        is_followed = visit is None or not visit.is_duplicate or self._follows_duplicates
-        assert self._crawler.spider is not None
-        is_link = link_test(response, self._crawler.spider)
-        n_links, is_first = 0, True
+        if self.session is None:
+            async for item in result:
+                yield item
+            return
+        take, added = self._steps(response, self.session)
         turns = Turns()
         async for item in result:
-            if not isinstance(item, Request) or scheduler is None:
+            if not isinstance(item, Request):
                 yield item
                 continue
-            await turns.step()  # a page may have thousands of links, each of which takes some 50 microseconds
-            is_one = is_link(item)
-            if visit is not None and is_one and not is_followed:
-                self._drop_of_duplicate(item, response, visit)
-                continue
-            n_links += is_one
-            if is_one and n_links > self._flood:
-                self._drop_of_flood(response)
-                continue
-            if visit is not None and is_first:
-                is_first = False
-                canonical = self._canonical_of(response, visit, scheduler)
-                if canonical is not None:
-                    visit.note(canonical, self._weight(canonical, response), "canonical")
-                    yield canonical
-            admitted = scheduler.admit(item, response.url, is_link=is_one)
-            if visit is not None:
-                # By what the callback yields: that is how the page has the link.
-                visit.note(admitted or item, self._weight(item, response))
-            if admitted is not None:
-                yield admitted
+            if (
+                perf_counter() > turns.ends_at
+            ):  # a page may have thousands of links, each of which takes 50 microseconds
+                await turns.step()
+            link = take(item)
+            while added:
+                yield added.pop(0)
+            if link is not None:
+                yield link
 
-    def _drop_of_duplicate(self, request: Request, response: Response, visit: Visit) -> None:
-        """Count *request*, which a duplicate leads to; the first one of a kind is logged."""
-        self._count("aopic/content/links_dropped")
+    # -- what a link goes through
+
+    def _steps(
+        self, response: Response, session: Session
+    ) -> tuple[Callable[[Request], Request | None], list[Request]]:
+        """What takes each request that the callback for *response* yields, and a list of what is to be yielded before.
+
+        Which steps a link goes through is decided once a page. A step gets a :class:`LinkFound` and says whether it is
+        to go on; so a page of ordinary links costs what it takes to admit and to mark them.
+        """
+        assert self._crawler.spider is not None
+        visit = session.visits.of(response.request) if response.request is not None else None
+        page = PageFound(response, visit, session)
+        steps: list[Step] = []
+        if visit is not None and visit.is_duplicate and not self._follows_duplicates:
+            steps.append(self._drop_of_duplicate)
+        if self._flood:
+            steps.append(self._drop_of_flood)
+        if visit is not None and self._canonical != "off":
+            steps.append(self._add_canonical)
+        steps.append(self._admit)
+        is_link = link_test(response, self._crawler.spider)
+
+        def take(request: Request) -> Request | None:
+            link = LinkFound(request, page, is_link(request))
+            for step in steps:
+                if not step(link):
+                    return None
+            return link.request
+
+        return take, page.added
+
+    def _drop_of_duplicate(self, link: LinkFound) -> bool:
+        """Drop what a duplicate leads to, and count it; the first one of a kind is logged."""
+        response, visit = link.page.response, link.page.visit
+        if not link.is_link or visit is None:
+            return True
+        link.page.session.stats.count("aopic/content/links_dropped")
         name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
         what = "one more page with the words of" if visit.is_excess else "the same page as"
-        self._warn_once(
+        self._first.warning(
             name,
             "%(page)s is %(what)s %(first)s (%(name)s = %(value)r), so that its links are not followed, the first of "
             "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
@@ -145,27 +209,54 @@ class LinkMiddleware:
             first=response.meta.get(DUPLICATE_OF, ""),
             name=name,
             value=read(self._crawler.settings, name),
-            link=request.url,
+            link=link.request.url,
         )
+        return False
 
-    def _drop_of_flood(self, response: Response) -> None:
-        """Count a link too many on the page of *response*; the first one is logged."""
-        self._count("aopic/links/dropped")
-        self._warn_once(
+    def _drop_of_flood(self, link: LinkFound) -> bool:
+        """Drop a link too many, and count it; the first page that has some is logged."""
+        page = link.page
+        page.n_links += link.is_link
+        if not link.is_link or page.n_links <= self._flood:
+            return True
+        page.session.stats.count("aopic/links/dropped")
+        self._first.warning(
             "flood",
             "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
             "AOPIC_LINK_FLOOD = 0 to follow them all. Further such pages are not logged (aopic/links/dropped counts "
             "the links)",
-            page=response.url,
+            page=page.response.url,
             n=self._flood,
         )
+        return False
 
-    def _warn_once(self, kind: str, message: str, **what: object) -> None:
-        if kind not in self._complained:
-            self._complained.add(kind)
-            logger.warning(message, what, extra={"spider": self._crawler.spider})
+    def _add_canonical(self, link: LinkFound) -> bool:
+        """Add the canonical page to the links, before the first of them."""
+        page = link.page
+        if page.visit is not None and not page.has_canonical:
+            page.has_canonical = True
+            canonical = self._canonical_of(page.response, page.visit, page.session)
+            if canonical is not None:
+                page.visit.note(canonical, self._weight(canonical, page.response), "canonical")
+                page.added.append(canonical)
+        return True
 
-    def _canonical_of(self, response: Response, visit: Visit, scheduler: Scheduler) -> Request | None:
+    def _admit(self, link: LinkFound) -> bool:
+        """Give *link* the normal form of its URL and mark it, unless it is turned away; it is the page's in any case."""
+        page, found = link.page, link.request
+        admission = page.session.admission
+        url = page.response.url
+        admitted = admission.admit_link(found, url) if link.is_link else admission.admit(found, url)
+        if page.visit is not None:
+            # By what the callback yields: that is how the page has the link.
+            weight = self._weight(found, page.response) if self._weigh is not None else None
+            page.visit.note(admitted or found, weight)
+        if admitted is None:
+            return False
+        link.request = admitted
+        return True
+
+    def _canonical_of(self, response: Response, visit: Visit, session: Session) -> Request | None:
         """A request for the page that *response* says it is, if that is another one and is to be queued for that."""
         request = self._named(response) if not visit.is_duplicate else None
         if request is None:
@@ -175,9 +266,9 @@ class LinkMiddleware:
         ):
             # Who copies a page with its head says so, too, and need not be asked for the other one.
             if not visit.is_itself(request):
-                scheduler.note_named(visit, request)
+                session.note_canonical(visit, request)
             return None
-        admitted = scheduler.admit(request, response.url, is_link=True)
+        admitted = session.admission.admit_link(request, response.url)
         return None if admitted is None or visit.is_itself(admitted) else admitted
 
     def _named(self, response: Response) -> Request | None:
@@ -201,16 +292,15 @@ class LinkMiddleware:
             return None
         try:
             return _whole(self._weigh(request, response))
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
             self._count("aopic/links/unweighed")
-            if "weight" not in self._complained:
-                self._complained.add("weight")
-                logger.exception(
-                    "AOPIC_LINK_WEIGHTS gives no weight from 0 to 1,000,000 for the link from %(page)s to %(link)s, "
-                    "which counts 1; further ones are only counted (aopic/links/unweighed)",
-                    {"page": response.url, "link": request.url},
-                    extra={"spider": self._crawler.spider},
-                )
+            self._first.exception(
+                "weight",
+                "AOPIC_LINK_WEIGHTS gives no weight from 0 to 1,000,000 for the link from %(page)s to %(link)s, "
+                "which counts 1; further ones are only counted (aopic/links/unweighed)",
+                page=response.url,
+                link=request.url,
+            )
             return _UNIT
 
 

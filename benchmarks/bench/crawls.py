@@ -108,10 +108,21 @@ def crawl(hosts: int, links: int, pages: int, kind: str, watches: bool = False) 
 def _watch() -> list[float]:
     """Seconds that each call from the event loop into the scheduler takes."""
     from scrapy_aopic import Scheduler
+    from scrapy_aopic.session.dispatch import Dispatch
+    from scrapy_aopic.session.pacer import Pacer
+    from scrapy_aopic.session.responses import Responses
+    from scrapy_aopic.session.session import Session
 
     calls: list[float] = []
-    for name in ("next_request", "enqueue_request", "has_pending_requests", "_beat", "judge", "transferred"):
-        _time(Scheduler, name, calls)
+    for cls, names in (
+        (Scheduler, ("next_request", "enqueue_request", "has_pending_requests")),
+        (Session, ("_beat",)),
+        (Dispatch, ("_finished",)),
+        (Responses, ("compare",)),
+        (Pacer, ("transferred",)),
+    ):
+        for name in names:
+            _time(cls, name, calls)
     return calls
 
 

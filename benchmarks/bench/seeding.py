@@ -54,7 +54,7 @@ def taken(n: int, is_watched: bool = False) -> dict[str, Any]:
             stage.crawler.signals.connect(_look, signal=request_scheduled)
         began = time.process_time()
         while len(stage.scheduler) < n:
-            stage.scheduler._beat()
+            stage.session._beat()
         stage.scheduler.close("finished")
         return {"rate": n / (time.process_time() - began)}
 

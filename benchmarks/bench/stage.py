@@ -58,12 +58,13 @@ class Stage:
         crawler.engine = self.engine = ExecutionEngine(crawler, lambda _: None)
         self.engine.spider = self.spider
         nextcall = SimpleNamespace(schedule=lambda: None)
-        self.in_progress: set[Request] = set()
-        self.engine._slot = SimpleNamespace(inprogress=self.in_progress, nextcall=nextcall)
-        self.downloading: set[Request] = self.engine.downloader.active
+        self.engine._slot = SimpleNamespace(inprogress=set(), nextcall=nextcall)
         scheduler = load_object(crawler.settings["SCHEDULER"])
         self.scheduler: Any = build_from_crawler(scheduler, crawler)
         self.scheduler.open(self.spider)
+        self.session = getattr(self.scheduler, "session", None)
+        self.in_progress: set[Request] = self.engine._slot.inprogress  # ours watches them
+        self.downloading: set[Request] = self.engine.downloader.active
 
     def pop(self) -> Request:
         """The next request, which is being downloaded from now on."""
@@ -85,9 +86,16 @@ class Stage:
 
     def transferred(self, request: Request) -> None:
         """The transfer of *request* is over: its host is left alone as a real one would be."""
-        tell = getattr(self.scheduler, "transferred", None)
-        if tell is not None:
-            tell(slot_key(request), 0.02, Outcome.ANSWER, retry_after=0.0, at_least=0.0, address="")
+        if self.session is not None:
+            self.session.pacer.transferred(
+                slot_key(request),
+                0.02,
+                Outcome.ANSWER,
+                ago=0.0,
+                retry_after=0.0,
+                at_least=0.0,
+                address="",
+            )
 
     def request(self, url: str) -> Request:
         return Request(url, callback=self.spider.parse)
@@ -95,14 +103,13 @@ class Stage:
     def link(self, page: Request) -> Callable[[Request], bool]:
         """What makes requests links of *page*, as the spider middlewares and the engine do it."""
         push = self.scheduler.enqueue_request
-        visit_of = getattr(self.scheduler, "visit_of", None)
-        if visit_of is None:
+        if self.session is None:
             return push
-        visit, admit = visit_of(page), self.scheduler.admit
+        visit, admission = self.session.visits.of(page), self.session.admission
 
         def link(request: Request) -> bool:
-            admitted = admit(request, page.url, is_link=True)
-            visit.note(request)
+            admitted = admission.admit_link(request, page.url)
+            visit.note(admitted)
             return push(admitted)
 
         return link

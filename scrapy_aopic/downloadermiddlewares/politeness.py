@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         def longest_gap(self, key: str) -> float:
             """Longest gap of a host after a transfer that shows nothing special."""
 
-        def ask_later(self, request: Request, *, is_refused: bool) -> Request | None:
+        def put_off(self, request: Request, *, is_refused: bool) -> Request | None:
             """What to schedule instead of *request*, if it is not to fail because its host is down."""
 
         def failed(self, request: Request, exception: Exception) -> None:
@@ -140,7 +140,7 @@ class PolitenessMiddleware:
             else:
                 self._reach.answered()
         if self.pacer is not None and "cached" not in response.flags and judge(response)[0] == Outcome.DOWN:
-            return self.pacer.ask_later(request, is_refused=False) or response
+            return self.pacer.put_off(request, is_refused=False) or response
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -151,7 +151,7 @@ class PolitenessMiddleware:
         self.pacer.failed(request, exception)
         is_refused = isinstance(exception, LeftAloneError)
         if is_refused or isinstance(exception, self._failures):
-            return self.pacer.ask_later(request, is_refused=is_refused)
+            return self.pacer.put_off(request, is_refused=is_refused)
         return None
 
     def _note_silence(self, request: Request, why: str) -> None:
@@ -261,7 +261,7 @@ class Memory:
     def longest_gap(self, key: str) -> float:
         return self._politeness.longest(self._paces.get(key) or Pace(key))
 
-    def ask_later(self, request: Request, *, is_refused: bool) -> None:
+    def put_off(self, request: Request, *, is_refused: bool) -> None:
         """Whoever schedules requests decides."""
 
     def failed(self, request: Request, exception: Exception) -> None:

@@ -32,7 +32,6 @@ from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
-from scrapy_aopic.scheduler import Scheduler
 from scrapy_aopic.session.sitemaps import Sitemaps
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.settings import read
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from scrapy.robotstxt import RobotParser
     from typing_extensions import Self
 
-    from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.robots.fetches import Fetch
+    from scrapy_aopic.session.pacer import Pacer
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class RobotsMiddleware:
     Order: that of the one that it replaces (100 in ``DOWNLOADER_MIDDLEWARES``).
 
     Attributes:
-        clock: Gives seconds since the epoch.
+        pacer: Remembers what is known, and puts requests off; ``None`` beside other schedulers.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -93,6 +92,7 @@ class RobotsMiddleware:
         self._sitemaps = Sitemaps(crawler)
         self._has_complained = self._has_forbidden = False
         self._own_clock = JobClock()
+        self.pacer: Pacer | None = None
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
 
     @classmethod
@@ -106,9 +106,7 @@ class RobotsMiddleware:
 
     def clock(self) -> float:
         """The instant now: that of the job, in which the times of what is known are kept."""
-        scheduler = Scheduler.of(self._crawler)
-        job = scheduler.job if scheduler is not None else None
-        return job.clock() if job is not None else self._own_clock()
+        return self.pacer.clock() if self.pacer is not None else self._own_clock()
 
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
@@ -124,18 +122,18 @@ class RobotsMiddleware:
         robots, goes_back = self._known.get_current(origin, self.clock()), False
         if robots is None:
             robots, goes_back = await self._learn(origin, request), True
-        scheduler = Scheduler.of(self._crawler)
-        if scheduler is not None and not scheduler.is_leased(request):
-            scheduler = None  # it does not wait for this request
+        pacer = self.pacer
+        if pacer is not None and not pacer.is_leased(request):
+            pacer = None  # it does not wait for this request
         if self._known.has_rules(robots, self.clock()):
             await self._judge(robots, request)
-        elif scheduler is None or (self._known.is_given_up(robots) and not scheduler.is_dead(request)):
+        elif pacer is None or (self._known.is_given_up(robots) and not pacer.is_dead(request)):
             self._count("aopic/robots/refused")
             raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
         else:
-            scheduler.hold(request, robots.retry_at - self.clock())
+            pacer.hold(request, robots.retry_at - self.clock())
             goes_back = True
-        if scheduler is not None and goes_back:
+        if pacer is not None and goes_back:
             self._count("aopic/robots/put_back")
             return request.copy()
         robots.is_unused = False
@@ -198,7 +196,7 @@ class RobotsMiddleware:
         if robots.paced == key or not (delay or robots.was_slow):
             return
         robots.paced = key
-        pacer: Scheduler | PolitenessMiddleware | None = Scheduler.of(self._crawler)
+        pacer: Pacer | PolitenessMiddleware | None = self.pacer
         if pacer is None:
             pacer = self._crawler.get_downloader_middleware(PolitenessMiddleware)
         if pacer is not None:
@@ -206,22 +204,15 @@ class RobotsMiddleware:
 
     # -- what is known is kept in the store of the job, if there is one
 
-    @property
-    def _crawl(self) -> Crawl | None:
-        scheduler = Scheduler.of(self._crawler)
-        return scheduler.job.crawl if scheduler is not None and scheduler.job is not None else None
-
     def _load(self, origin: str) -> bytes | None:
-        crawl = self._crawl
-        data = crawl.robots(_key(origin)) if crawl is not None else None
+        data = self.pacer.robots(_key(origin)) if self.pacer is not None else None
         if data is not None:
             self._count("aopic/robots/from_store")
         return data
 
     def _keep(self, origin: str, data: bytes) -> None:
-        crawl = self._crawl
-        if crawl is not None:
-            crawl.keep_robots(_key(origin), data)
+        if self.pacer is not None:
+            self.pacer.keep_robots(_key(origin), data)
 
     # -- robots.txt is fetched
 
@@ -290,7 +281,7 @@ class RobotsMiddleware:
             "download_maxsize": 0,  # however much there is, its beginning is read
             RECEIVED: 0,
         }
-        if Scheduler.of(self._crawler) is not None:
+        if self.pacer is not None:
             meta["dont_retry"] = True  # later, and from the scheduler
         is_chosen = page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT))
         if is_chosen and host_name(url) == urlparse_cached(page).hostname:

@@ -13,6 +13,8 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import PURPOSE
 from scrapy_aopic.web.urls import Normaliser, Verdict
 
+from .stats import FirstOnly
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -65,7 +67,7 @@ class Admission:
         self._crawler = crawler
         self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
         self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
-        self._complained: set[str] = set()
+        self._first = FirstOnly(logger, crawler)
         addon = SETTINGS_PRIORITIES["addon"]
         self._lacks_cookies = (
             not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
@@ -88,23 +90,29 @@ class Admission:
             rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
         )
 
-    def admit(self, request: Request, page: str = "", *, is_link: bool = False) -> Request | None:
-        """*request* as it is to be queued; ``None`` if it is turned away.
+    def admit_link(self, request: Request, page: str) -> Request | None:
+        """*request*, a link of the page with the URL *page*, as it is to be queued; ``None`` if it is turned away."""
+        request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
+        verdict = self._normalise(request.url)
+        if not verdict.reason and verdict.url == request.url:
+            return request
+        return self._follow(verdict, request, page)
+
+    def admit(self, request: Request, page: str = "") -> Request | None:
+        """*request*, which the spider makes on purpose, as it is to be queued; ``None`` if it is turned away.
 
         Args:
             page: URL of the page for which a callback yields it, ``""`` if none does.
-            is_link: Whether it is one of that page's links; else the spider asks for it on purpose.
         """
-        if is_link:
-            request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
-            verdict = self._normalise(request.url)
-        else:
-            request.meta[PURPOSE] = True
-            if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
-                self._miss_cookies(request)
-            if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
-                return request
-            verdict = self._judge(request, page)
+        request.meta[PURPOSE] = True
+        if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
+            self._miss_cookies(request)
+        if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
+            return request
+        return self._follow(self._judge(request, page), request, page)
+
+    def _follow(self, verdict: Verdict, request: Request, page: str) -> Request | None:
+        """*request* with the URL that *verdict* wants; ``None`` if it is refused."""
         if verdict.reason:
             self._refuse(verdict, page)
             return None
@@ -115,7 +123,7 @@ class Admission:
 
     def admit_target(self, request: Request) -> Request | None:
         """*request*, the target of a redirect, which is what the request was that was redirected."""
-        return self.admit(request, is_link=not request.meta.get(PURPOSE))
+        return self.admit(request) if request.meta.get(PURPOSE) else self.admit_link(request, "")
 
     def admit_url(self, url: str) -> str | None:
         """Normal form of *url*, a row of a list of seeds; ``None`` if it is turned away."""
@@ -135,11 +143,12 @@ class Admission:
     def unwanted(self, response: Response) -> UnwantedTypeError:
         """What the errback is told of *response*, which is of a type that is not read; the first is in the log."""
         kind = _content_type(response.headers)
-        self._warn(
+        self._first.warning(
             "content type",
             "%(url)s is not read, because links to %(kind)s are not (AOPIC_CONTENT_TYPES); further answers of such types "
             "are only counted (aopic/outcomes/content type)",
-            {"url": _short(response.url), "kind": kind},
+            url=_short(response.url),
+            kind=kind,
         )
         return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
 
@@ -149,11 +158,11 @@ class Admission:
             self._miss_cookies(request)
 
     def _miss_cookies(self, request: Request) -> None:
-        self._warn(
+        self._first.warning(
             "cookies",
             "%(url)s needs cookies, and they are neither sent nor kept, because the add-on turns them off: set "
             "COOKIES_ENABLED = True to log in. Further such requests are not logged",
-            {"url": _short(request.url)},
+            url=_short(request.url),
         )
 
     def _judge(self, request: Request, page: str) -> Verdict:
@@ -171,22 +180,15 @@ class Admission:
         """Count a URL that is turned away; the first for each reason is in the log."""
         reason = verdict.reason
         self._count(f"aopic/urls/refused/{reason}")
-        self._warn(
+        self._first.warning(
             reason,
             "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "
             "(aopic/urls/refused/%(reason)s)",
-            {
-                "url": _short(verdict.url),
-                "where": f" on {_short(page)}" if page else "",
-                "why": _FAULTS[reason],
-                "reason": reason,
-            },
+            url=_short(verdict.url),
+            where=f" on {_short(page)}" if page else "",
+            why=_FAULTS[reason],
+            reason=reason,
         )
-
-    def _warn(self, kind: str, text: str, args: dict[str, str]) -> None:
-        if kind not in self._complained:
-            self._complained.add(kind)
-            logger.warning(text, args, extra={"spider": self._crawler.spider})
 
     def _rewrite(self, url: str) -> str | None:
         """The user's rule on *url*; no change if it fails, which is counted and logged once."""
@@ -195,16 +197,14 @@ class Admission:
             rewritten = self._user_rewrite(url)
             if rewritten is not None and not isinstance(rewritten, str):
                 raise TypeError(f"{rewritten!r} is neither a URL nor None")
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
             self._count("aopic/urls/unrewritten")
-            if "rewrite" not in self._complained:
-                self._complained.add("rewrite")
-                logger.exception(
-                    "AOPIC_URL_REWRITE fails on %(url)s, which is not rewritten; further ones are only counted "
-                    "(aopic/urls/unrewritten)",
-                    {"url": url},
-                    extra={"spider": self._crawler.spider},
-                )
+            self._first.exception(
+                "rewrite",
+                "AOPIC_URL_REWRITE fails on %(url)s, which is not rewritten; further ones are only counted "
+                "(aopic/urls/unrewritten)",
+                url=url,
+            )
             return url
         return rewritten
 

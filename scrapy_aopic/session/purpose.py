@@ -33,7 +33,8 @@ def link_test(response: Response, spider: Spider) -> Callable[[Request], bool]:
     asked = response.request
     is_sitemap = SITEMAP in response.meta if asked is not None else False
     makes_links = is_sitemap or (response.url.startswith("http") and _has_links(response))
-    own = _callback(asked, spider) if asked is not None else None
+    default: Callable[..., object] | None = getattr(spider, "parse", None)
+    own = asked.callback if asked is not None and asked.callback is not None else default
     has_rules = isinstance(spider, CrawlSpider)
 
     def is_link(request: Request) -> bool:
@@ -44,16 +45,10 @@ def link_test(response: Response, spider: Spider) -> Callable[[Request], bool]:
             return False
         if is_sitemap or asked is None or (has_rules and "rule" in meta):
             return True
-        return _callback(request, spider) == own
+        callback = request.callback
+        return (callback if callback is not None else default) == own
 
     return is_link
-
-
-def _callback(request: Request, spider: Spider) -> Callable[..., object] | None:
-    if request.callback is not None:
-        return request.callback
-    default: Callable[..., object] | None = getattr(spider, "parse", None)
-    return default
 
 
 def _has_links(response: Response) -> bool:

@@ -22,15 +22,16 @@ class Turns:
     """Whose turn it is: that of one piece of work, or of everybody else."""
 
     def __init__(self) -> None:
-        self._began = perf_counter()
+        self.ends_at = perf_counter() + TURN
+        """Instant (``time.perf_counter``) at which the turn is over: whoever takes many short steps looks at it first."""
 
     async def step(self) -> None:
         """A step is done: let others go on if the turn is over."""
-        if perf_counter() - self._began > TURN:
+        if perf_counter() > self.ends_at:
             waiting: Deferred[None] = Deferred()
             call_later(0, waiting.callback, None)
             await maybe_deferred_to_future(waiting)
-            self._began = perf_counter()
+            self.ends_at = perf_counter() + TURN
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:

@@ -1,15 +1,17 @@
-"""A page in work: what the scheduler notes of it between the lease and the settlement."""
+"""A page in work: what is known of its visit between the lease and the end, and which visits there are."""
 
 from __future__ import annotations
 
 from hashlib import sha1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from scrapy_aopic.core.records import HOST_BYTES
-from scrapy_aopic.web.meta import TAG
+from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
 
@@ -18,8 +20,35 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.revisits import Content
     from scrapy_aopic.refusals import RefusedError
 
+    PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
+
 _LONG = 20_000
-"""Characters of a URL from which on links are told apart by it as it is, and not by its normal form."""
+"""Characters of a URL from which on links are distinguished by it as it is, and not by its normal form."""
+
+
+class Mark(Struct, frozen=True, gc=False):
+    """What a request carries in its ``meta`` that has to do with a visit; copies of the request carry it, too.
+
+    A link also carries its page key, which is not worked out twice, with what it was worked out from: a spider
+    middleware may change the request.
+
+    Attributes:
+        kind: ``page`` for what the engine was given, ``link`` and ``canonical`` for what the page has.
+        visit: Number of the visit.
+        weight: Weight of the link, ``None`` if links do not differ in weight.
+        url: URL of the request; empty if its page key was not worked out.
+        slot: Its download slot, if it has one.
+        host: Name of its host.
+        key: Its page key.
+    """
+
+    kind: Literal["page", "link", "canonical"]
+    visit: int
+    weight: int | None = None
+    url: str = ""
+    slot: str | None = None
+    host: str = ""
+    key: bytes = b""
 
 
 class Visit:
@@ -28,32 +57,28 @@ class Visit:
     Attributes:
         request: What the engine was given.
         lease: The page.
-        links: Requests that came back as links of the page.
+        number: Which visit of this process it is.
+        links: Requests that reached the scheduler as links of the page.
         retry: The request to make instead, if the downloader wants another try.
-        status: Status of the answer that reached the callback.
+        status: Status of the response that reached the callback.
         reason: Why there was none.
-        unwanted: What the errback is told, if the answer is not read.
-        content: What it says of the page's content, if pages are visited again.
+        unwanted: What the errback gets, if the response is not read.
+        content: What the response says of the page's content, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
-        is_conditional: Whether the scheduler asked the host only for what has changed.
+        is_downloading: Whether the downloader is not done with the request.
+        is_redirect: Whether the response led elsewhere.
+        is_conditional: Whether the host was asked only for what has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
         same_as: Key of the page that it says it is.
         is_if_same: Whether that only counts if they have the same words.
     """
 
-    __slots__ = ("_max_links", "_place", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
-                 "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry", "same_as",
-                 "status", "unwanted", "weight")  # fmt: skip
+    __slots__ = ("_keys", "_max_links", "_own", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
+                 "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry",
+                 "same_as", "status", "unwanted", "weight")  # fmt: skip
 
-    def __init__(
-        self,
-        request: Request,
-        lease: Lease,
-        number: int,
-        place: Callable[[Request], tuple[str, bytes]],
-        max_links: int,
-    ) -> None:
+    def __init__(self, request: Request, lease: Lease, number: int, keys: PageKeyOf, max_links: int) -> None:
         self.request = request
         self.lease = lease
         self.number = number
@@ -71,8 +96,9 @@ class Visit:
         self.is_if_same = False
         self.is_downloading = True
         self.is_redirect = False
+        self._own = lease.key[HOST_BYTES:]
         self._seen: set[bytes] = set()
-        self._place = place
+        self._keys = keys
         self._max_links = max_links
 
     @property
@@ -80,18 +106,73 @@ class Visit:
         """Distinct links that the callback yielded so far, as far as they count."""
         return len(self._seen)
 
-    def note(self, request: Request, weight: int | None = None, kind: str = "link") -> None:
+    def note(
+        self, request: Request, weight: int | None = None, kind: Literal["link", "canonical"] = "link"
+    ) -> None:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
-        request.meta[TAG] = (kind, self.number) if weight is None else (kind, self.number, weight)
+        url, slot, host, key = "", None, "", b""
         if len(self._seen) < self._max_links and len(self.links) < self._max_links:
-            # Whoever is so long is refused, unless the user wants it, and takes a tenth of a second for a megabyte.
-            is_long = len(request.url) > _LONG
-            page = sha1(request.url.encode()).digest() if is_long else self._place(request)[1][HOST_BYTES:]  # noqa: S324
+            if len(request.url) > _LONG:
+                # It is refused, unless the user wants it, and its normal form takes a tenth of a second a megabyte.
+                page = sha1(request.url.encode()).digest()  # noqa: S324
+            else:
+                url, slot = request.url, request.meta.get(SLOT)
+                host, key = self._keys(request)
+                page = key[HOST_BYTES:]
             # A page's link to itself is none, and of several links to one page the first counts.
-            if page != self.lease.key[HOST_BYTES:] and page not in self._seen:
+            if page != self._own and page not in self._seen:
                 self._seen.add(page)
                 self.weight += weight or 0
+        request.meta[TAG] = Mark(kind, self.number, weight, url, slot, host, key)
 
     def is_itself(self, request: Request) -> bool:
         """Whether *request* is for the page itself, whatever counts as its host."""
-        return self._place(request)[1][HOST_BYTES:] == self.lease.key[HOST_BYTES:]
+        return self._keys(request)[1][HOST_BYTES:] == self._own
+
+
+class Visits:
+    """The visits under way, by the request that the engine was given and by number."""
+
+    def __init__(self, keys: PageKeyOf, max_links: int) -> None:
+        self._keys = keys
+        self._max_links = max_links
+        self._by_request: dict[Request, Visit] = {}
+        self._by_number: dict[int, Visit] = {}
+        self._n = 0
+        self.get: Callable[[Request], Visit | None] = self._by_request.get
+        """The visit of *request*; none of a copy of it, as a callback may download one inline."""
+
+    def __len__(self) -> int:
+        return len(self._by_request)
+
+    def __iter__(self) -> Iterator[Visit]:
+        return iter(list(self._by_request.values()))
+
+    def begin(self, request: Request, lease: Lease) -> Visit:
+        """A visit of the page of *lease* by *request*."""
+        self._n += 1
+        visit = Visit(request, lease, self._n, self._keys, self._max_links)
+        request.meta[TAG] = Mark("page", visit.number)
+        self._by_request[request] = self._by_number[visit.number] = visit
+        return visit
+
+    def end(self, visit: Visit) -> None:
+        """Forget *visit*."""
+        del self._by_request[visit.request]
+        del self._by_number[visit.number]
+
+    def clear(self) -> None:
+        """Forget all visits."""
+        self._by_request.clear()
+        self._by_number.clear()
+
+    def numbered(self, number: int) -> Visit | None:
+        """The visit with *number*."""
+        return self._by_number.get(number)
+
+    def of(self, request: Request) -> Visit | None:
+        """The visit that *request*, or a copy of it, belongs to."""
+        visit = self._by_request.get(request)
+        if visit is None and (mark := request.meta.get(TAG)) is not None:
+            visit = self._by_number.get(mark.visit)
+        return visit

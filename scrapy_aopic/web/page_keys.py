@@ -39,7 +39,7 @@ class Places:
     def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:
         self._fingerprint = fingerprinter.fingerprint
         # Scrapy may change what it hashes; one of the user's may look at headers.
-        self._knows_how = type(fingerprinter) is RequestFingerprinter and all(
+        self.are_of_urls = type(fingerprinter) is RequestFingerprinter and all(
             _place(url) == self._asked(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
         )
         self._of_url = lru_cache(REMEMBERED)(_place)
@@ -49,7 +49,7 @@ class Places:
         meta = request.meta
         slot = meta.get(SLOT)
         if (
-            self._knows_how
+            self.are_of_urls
             and request.method == "GET"
             and not request.body
             and (slot is None or slot == meta.get(OWN_SLOT))
@@ -62,7 +62,7 @@ class Places:
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Place of a request for nothing but *url*, in normal form; ``None`` if only the request itself can tell."""
         name = plain_host(url)
-        return _plain_place(url, name) if self._knows_how and name else None
+        return _plain_place(url, name) if self.are_of_urls and name else None
 
     def _asked(self, request: Request) -> tuple[str, bytes]:
         """Place of *request* by the fingerprint that its crawl gives it."""

@@ -271,7 +271,7 @@ async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no text")
 
-    monkeypatch.setattr("scrapy_aopic.scheduler.read_text", fail)
+    monkeypatch.setattr("scrapy_aopic.session.responses.read_text", fail)
     web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": page(words("x"), ["/2"])})
     crawler = await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler"})
     assert len(web.asked) == 3

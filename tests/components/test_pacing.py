@@ -27,10 +27,11 @@ from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
-from scrapy_aopic import PolitenessMiddleware, Scheduler
+from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
 from scrapy_aopic.downloadermiddlewares.politeness import Memory, judge, read_retry_after
 from scrapy_aopic.job.queries import status
+from scrapy_aopic.session.session import Session
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -298,7 +299,7 @@ BREAK = {
     "count": "scrapy_aopic.downloadermiddlewares.politeness.PolitenessMiddleware._count",
     "judge": "scrapy_aopic.downloadermiddlewares.politeness.judge",
     "header": "scrapy_aopic.downloadermiddlewares.politeness.read_retry_after",
-    "pacer": "scrapy_aopic.Scheduler.transferred",
+    "pacer": "scrapy_aopic.session.pacer.Pacer.transferred",
     "memory": "scrapy_aopic.downloadermiddlewares.politeness.Memory.transferred",
     "frontier": "scrapy_aopic.core.frontier.frontier.Frontier.transferred",
     "gates": "scrapy_aopic.core.frontier.gates.Gates.defer",
@@ -490,8 +491,9 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
     class Told(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url.endswith("/"):
-                pacer = Scheduler.of(self.crawler) or self.crawler.get_downloader_middleware(
-                    PolitenessMiddleware
+                session = Session.of(self.crawler)
+                pacer = (
+                    session.pacer if session else self.crawler.get_downloader_middleware(PolitenessMiddleware)
                 )
                 assert pacer is not None
                 pacer.set_crawl_delay("a.test", 0.5)

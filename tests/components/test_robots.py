@@ -23,8 +23,9 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, check, crawl
 
-from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware, Scheduler
+from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
+from scrapy_aopic.session.pacer import Pacer
 from scrapy_aopic.testing.server import Answer, Exchange, audit
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 
@@ -883,7 +884,7 @@ async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("settings", "pacer"),
     [
-        (SCHEDULER, Scheduler),
+        (SCHEDULER, Pacer),
         ({**BESIDE, "DOWNLOADER_MIDDLEWARES": {**BESIDE["DOWNLOADER_MIDDLEWARES"], PolitenessMiddleware: 990}}, PolitenessMiddleware),
     ],
     ids=["scheduler", "beside"],
@@ -915,7 +916,7 @@ async def test_a_restart_knows_the_crawl_delay(
 ) -> None:
     told: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        Scheduler, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
+        Pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
     )
     serve({**line(2), "http://a.test/robots.txt": rules(more="Crawl-delay: 2\n")})
     settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}

@@ -433,7 +433,7 @@ async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queu
         made.append(url)
         return Request(url, **how)
 
-    monkeypatch.setattr("scrapy_aopic.scheduler.Request", make)
+    monkeypatch.setattr("scrapy_aopic.session.seeding.Request", make)
     path = tmp_path / "seeds.txt"
     path.write_text("http://a.test/1#top\nhttp://a.test/%e4\nhttp://a.test/1\n", encoding="utf-8")
     pages = ["http://a.test/1", "http://a.test/%E4"]

@@ -53,7 +53,8 @@ async def opened(jobdir: Path | None, **settings: Any) -> AsyncGenerator[Schedul
     crawler.engine = engine
     scheduler = build_from_crawler(Scheduler, crawler)
     scheduler.crawler = crawler  # type: ignore[attr-defined]  # the stock attribute; a mixin reads it
-    await ensure_awaitable(scheduler.open(AnySpider.from_crawler(crawler)))
+    crawler.spider = AnySpider.from_crawler(crawler)
+    await ensure_awaitable(scheduler.open(crawler.spider))
     try:
         yield scheduler
     finally:
@@ -105,7 +106,7 @@ class TestOnDisk(OursOnDisk, OnDisk):
         ]
         put, got = [], []
         async with self.create_scheduler(tmp_path) as scheduler:
-            spider = scheduler._spider
+            spider = scheduler.crawler.spider  # type: ignore[attr-defined]
             for request in requests:
                 if request.url == "http://bar.com/":
                     request.callback = spider.other
@@ -117,7 +118,7 @@ class TestOnDisk(OursOnDisk, OnDisk):
             while scheduler.has_pending_requests():
                 request = scheduler.next_request()
                 assert request is not None
-                got.append(request.to_dict(spider=scheduler._spider))
+                got.append(request.to_dict(spider=scheduler.crawler.spider))  # type: ignore[attr-defined]
         for values in got:
             del values["meta"]["_aopic"]
         assert sorted(got, key=lambda values: values["url"]) == sorted(put, key=lambda values: values["url"])

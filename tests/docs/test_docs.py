@@ -85,6 +85,12 @@ def stats_in_the_code() -> Iterator[str]:
             match node:
                 case ast.Call(func=ast.Attribute(attr="inc_value" | "set_value" | "_count"), args=[name, *_]):
                     yield from values_of(name)
+                case ast.Call(
+                    func=ast.Attribute(ast.Attribute(attr="stats" | "_stats"), "count"), args=[name]
+                ):
+                    yield from values_of(name)
+                case ast.Subscript(value=ast.Attribute(attr="counts"), slice=name):
+                    yield from values_of(name)
 
 
 @deferred_f_from_coro_f

@@ -1,0 +1,199 @@
+"""Requests out: the best page that may be requested now becomes a visit, which lasts until the engine is done with it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scrapy_aopic._engine.in_work import InWork
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.web.request_codec import UnreadableError
+from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+
+from .outcome import outcome_of
+from .stats import FirstOnly
+from .trouble import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic._engine.engine import Engine
+    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.job.job import Job
+
+    from .intake import Intake
+    from .outcome import Outcome
+    from .queued import QueuedRequests
+    from .stats import Stats
+    from .trouble import Trouble
+    from .visit import Visit, Visits
+
+logger = logging.getLogger(__name__)
+
+_MAX_REASON = 100
+"""Characters of why a request cannot be made that are kept with its page."""
+
+
+class Dispatch:
+    """Hands out requests, and ends their visits.
+
+    Args:
+        look_up: Calls back with the address of a host, empty if it has none.
+        recrawls: Whether pages are visited again.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        engine: Engine,
+        job: Job,
+        *,
+        visits: Visits,
+        requests: QueuedRequests,
+        intake: Intake,
+        stats: Stats,
+        trouble: Trouble,
+        look_up: Callable[[str, Callable[[str], None]], None],
+        recrawls: bool,
+    ) -> None:
+        self.trouble = trouble
+        self._engine = engine
+        self._job = job
+        self._visits = visits
+        self._requests = requests
+        self._intake = intake
+        self._stats = stats
+        self._look_up = look_up
+        self._recrawls = recrawls
+        self._first = FirstOnly(logger, crawler)
+        self._is_closed = False
+        self._in_work = InWork(crawler, self._transferred, self._finished)
+
+    def next(self) -> Request | None:
+        """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""
+        crawl, clock = self._job.crawl, self._job.clock
+        while True:
+            now = clock()
+            lease = crawl.lease(now)
+            if isinstance(lease, Unlocated):
+                self._look_up(lease.name, partial(self._located, lease))
+                continue
+            if isinstance(lease, NotBefore):
+                self._engine.wake_in(lease.instant - now)
+                return None
+            if isinstance(lease, Empty):
+                return None
+            try:
+                request = self._requests.request(lease.request)
+            except UnreadableError as error:
+                self._set_aside(lease, error, now)
+                continue
+            self._visits.begin(request, lease)
+            self._in_work.hand_out(request)
+            self._requests.count_out()
+            return request
+
+    @guarded(None)
+    def _located(self, host: Unlocated, address: str) -> None:
+        """The address of *host* was looked up."""
+        if not self._is_closed:
+            self._job.crawl.locate(host, address, self._job.clock())
+            self._engine.wake()
+
+    def _set_aside(self, lease: Lease, error: UnreadableError, now: float) -> None:
+        """Fail the page of *lease*, whose request cannot be made."""
+        crawl = self._job.crawl
+        crawl.release(lease, now)
+        crawl.settle(lease, (), now, outcome=f"{UNREADABLE}: {error}"[:_MAX_REASON], is_failure=True)
+        self._stats.count("aopic/pages/failed")
+        self._stats.count("aopic/pages/unreadable")
+        self._stats.count(f"aopic/outcomes/{UNREADABLE}")
+        self._first.warning(
+            "unreadable",
+            "The queued request for %(url)s cannot be made and is set aside: %(error)s. Further ones are only "
+            "counted (aopic/pages/unreadable); 'scrapy aopic status' says why",
+            url=url_of(lease.request) or lease.host,
+            error=error,
+        )
+
+    # -- the engine is done with them
+
+    def close(self) -> None:
+        """End all visits, as far as the store can be read."""
+        self._is_closed = True
+        for visit in self._visits:
+            if not self._job.is_torn:
+                self.end(visit, self._job.clock())
+
+    def look(self) -> None:
+        """Take note of requests that the engine got and did not begin with."""
+        self._in_work.look()
+
+    @guarded(None)
+    def _transferred(self, request: Request) -> None:
+        """The downloader is done with *request*: its host may be requested again when its gap is over."""
+        visit = self._visits.get(request)
+        if visit is not None and visit.is_downloading and not (self._job.is_torn or self._is_closed):
+            visit.is_downloading = False
+            self._job.crawl.release(visit.lease, self._job.clock())
+
+    @guarded(None)
+    def _finished(self, request: Request) -> None:
+        """The engine is done with *request*, its callback and its links."""
+        visit = self._visits.get(request)
+        if visit is not None and not (self._job.is_torn or self._is_closed):
+            self.end(visit, self._job.clock())
+
+    def end(self, visit: Visit, now: float) -> None:
+        """End *visit*: its page gives its cash to its links, or waits again."""
+        crawl = self._job.crawl
+        self._visits.end(visit)
+        if visit.is_downloading:
+            crawl.release(visit.lease, now)
+        self._intake.wait_no_more(visit.links)
+        if visit.retry is not None:
+            if not visit.links:
+                crawl.put_back(visit.lease, visit.retry, now)
+                return
+            visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
+        outcome = outcome_of(visit, recrawls=self._recrawls)
+        self._count_repeated(visit, outcome)
+        crawl.settle(
+            visit.lease,
+            visit.links,
+            now,
+            n_links=visit.n_links,
+            weight=visit.weight,
+            outcome=outcome.reason,
+            is_failure=outcome.is_failure,
+            content=outcome.content,
+            same_as=visit.same_as,
+            is_if_same=visit.is_if_same,
+        )
+        self._stats.count(f"aopic/pages/{'failed' if outcome.is_failure else 'visited'}")
+        if outcome.reason:
+            self._stats.count(f"aopic/outcomes/{outcome.reason}")
+
+    def _count_repeated(self, visit: Visit, outcome: Outcome) -> None:
+        """Count what a repeated visit has shown."""
+        content = outcome.content
+        if not self._recrawls or not visit.lease.visits or content is None:
+            return
+        if content.is_missing:
+            self._stats.count("aopic/recrawl/errors")
+            return
+        self._stats.count("aopic/recrawl/visits")
+        page = self._job.crawl.page(visit.lease.key)
+        if outcome.is_failure:
+            self._stats.count("aopic/recrawl/retired")
+        elif content.is_same:
+            self._stats.count("aopic/recrawl/not_modified")
+        elif page is not None and page.changes is not None:
+            is_changed = page.changes.digest != content.digest
+            self._stats.count(f"aopic/recrawl/{'changed' if is_changed else 'unchanged'}")

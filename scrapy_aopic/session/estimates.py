@@ -1,0 +1,74 @@
+"""What the crawl knows of the pages of requests, for pipelines."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.web.request_rows import url_of
+
+from .stats import FirstOnly
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic.core.records import Page
+
+    from .session import Session
+
+logger = logging.getLogger(__name__)
+
+
+class Estimates:
+    """Looks up pages in the crawl of *session*; what cannot be looked up is logged once, and never an error."""
+
+    def __init__(self, crawler: Crawler, session: Session) -> None:
+        self._session = session
+        self._first = FirstOnly(logger, crawler)
+
+    def of(self, request: Request, *, has_duplicate: bool = False) -> dict[str, Any] | None:
+        """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known.
+
+        Args:
+            has_duplicate: Whether ``duplicate_of`` is wanted, which takes more look-ups than the others.
+        """
+        try:
+            key = self._session.keys(request)[1]
+            job = self._session.job
+            page = job.crawl.page(key) or self._page_in_work(request)
+            if page is None:
+                return None
+            more = {"duplicate_of": self._duplicate_of(key) or None} if has_duplicate else {}
+            return {
+                "importance": job.crawl.importance(page, job.clock()),
+                "cash": job.crawl.ledger.cash(page),
+                "history": page.history,
+                "visits": page.visits,
+                **more,
+            }
+        except Exception:  # noqa: BLE001 - a store that fails, or a user's fingerprinter
+            self._first.exception(
+                "look-up",
+                "The page of %(request)s cannot be looked up, so that its importance is left out; no more such "
+                "errors will be logged",
+                request=request,
+            )
+            return None
+
+    def _page_in_work(self, request: Request) -> Page | None:
+        """The page that *request* is downloaded for, if it is not found by its key.
+
+        A middleware may have changed what that is made of: the download slot, headers. Once the page is downloaded, the
+        mark of a request is no proof: inline requests with ``meta=response.meta`` carry it, too.
+        """
+        visit = self._session.visits.of(request)
+        if visit is None or not visit.is_downloading:
+            return None
+        return self._session.job.crawl.page(visit.lease.key)
+
+    def _duplicate_of(self, key: bytes) -> str:
+        """URL of the page that the one under *key* was found to be the same as; ``""`` if none is known."""
+        crawl = self._session.job.crawl
+        other = crawl.same_as(key)
+        return url_of(crawl.request(other)) if other else ""

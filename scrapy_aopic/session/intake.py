@@ -1,0 +1,238 @@
+"""Requests in: links, retries and redirects of pages in work, and what the spider requests by itself.
+
+Links wait in their visit until that ends, and are paid and queued with it. Until then the page of a link may not be
+known to the crawl, so the keys of those that wait are kept here, and a second link to it is a duplicate all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from scrapy_aopic.core.records import Link, repeat_key
+from scrapy_aopic.dupefilter import DupeFilter
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.meta import SLOT, TAG
+from scrapy_aopic.web.request_codec import decode, forget_transfer
+from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.records import Page
+    from scrapy_aopic.web.page_keys import Places
+
+    from .admission import Admission
+    from .queued import QueuedRequests
+    from .stats import Stats
+    from .visit import Mark, Visit, Visits
+
+logger = logging.getLogger(__name__)
+
+_PERMANENT = (301, 308)
+"""Statuses of redirects that make source and target one page."""
+
+
+class Duplicates:
+    """Decides whether a request is wanted although its page is known.
+
+    The page table of the crawl is the seen-set; a ``DUPEFILTER_CLASS`` of the user's own decides instead of it.
+    """
+
+    def __init__(self, crawler: Crawler, spider: Spider, crawl: Crawl, stats: Stats) -> None:
+        self._spider = spider
+        self._crawl = crawl
+        settings = crawler.settings
+        cls = load_object(settings["DUPEFILTER_CLASS"])
+        self._log: Callable[[Request, Spider], None] = DupeFilter(crawler, stats.count).log
+        self._filter: BaseDupeFilter | None = None
+        if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
+            if read(settings, "AOPIC_DUPEFILTER") == "bloom":
+                logger.warning(
+                    'AOPIC_DUPEFILTER = "bloom" has no effect here: the scheduler knows every page exactly.',
+                    extra={"spider": spider},
+                )
+            return
+        self._filter = build_from_crawler(cls, crawler)
+        if cls.log is not BaseDupeFilter.log:  # which only warns
+            self._log = self._filter.log
+        logger.info(
+            "%(name)s decides what is a duplicate",
+            {"name": settings["DUPEFILTER_CLASS"]},
+            extra={"spider": spider},
+        )
+
+    @property
+    def are_users(self) -> bool:
+        """Whether a filter of the user's own decides."""
+        return self._filter is not None
+
+    def open(self) -> Deferred[None] | None:
+        """Open the user's filter."""
+        return self._filter.open() if self._filter is not None else None
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Close the user's filter."""
+        return self._filter.close(reason) if self._filter is not None else None
+
+    def decide(
+        self, request: Request, page: Page | None, *, is_new: bool, is_link: bool
+    ) -> tuple[bool, bool]:
+        """Whether *request* is for a new page, and whether to make it again if it is for a known one.
+
+        Args:
+            page: Its page, if the crawl knows it.
+            is_new: Whether nobody else asked for that before.
+            is_link: Whether a page in work has it as a link.
+        """
+        again = request.dont_filter or (page is not None and page.outcome.startswith(UNREADABLE))
+        if self._filter is not None and not again:
+            is_new = again = not self._filter.request_seen(request)
+            if not again:
+                return False, False
+        if again and page is not None and not is_link and request.meta.get("is_start_request"):
+            # A resumed crawl does not begin anew, but logs in again: start_urls have neither callback nor form.
+            is_plain = request.callback is None and request.method == "GET"
+            again = not (is_plain and self._crawl.is_from_before(page))
+        return is_new, again
+
+    def log(self, request: Request) -> None:
+        """Log and count *request*, which is not wanted."""
+        self._log(request, self._spider)
+
+
+class Intake:
+    """Takes requests as links of pages in work, or queues them.
+
+    Args:
+        clock: Gives the instant now.
+        max_links: Links of a page that are paid; further ones are queued without cash.
+    """
+
+    def __init__(
+        self,
+        crawl: Crawl,
+        clock: Callable[[], float],
+        spider: Spider,
+        *,
+        keys: Places,
+        visits: Visits,
+        requests: QueuedRequests,
+        admission: Admission,
+        duplicates: Duplicates,
+        max_links: int,
+    ) -> None:
+        self._crawl = crawl
+        self._clock = clock
+        self._spider = spider
+        self._keys = keys
+        self._visits = visits
+        self._requests = requests
+        self._admission = admission
+        self._duplicates = duplicates
+        self._decides_by_page = not duplicates.are_users
+        self._max_links = max_links
+        self._waiting: dict[bytes, int] = {}
+
+    def enqueue(self, request: Request) -> bool:
+        """Take *request* as a link, a retry, a redirect, or as what the spider requests; False if its page is known."""
+        mark: Mark | None = request.meta.get(TAG)
+        visit = self._visits.numbered(mark.visit) if mark is not None else None
+        if mark is None or (mark.kind == "page" and visit is None):
+            admitted = self._admission.admit(request)
+            return admitted is not None and self._take(admitted, *self._keys(admitted), None)
+        if mark.kind == "page" and visit is not None:
+            return self._take_copy(request, visit)
+        # What a callback yields was admitted there.
+        host, key = self._key_again(request, mark)
+        if mark.kind == "canonical" and visit is not None:
+            visit.same_as = key
+        return self._take(request, host, key, visit, mark.weight)
+
+    def _key_again(self, request: Request, mark: Mark) -> tuple[str, bytes]:
+        """Host and page key of *request*, which were worked out when it got its *mark*."""
+        meta = request.meta
+        if (
+            self._keys.are_of_urls
+            and request.url == mark.url
+            and request.method == "GET"
+            and meta.get(SLOT) == mark.slot
+            and not meta.get("verbatim_url")
+        ):
+            return mark.host, mark.key
+        return self._keys(request)  # a middleware has changed it
+
+    def _take_copy(self, request: Request, visit: Visit) -> bool:
+        """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
+        if visit.lease.request[:1] != IN_MEMORY:
+            forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
+        host, key = self._keys(request)
+        if self.is_of(key, visit):
+            visit.retry = self._requests.link(request, key, host)
+            self._requests.count_in(visit.retry)
+            return True
+        visit.is_redirect = True
+        target = self._admission.admit_target(request)
+        if target is None:
+            return False
+        host, key = self._keys(target)
+        if key == visit.lease.key:
+            # A site that sends each page to itself with a session would be requested for ever.
+            target, (host, key) = request, self._keys(request)
+        if (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
+            visit.same_as = key
+        return self._take(target, host, key, visit)
+
+    def _take(
+        self, request: Request, host: str, key: bytes, visit: Visit | None, weight: int | None = None
+    ) -> bool:
+        """Take *request* as a link of the page of *visit* with a *weight*, or queue it."""
+        page = self._crawl.page(key)
+        is_new, again = page is None and key not in self._waiting, False
+        if request.dont_filter or not self._decides_by_page or (page is not None and page.outcome):
+            is_new, again = self._duplicates.decide(request, page, is_new=is_new, is_link=visit is not None)
+        if not is_new and not again:
+            self._duplicates.log(request)
+            if visit is not None:
+                if page is not None:
+                    visit.links.append(Link(key, host, b"", weight=1 if weight is None else weight))
+                elif key in self._waiting:
+                    self._wait(visit, self._requests.link(request, key, host, weight=weight))
+            return False
+        link = self._requests.link(request, key, host, again=again, weight=weight)
+        if visit is not None and len(visit.links) < self._max_links:
+            self._wait(visit, link)
+        else:
+            found_on = visit.lease.key if visit is not None else b""
+            if not self._crawl.seed(link, self._clock(), is_endowed=visit is None, found_on=found_on):
+                return False
+        self._requests.count_in(link)
+        return True
+
+    def is_of(self, key: bytes, visit: Visit) -> bool:
+        """Whether *visit* is of the page under *key*, or of a repeat of its request."""
+        page = self._crawl.page(visit.lease.key)
+        return key == visit.lease.key or (page is not None and repeat_key(key, page.place) == visit.lease.key)
+
+    def _wait(self, visit: Visit, link: Link) -> None:
+        """Let *link* wait for the end of *visit*."""
+        visit.links.append(link)
+        self._waiting[link.key] = self._waiting.get(link.key, 0) + 1
+
+    def wait_no_more(self, links: Iterable[Link]) -> None:
+        """The visit that *links* waited for ended."""
+        waiting = self._waiting
+        for link in links:
+            if link.request:  # else its page was known
+                if waiting[link.key] == 1:
+                    del waiting[link.key]
+                else:
+                    waiting[link.key] -= 1

@@ -1,0 +1,153 @@
+"""Opens the job of a crawl: its settings, its lock, the seeds that it starts from, its store; and releases them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from scrapy.utils.job import job_dir
+
+from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
+from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.seeds import START, give
+from scrapy_aopic.settings import read, read_policy, store_memory
+from scrapy_aopic.storage import exists, lock_job
+
+from .admission import Admission
+from .state import StateKeeper
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic.storage.lock import Lock
+
+logger = logging.getLogger(__name__)
+
+
+class OpenJob:
+    """The job of *crawler*, and what else must be released when it ends.
+
+    Attributes:
+        job: The job itself.
+        admission: What may be queued, under which URL.
+        persists: Whether what is queued is there in the next run.
+        recrawls: Whether pages are visited again.
+        max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
+        max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
+        content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
+        reports: Whether a report is printed at the end (``AOPIC_REPORT``).
+        seeds: Folder where seeds wait, as messages name it; ``None`` if none can.
+        seeds_path: Path to it.
+
+    Raises:
+        SettingError, StorageError: If a setting or the job folder cannot be used; nothing is left open.
+    """
+
+    def __init__(self, crawler: Crawler, spider: Spider) -> None:
+        self._crawler = crawler
+        self._extra = {"spider": spider}
+        self._lock: Lock | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._state: StateKeeper | None = None
+        settings = crawler.settings
+        try:
+            policy = read_policy(settings, crawler.spider)
+            policy.domain_of(
+                ""
+            )  # reads the public suffix list, a tenth of a second, before anything has to be in time
+            self.recrawls = policy.recrawl is not None
+            self.admission = Admission(crawler)
+            self.max_links: int = read(settings, "AOPIC_MAX_LINKS")
+            self.max_wait: float = read(settings, "AOPIC_MAX_WAIT")
+            self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
+            self.reports: bool = read(settings, "AOPIC_REPORT")
+            kind: str = read(settings, "AOPIC_STORE")
+            path = job_dir(settings)
+            folder = Path(path) if path else None
+            self.persists = folder is not None and kind != "memory"
+            # Before the seeds that it starts from: they are part of it.
+            self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
+            self.seeds = self._give_seeds(folder)
+            self.job = Job(
+                folder,
+                policy,
+                lock=self._lock,
+                kind=kind,
+                interval=read(settings, "AOPIC_DURABILITY"),
+                memory_mb=store_memory(settings),
+            )
+        except (SettingError, StorageError):
+            self.release()
+            StateKeeper.replacing(crawler, None)
+            raise
+        self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
+        self._tell(folder)
+        self._state = StateKeeper.replacing(crawler, self._lock)
+
+    def _give_seeds(self, folder: Path | None) -> Path | None:
+        """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
+        source: str = read(self._crawler.settings, "AOPIC_SEEDS")
+        if folder is None:
+            if not source:
+                return None
+            self._temporary = TemporaryDirectory(prefix="scrapy-aopic-")
+            waiting = Path(self._temporary.name)
+        else:
+            waiting = seeds_folder(folder)
+        if folder is not None and exists(store_folder(folder)):
+            if source:
+                logger.info(
+                    "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
+                    {"source": source, "folder": folder},
+                    extra=self._extra,
+                )
+        elif source:
+            # Before the job begins: a crash from here on leaves a job that knows of them, or none.
+            try:
+                given = give(waiting, [source], name=START)
+            except ExchangeError as error:
+                raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
+            logger.info(
+                "The crawl starts from %(rows)d seeds of %(source)s",
+                {"rows": given.rows, "source": source},
+                extra=self._extra,
+            )
+        return waiting
+
+    def _tell(self, folder: Path | None) -> None:
+        """Say what the crawl goes on with."""
+        crawl = self.job.crawl
+        if crawl.is_resumed:
+            counts = crawl.counts
+            pause = max(crawl.not_before(b"") - self.job.clock(), 0.0)
+            logger.info(
+                "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+                {
+                    "folder": folder,
+                    "how": ""
+                    if crawl.was_clean
+                    else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                    f"{pause:.0f} s",
+                    "queued": counts.queued,
+                    "visited": counts.visited,
+                    "hosts": counts.hosts,
+                },
+                extra=self._extra,
+            )
+        elif folder is not None and (folder / "requests.queue").exists():
+            logger.warning(
+                "%(folder)s holds a queue of another scheduler, which is not read; this crawl begins anew.",
+                {"folder": folder},
+                extra=self._extra,
+            )
+
+    def release(self) -> None:
+        """Remove what is temporary, and let others have the job, unless the spider's state is still to be written to it."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        if self._lock is not None and (self._state is None or self._crawler.engine is None):
+            self._lock.release()

@@ -1,0 +1,230 @@
+"""What responses show of their pages: whether they are read, what their text is, and whether it has changed."""
+
+from __future__ import annotations
+
+import logging
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import StopDownload
+
+from scrapy_aopic.core.revisits import Content
+from scrapy_aopic.refusals import AttributesError, CodingsError
+from scrapy_aopic.web.bounds import (
+    MAX_ATTRIBUTES,
+    MAX_CODINGS,
+    has_too_many_attributes,
+    is_packed_too_often,
+)
+from scrapy_aopic.web.http_dates import changed_at
+from scrapy_aopic.web.meta import PURPOSE, SITEMAP
+from scrapy_aopic.web.page_text import read_text
+from scrapy_aopic.web.request_rows import url_of
+
+from .stats import FirstOnly
+from .trouble import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.http.headers import Headers
+
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.refusals import RefusedError
+    from scrapy_aopic.web.page_keys import Places
+
+    from .admission import Admission
+    from .intake import Intake
+    from .stats import Stats
+    from .trouble import Trouble
+    from .visit import Visit, Visits
+
+logger = logging.getLogger(__name__)
+
+_CONDITIONS = ("If-None-Match", "If-Modified-Since")
+"""Headers that request a page only if it has changed, by ``ETag`` and ``Last-Modified`` of its last visit."""
+
+_MAX_CONDITION = 256
+"""Bytes of an ``ETag`` or ``Last-Modified`` that are worth keeping with each page."""
+
+
+class Responses:
+    """Notes what responses show, with the visits that they belong to.
+
+    Args:
+        seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
+        recrawls: Whether pages are visited again.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        job: Job,
+        *,
+        visits: Visits,
+        keys: Places,
+        admission: Admission,
+        intake: Intake,
+        stats: Stats,
+        trouble: Trouble,
+        seen: str,
+        recrawls: bool,
+    ) -> None:
+        self.trouble = trouble
+        self._job = job
+        self._crawl = job.crawl
+        self._visits = visits
+        self._keys = keys
+        self._admission = admission
+        self._intake = intake
+        self._stats = stats
+        self._seen = seen
+        self._recrawls = recrawls
+        self._first = FirstOnly(logger, crawler)
+        connect = crawler.signals.connect
+        connect(self._headers_received, signal=signals.headers_received)
+        connect(self._response_received, signal=signals.response_received)
+        if recrawls:
+            connect(self._set_conditions, signal=signals.request_reached_downloader)
+            connect(self._drop_conditions, signal=signals.request_left_downloader)
+
+    # -- whether they are read
+
+    def _headers_received(self, headers: Headers, request: Request) -> None:
+        """Read no more of a response that would stop everything, or of a page that is not of a type that is wanted."""
+        visit = self._visits.get(request)
+        if is_packed_too_often(headers):
+            self._stats.count("aopic/hostile/codings")
+            error = self._refuse(
+                CodingsError(f"{request.url} is packed too often"),
+                "%(url)s is packed more than %(n)d times (Content-Encoding) and is not read, because to unpack it would "
+                "stop everything; further ones are only counted (aopic/hostile/codings)",
+                request.url,
+                MAX_CODINGS,
+            )
+            if visit is not None:
+                visit.unwanted = error
+            raise StopDownload(fail=visit is None)
+        if visit is None:
+            return
+        self._admission.note_answer(request, headers)
+        if not self._is_wanted(request, headers):  # its status decides what becomes of it
+            raise StopDownload(fail=False)
+
+    def _is_wanted(self, request: Request, headers: Headers) -> bool:
+        return bool(request.meta.keys() & {PURPOSE, SITEMAP}) or self._admission.is_wanted(headers)
+
+    def _refuse(self, error: RefusedError, text: str, url: str, n: int) -> RefusedError:
+        """*error*, which refuses a hostile response from *url* with more than *n* of something; the first one is logged."""
+        self._first.warning(error.reason, text, url=url, n=n)
+        return error
+
+    def _response_received(self, response: Response, request: Request) -> None:
+        visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
+        if visit is None:
+            return
+        if response.status in range(200, 300) and not self._is_wanted(request, response.headers):
+            visit.unwanted = self._admission.unwanted(response)
+        elif has_too_many_attributes(response):
+            self._stats.count("aopic/hostile/attributes")
+            visit.unwanted = self._refuse(
+                AttributesError(f"{response.url} has an element with too many attributes"),
+                "%(url)s has an element with more than %(n)d attributes and is not read, because to parse it would stop "
+                "everything; further ones are only counted (aopic/hostile/attributes)",
+                response.url,
+                MAX_ATTRIBUTES,
+            )
+        if visit.unwanted is not None:
+            visit.reason = visit.unwanted.reason
+            return
+        visit.status = response.status
+        if self._recrawls:
+            self._note_content(visit, response, request)
+
+    # -- whether they have changed
+
+    def _note_content(self, visit: Visit, response: Response, request: Request) -> None:
+        """Note by what the next response for the page of *visit* can be compared with this one."""
+        etag, modified, date = (
+            response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
+        )
+        visit.content = Content(
+            blake2b(response.body, digest_size=8).digest(),
+            etag if len(etag) <= _MAX_CONDITION else b"",
+            modified if len(modified) <= _MAX_CONDITION else b"",
+            is_same=response.status == 304 and visit.lease.visits > 0,
+            changed_at=changed_at(modified, date, self._job.clock()),
+        )
+        if visit.is_conditional and response.status == 304:
+            # The spider did not ask whether anything has changed: to it, 304 would be an error.
+            request.meta["handle_httpstatus_all"] = True
+            request.callback = _nothing_new
+
+    def _set_conditions(self, request: Request) -> None:
+        """Make a repeated request conditional, so that a page that has not changed costs little.
+
+        Only while it is transferred: its copies, such as retries and redirects, may be for something else.
+        """
+        visit = self._visits.get(request)
+        if visit is None or not visit.lease.visits:
+            return
+        page = self._crawl.page(visit.lease.key)
+        is_users = any(name in request.headers for name in _CONDITIONS)
+        if page is None or page.changes is None or is_users or request.method not in ("GET", "HEAD"):
+            return
+        for name, value in zip(_CONDITIONS, (page.changes.etag, page.changes.modified), strict=True):
+            if value:
+                request.headers[name] = value
+                visit.is_conditional = True
+
+    def _drop_conditions(self, request: Request) -> None:
+        visit = self._visits.get(request)
+        if visit is not None and visit.is_conditional:
+            for name in _CONDITIONS:
+                request.headers.pop(name, None)
+
+    # -- what their text is
+
+    @guarded(("", ""))
+    def compare(self, response: Response, named: Callable[[Response], Request | None]) -> tuple[str, str]:
+        """Compare the text of the page of *response* with those of other pages.
+
+        Args:
+            named: Makes a request for the page that it says it is; called if another site has the text, too.
+
+        Returns:
+            URL of the page that it is a duplicate of, and of a page of another site with its text; ``""`` for none.
+        """
+        request = response.request
+        visit = self._visits.of(request) if request is not None else None
+        if visit is None or request is None or self._seen == "off":
+            return "", ""
+        crawl, text = self._crawl, None
+        if not (response.status == 304 and visit.lease.visits):
+            text = read_text(response, has_sketch=self._seen == "near")
+            if text is None:
+                return "", ""
+        key = self._keys(request)[1]
+        key = key if self._intake.is_of(key, visit) else visit.lease.key
+        first, copy = crawl.judge(visit.lease, text, key), crawl.copy_of(visit.lease)
+        if copy and (other := named(response)) is not None:
+            canonical = self._keys(other)[1]
+            if crawl.give_way(visit.lease, canonical, key):
+                first, copy = canonical, b""
+        visit.is_duplicate = bool(first)
+        visit.is_excess = visit.is_duplicate and not crawl.are_same(key, first)
+        if copy:
+            self._stats.count("aopic/content/copies")
+        return self._url(first), self._url(copy)
+
+    def _url(self, key: bytes) -> str:
+        """URL of the page under *key*, ``""`` for no page."""
+        return url_of(self._crawl.request(key)) if key else ""
+
+
+def _nothing_new(response: Response, **_: Any) -> None:
+    """Callback of a response that the spider does not see."""

@@ -1,0 +1,131 @@
+"""Seeds that come in from outside, by ``AOPIC_SEEDS`` and ``scrapy aopic seed``, while the crawl runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+
+from scrapy_aopic.core.records import Link
+from scrapy_aopic.job.seeds import Inbox, Seed
+from scrapy_aopic.web.meta import PURPOSE, SEED
+from scrapy_aopic.web.request_rows import encode_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic._engine.engine import Engine
+    from scrapy_aopic.core.records import Page
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.web.page_keys import Places
+
+    from .admission import Admission
+    from .intake import Duplicates
+    from .queued import QueuedRequests
+    from .stats import Stats
+
+SOON = 0.02
+"""Seconds between looks at what the next lease waits for: a commit, or the seeds that a job starts from."""
+
+
+class Seeding:
+    """Takes up the seeds that wait beside a job, a few at a time.
+
+    Args:
+        waiting: The folder where they wait, as messages name it.
+        where: The path to it.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        engine: Engine,
+        job: Job,
+        *,
+        waiting: Path,
+        where: Path,
+        keys: Places,
+        requests: QueuedRequests,
+        admission: Admission,
+        duplicates: Duplicates,
+        stats: Stats,
+    ) -> None:
+        self._crawler = crawler
+        self._engine = engine
+        self._job = job
+        self._keys = keys
+        self._requests = requests
+        self._admission = admission
+        self._duplicates = duplicates
+        self._stats = stats
+        self._are_seen: bool | None = None
+        self._inbox = Inbox(waiting, job, self._request, stats.count, where=where)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the list that the job starts from is being taken up."""
+        return self._inbox.is_starting
+
+    def has_rows(self) -> bool:
+        """Whether seeds wait."""
+        return self._inbox.has_rows()
+
+    def turn(self) -> int:
+        """Take up some of the seeds that wait; returns how many."""
+        if self._job.is_behind:
+            return 0
+        self._are_seen = None  # to be found out if there are any
+        now = self._job.clock()
+        rows = self._inbox.turn(now)
+        if rows:
+            self._engine.wake()
+        if self._inbox.is_open:
+            self._engine.wake_in(max(self._inbox.turn_at - now, SOON))
+        return rows
+
+    def close(self) -> None:
+        """The job is closed."""
+        self._inbox.close()
+
+    def _request(self, seed: Seed) -> None:
+        """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
+        self._stats.count("aopic/seeds/rows")
+        url = self._admission.admit_url(seed.url)
+        if url is None:
+            return
+        if self._are_seen is None:
+            self._are_seen = self._duplicates.are_users or self._engine.is_told_of_requests()
+        place = None if self._are_seen else self._keys.of_url(url)
+        if place is None or self._job.crawl.page(place[1]) is not None:
+            assert self._crawler.engine is not None
+            self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: True}))
+        else:  # nobody would look at the request, whose making takes longer than all the rest
+            host, key = place
+            self._take(seed, key, None, Link(key, host, encode_url(url)))
+
+    def enqueue(self, request: Request, seed: Seed) -> bool:
+        """Take *request*, which was made of *seed*; False if its page is known."""
+        host, key = self._keys(request)
+        page = self._job.crawl.page(key)
+        # A link of a page in work is only known when the visit of that ends.
+        is_new, again = self._duplicates.decide(request, page, is_new=page is None, is_link=False)
+        link = self._requests.link(request, key, host, again=again) if is_new or again else None
+        is_taken = self._take(seed, key, page, link)
+        if not is_taken:
+            self._duplicates.log(request)
+        return is_taken
+
+    def _take(self, seed: Seed, key: bytes, page: Page | None, link: Link | None) -> bool:
+        """Queue *link*, if there is one, with the cash that *seed* is worth; a *page* that is known gets it, too."""
+        crawl, now = self._job.crawl, self._job.clock()
+        is_taken = link is not None and crawl.seed(link, now, worth=1.0 if seed.worth is None else seed.worth)
+        if is_taken and link is not None:
+            self._stats.count("aopic/seeds/queued")
+            self._requests.count_in(link)
+        else:
+            self._stats.count("aopic/seeds/known")
+        if page is not None and seed.worth is not None:
+            crawl.enrich(key, now, seed.worth)
+        return is_taken

@@ -1,0 +1,317 @@
+"""A crawl in Scrapy: an open job, and what happens in it from the spider's start to its end.
+
+::
+
+    seeding ----+                                   +---> engine, downloader, callback
+    callback ---+--> intake --> crawl --> dispatch --+         |
+    retries ----+     (job)                ^                   v
+                                           +---- outcome <-- visit <-- links, responses, pacer
+
+============  =========================================================================================
+room          what happens there
+============  =========================================================================================
+`intake`      requests come in: links, retries and redirects, and what the spider requests by itself
+`seeding`     seeds come in that wait beside the job
+`dispatch`    requests go out, and end
+`visit`       what is known of a page in work
+`responses`   what responses show of a page in work
+`outcome`     how a visit ended
+`pacer`       what the downloader's middlewares need
+`queued`      requests as bytes
+`stats`       what is counted, and logged once
+`trouble`     what goes wrong
+============  =========================================================================================
+
+Rule 1: a session is an open job. It is made when the job is opened, and not there if that could not be done.
+
+Rule 2: what the engine calls, and what is called at an event of the engine's, never raises and never waits for the disk to
+take a write.
+
+Rule 3: a page is settled when the engine is done with its callback, its items and its links, so a process that dies before
+that fetches it again, and its links are paid once.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.misc import load_object
+
+from scrapy_aopic._engine.engine import Engine
+from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.output import OutputError, drop
+from scrapy_aopic.job.report import print_report
+from scrapy_aopic.web.meta import SEED
+from scrapy_aopic.web.page_keys import Places
+
+from .dispatch import Dispatch
+from .intake import Duplicates, Intake
+from .pacer import Pacer
+from .patience import WAITING, Patience
+from .queued import QueuedRequests
+from .responses import Responses
+from .seeding import SOON, Seeding
+from .stats import Stats
+from .trouble import Trouble, guarded
+from .visit import Visits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    from scrapy_aopic._engine.addresses import Addresses
+    from scrapy_aopic._engine.closing import Closing
+
+    from .opening import OpenJob
+    from .visit import Visit
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 0.25
+"""Seconds between beats when the engine asks for no request."""
+
+
+def has_session(crawler: Crawler) -> bool:
+    """Whether the scheduler of *crawler* works with a session, as far as its job can be opened."""
+    # Not issubclass(): Scrapy makes it true of every class with a scheduler's methods.
+    return hasattr(load_object(crawler.settings["SCHEDULER"]), "session_class")
+
+
+class Session:
+    """What Scrapy's classes share while a crawl runs.
+
+    Args:
+        opened: The job.
+        closing: Closes the spider if the store fails.
+        addresses: Looks up the addresses of hosts.
+        look_again: Called with the key of a host that must be left alone for longer than after its last transfer.
+
+    Attributes:
+        job: The open job.
+        keys: Finds the page keys of requests.
+        admission: What may be queued, under which URL.
+        visits: The visits under way.
+        responses: What responses show.
+        pacer: What the downloader's middlewares need.
+        stats: What is counted.
+        trouble: Deals with errors.
+    """
+
+    dispatch_class: ClassVar[type[Dispatch]] = Dispatch
+    """What hands out requests and ends their visits."""
+
+    _of: ClassVar[WeakKeyDictionary[Crawler, ReferenceType[Session]]] = WeakKeyDictionary()
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        spider: Spider,
+        opened: OpenJob,
+        *,
+        closing: Closing,
+        addresses: Addresses,
+        look_again: Callable[[str], None],
+    ) -> None:
+        assert crawler.stats is not None
+        assert crawler.request_fingerprinter is not None
+        self._crawler = crawler
+        self._opened = opened
+        self._extra = {"spider": spider}
+        self._closing = closing
+        self._engine = Engine(crawler)
+        self._engine.probe()
+        self.job = job = opened.job
+        self._recrawls = opened.recrawls
+        self.stats = Stats(crawler.stats)
+        self.trouble = Trouble(crawler, closing, job, self.stats)
+        self.keys = keys = Places(crawler.request_fingerprinter)
+        self.admission = opened.admission
+        self.visits = Visits(keys, opened.max_links)
+        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats)
+        requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)
+        self._intake = Intake(
+            job.crawl,
+            job.clock,
+            spider,
+            keys=keys,
+            visits=self.visits,
+            requests=requests,
+            admission=self.admission,
+            duplicates=self._duplicates,
+            max_links=opened.max_links,
+        )
+        self._dispatch = self.dispatch_class(
+            crawler,
+            self._engine,
+            job,
+            visits=self.visits,
+            requests=requests,
+            intake=self._intake,
+            stats=self.stats,
+            trouble=self.trouble,
+            look_up=addresses.look_up,
+            recrawls=opened.recrawls,
+        )
+        self.responses = Responses(
+            crawler,
+            job,
+            visits=self.visits,
+            keys=keys,
+            admission=self.admission,
+            intake=self._intake,
+            stats=self.stats,
+            trouble=self.trouble,
+            seen=opened.content_seen,
+            recrawls=opened.recrawls,
+        )
+        self._seeding: Seeding | None = None
+        if opened.seeds is not None and opened.seeds_path is not None:
+            self._seeding = Seeding(
+                crawler,
+                self._engine,
+                job,
+                waiting=opened.seeds,
+                where=opened.seeds_path,
+                keys=keys,
+                requests=requests,
+                admission=self.admission,
+                duplicates=self._duplicates,
+                stats=self.stats,
+            )
+        self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
+        self.pacer = Pacer(job, self.visits, self.stats, self.trouble, look_again)
+        self._beats = create_looping_call(self._beat_alone)
+        self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Session | None:
+        """The session of *crawler* while it is open."""
+        session = cls._of.get(crawler)
+        return session() if session is not None else None
+
+    # -- life
+
+    def start(self) -> Deferred[None] | None:
+        """Begin."""
+        self._beats.start(_BEAT, now=False)
+        return self._duplicates.open()
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """End the visits under way, commit what is left and release the store."""
+        job = self.job
+        self._of.pop(self._crawler, None)
+        self._engine.sleep()
+        self._beats.stop()
+        try:
+            with suppress(StorageError):  # a read that failed, which the job knows
+                self._dispatch.close()
+            self.stats.record(job)
+            job.close(print_report if self._opened.reports else None)
+        except StorageError as error:
+            self._closing.fail()
+            if not self.trouble.is_store_known:
+                logger.error(
+                    "%(error)s The job folder holds the last commit; what was done since will be done again.",
+                    {"error": error},
+                    extra=self._extra,
+                )
+        except OutputError as error:  # all is closed by then
+            drop()
+            logger.error(
+                "What AOPIC_REPORT asks for cannot be printed: %(error)s.",
+                {"error": error},
+                extra=self._extra,
+            )
+        finally:
+            self.visits.clear()
+            if self._seeding is not None:
+                self._seeding.close()
+            self._opened.release()
+        if job.crawl.counts.queued and self._opened.persists:
+            logger.info(
+                "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer; run the same command to go "
+                "on",
+                {"queued": job.crawl.counts.queued, "dead": job.crawl.dead[1]},
+                extra=self._extra,
+            )
+        return self._duplicates.close(reason)
+
+    # -- what the engine calls
+
+    @guarded(False)
+    def enqueue(self, request: Request) -> bool:
+        """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
+        if self.job.is_torn:
+            return False
+        if SEED in request.meta and self._seeding is not None:
+            return self._seeding.enqueue(request, request.meta.pop(SEED))
+        return self._intake.enqueue(request)
+
+    @guarded(None)
+    def next_request(self) -> Request | None:
+        """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""
+        self._beat()
+        if self.job.is_torn:
+            return None
+        if self.job.is_behind or (self._seeding is not None and self._seeding.is_starting):
+            self._engine.wake_in(SOON)
+            return None
+        return self._dispatch.next()
+
+    @guarded(True)
+    def has_work(self) -> bool:
+        """Whether any page or seed waits."""
+        self._dispatch.look()
+        job = self.job
+        if job.failure is not None:
+            return True  # the spider is being closed, and not because it has finished
+        if (self._recrawls and isinstance(job.crawl.when(), NotBefore)) or self._has_seeds():
+            return True
+        has_work = job.crawl.has_work(job.clock())
+        # The engine asks when it has nothing else to do; with visits in work, somebody else does.
+        if has_work and not len(self.visits) and self._is_impatient():
+            self._closing.close(WAITING)
+        return has_work
+
+    @guarded(False)
+    def _has_seeds(self) -> bool:
+        return self._seeding is not None and self._seeding.has_rows()
+
+    @guarded(False)
+    def _is_impatient(self) -> bool:
+        return self._patience.ends(self.job.crawl, self.job.clock())
+
+    # -- beats
+
+    @guarded(None)
+    def _beat_alone(self) -> None:
+        self._beat()
+
+    def _beat(self) -> None:
+        """Commit if it is time, and do what else is due: at each request, and when none is asked for."""
+        self._dispatch.look()
+        rows = self._take_seeds()
+        self._rank()
+        self.job.tick(1 + rows)
+        self.trouble.watch()
+        self.stats.flush()
+
+    @guarded(0)
+    def _take_seeds(self) -> int:
+        return self._seeding.turn() if self._seeding is not None else 0
+
+    @guarded(None)
+    def _rank(self) -> None:
+        self.job.rank()
+
+    def note_canonical(self, visit: Visit, request: Request) -> None:
+        """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""
+        visit.same_as, visit.is_if_same = self.keys(request)[1], True

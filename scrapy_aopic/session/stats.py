@@ -1,0 +1,86 @@
+"""What is counted, and what is logged only the first time."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+
+    from scrapy_aopic.job.job import Job
+
+
+class Stats:
+    """Counts in memory, and tells Scrapy's collector at each beat: a page makes some forty counts under a few names.
+
+    Attributes:
+        counts: What was counted since then, by name; to be increased.
+    """
+
+    def __init__(self, collector: StatsCollector) -> None:
+        self._collector = collector
+        self.counts: defaultdict[str, int] = defaultdict(int)
+
+    def count(self, name: str) -> None:
+        """Count one more under *name*."""
+        self.counts[name] += 1
+
+    def flush(self) -> None:
+        """Tell the collector what was counted."""
+        for name, n in self.counts.items():
+            self._collector.inc_value(name, n)
+        self.counts.clear()
+
+    def record(self, job: Job) -> None:
+        """Set the stats that describe the crawl as a whole."""
+        self.flush()
+        crawl, totals = job.crawl, job.crawl.ledger.totals
+        hits, misses = crawl.cache_hits
+        for name, value in (
+            *((f"job/{name}", value) for name, value in crawl.counts._asdict().items()),
+            ("job/dead_hosts", crawl.dead[0]),
+            ("job/dead_pages", crawl.dead[1]),
+            ("cash/virtual", totals.virtual),
+            ("cash/turns", totals.turn),
+            ("cash/convergence", 1 / totals.turn if totals.turn else None),
+            ("cache/hits", hits),
+            ("cache/misses", misses),
+            ("content/united", crawl.n_united),
+            ("commits", job.commits),
+            ("commits/slowest_seconds", round(job.slowest_commit, 6)),
+        ):
+            self._collector.set_value(f"aopic/{name}", value)
+
+
+class FirstOnly:
+    """Logs the first message of each kind; further ones are for the stats.
+
+    Args:
+        logger: That of the module that has something to say.
+    """
+
+    def __init__(self, logger: Logger, crawler: Crawler) -> None:
+        self._logger = logger
+        self._crawler = crawler
+        self._said: set[str] = set()
+
+    def is_new(self, kind: str) -> bool:
+        """Whether nothing of this *kind* was said; it was from now on."""
+        is_new = kind not in self._said
+        self._said.add(kind)
+        return is_new
+
+    def warning(self, kind: str, text: str, /, **what: object) -> None:
+        """Log *text* about *what*, if it is the first of its *kind*."""
+        if self.is_new(kind):
+            self._logger.warning(text, what, extra={"spider": self._crawler.spider})
+
+    def exception(self, kind: str, text: str, /, **what: object) -> None:
+        """The same as an error, with the traceback of the exception that is being handled."""
+        if self.is_new(kind):
+            self._logger.error(text, what, exc_info=sys.exc_info(), extra={"spider": self._crawler.spider})
