@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_store import JournalStore
 from scrapy.utils.defer import deferred_f_from_coro_f
-from web import Follow, Web, crawl
+from support.journal_store import JournalStore
+from support.small_web import Follow, Web, crawl
 
 import scrapy_aopic
 from scrapy_aopic.core.ports import Family
@@ -26,7 +26,7 @@ from scrapy_aopic.testing.contracts import check_transfers, write_transfers
 
 Serve = Callable[[dict[str, Any]], Web]
 
-JOURNAL = "journal_store.JournalStore"
+JOURNAL = "support.journal_store.JournalStore"
 PAGES = {"http://a.test/": ["/1", "http://b.test/"], "http://a.test/1": ["/"], "http://b.test/": []}
 
 
@@ -39,7 +39,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
     places = (
-        Path(sys.modules["journal_store"].__file__ or "").parent,
+        Path(sys.modules["support.journal_store"].__file__ or "").parents[1],
         Path(scrapy_aopic.__file__).parents[1],
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
@@ -191,8 +191,8 @@ def returning(folder: Path, *, memory_mb: int, read_only: bool) -> Any:
         ("rockdb", 'did you mean "rocksdb"?'),
         ("redis", ""),
         ("no.such.module", "No module named 'no'"),
-        ("journal_store.Journal", "has no attribute 'Journal'"),
-        ("journal_store.HEAD", "a Struct cannot be called"),
+        ("support.journal_store.Journal", "has no attribute 'Journal'"),
+        ("support.journal_store.HEAD", "a Struct cannot be called"),
         ("scrapy_aopic.storage.memory.MemoryStore", "it does not take a folder, memory_mb and read_only"),
         (f"{__name__}.NoScan", "it has no scan"),
         (7, ""),

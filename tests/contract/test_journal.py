@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from journal_store import JournalStore
+from support.journal_store import JournalStore
 
 from scrapy_aopic.testing.contracts import StoreContract
 

@@ -58,7 +58,7 @@ def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], di
     return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "sqlite", "journal_store.JournalStore"])
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite", "support.journal_store.JournalStore"])
 def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) -> None:
     use(store)
     job = tmp_path / "job"
