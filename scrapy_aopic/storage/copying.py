@@ -16,7 +16,7 @@ from scrapy_aopic.exceptions import StorageError
 from .folder import check_format, write_format
 from .lock import sync_folder
 from .opening import COPY_MB, exists
-from .registry import Compacts, kind_in, make, note_kind
+from .registry import Compacts, VerifiesStructure, kind_in, make, note_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,8 @@ def copy_store(
     Raises:
         StorageError: If the source cannot be read, or the copy not be written.
     """
+    if isinstance(source, VerifiesStructure):
+        source.verify_structure()
     copied = 0
     with closing(make_store(target, folder)) as copy:
         for family in Family:

@@ -67,6 +67,19 @@ class Compacts(Protocol):
 
 
 @runtime_checkable
+class VerifiesStructure(Protocol):
+    """A store in which rows may be lost that no scan misses."""
+
+    def verify_structure(self) -> None:
+        """Look for such losses.
+
+        Raises:
+            StorageError: If there are any.
+        """
+        ...
+
+
+@runtime_checkable
 class Repairs(Protocol):
     """A backend that can open damaged stores."""
 

@@ -110,3 +110,27 @@ def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no job in the folder"):
         backup(tmp_path / "job", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_of_a_file_in_the_place_of_another_is_never_copied_as_if_rows_had_not_been_there(
+    tmp_path: Path,
+) -> None:
+    job = tmp_path / "job"
+    make_job(job, "sqlite", 3000)
+    file = store_folder(job) / "store.sqlite3"
+    whole, before = file.read_bytes(), rows(job)
+    inner = [at for at in range(4096, len(whole), 4096) if whole[at] in (2, 5)]  # pages that lead to others
+    assert inner
+    refused = 0
+    for at in inner:
+        for other in (at - 4096, at + 4096):
+            file.write_bytes(whole[:at] + whole[other : other + 4096] + whole[at + 4096 :])
+            copy = tmp_path / "copy"
+            try:
+                backup(job, copy)
+            except StorageError:
+                refused += 1
+            else:
+                assert rows(copy) == before
+                shutil.rmtree(copy)
+    assert refused
