@@ -9,10 +9,11 @@ from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import Host, Link, Page, State, host_key, pack_page, page_key
+from scrapy_aopic.core.records import Link, Page, State, host_key, pack_page, page_key
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import arrange, open_store
 from scrapy_aopic.web.suffixes import registered_domain
@@ -75,7 +76,7 @@ def build(
     requests: dict[bytes, bytes | None] = {}
     # By key, as a store likes it best.
     for key, host in sorted((host_key(host_name(host)), host) for host in range(n_hosts)):
-        known = Host(host_name(host), visited=each - waiting)
+        known = HostState(host_name(host), visited=each - waiting)
         frontier.hosts.put(key, known)
         frontier.n_hosts += 1
         assert crawl._domains is not None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
-from .frontier.frontier import index_bucket
+from .frontier.shelves import index_bucket
 from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
 from .ledger import TOTAL, Totals
 from .order import ORDERS, Order
@@ -20,7 +20,7 @@ from .ports import Family, Store
 from .records import (
     HOST_BYTES,
     NO_RECORD,
-    Host,
+    HostRecord,
     Page,
     State,
     queue_row,
@@ -183,7 +183,7 @@ def _audit_pages(
                     result.failed += 1
                     result.expect(page.state == State.FAILED, "page {} has state {}", key.hex(), page.state)
         data = store.get_many(Family.HOSTS, (host,))[0]
-        record = unpack_host(data) if data is not None else Host("")
+        record = unpack_host(data) if data is not None else HostRecord("")
         for name, counted in per_host.items():
             said = getattr(record, name)
             result.expect(

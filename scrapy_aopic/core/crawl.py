@@ -25,7 +25,8 @@ from .api import Counts, Ending, Lease, Settled
 from .caches import ClockCache
 from .domains import Domains
 from .duplicates import Claim, Contents, Text
-from .frontier.frontier import LEASED, Empty, Frontier, Move, NotBefore, Taken, Unlocated
+from .frontier.frontier import Empty, Frontier, Move, NotBefore, Taken, Unlocated
+from .frontier.host_state import LEASED
 from .graph import KnownGraph
 from .layout import TOTALS_KEY
 from .ledger import Ledger, Totals
@@ -57,8 +58,8 @@ if TYPE_CHECKING:
 
     from .caches import Cache
     from .domains import Domain
+    from .frontier.host_state import HostState
     from .graph import Ranking
-    from .records import Host
 
 _COUNTER = (1 << 32) - 1
 
@@ -634,7 +635,7 @@ class Crawl:
     def _note_links(
         self,
         key: bytes,
-        host: Host,
+        host: HostState,
         targets: Iterable[bytes],
         hosts: Iterable[bytes],
         now: float,
@@ -925,7 +926,7 @@ class Crawl:
     def _is_free(self, host: bytes) -> bool:
         """Whether no page of the host under key *host* waits in the frontier, and none is asked for."""
         known = self.frontier.host(host)
-        return known is None or (known.queued == len(known.held) and known.phase != LEASED)
+        return known is None or (known.queued == len(known.in_flight) and known.phase != LEASED)
 
     def _level(self, page: Page, now: float) -> int:
         """Front queue of *page*, whose cash is up to date, as of now."""
@@ -951,7 +952,7 @@ class Crawl:
         self._order += 1
         return self.order.place(self._order, self.order_clock)
 
-    def _is_outdone(self, host: Host, copy: bytes) -> bool:
+    def _is_outdone(self, host: HostState, copy: bytes) -> bool:
         """Whether the page under key *copy*, with the text of one of *host*, is of a domain with no fewer supporters.
 
         Such a page is not endowed: else the same text could be endowed under any number of names. Who was first does
@@ -962,7 +963,7 @@ class Crawl:
         own, other = self._domains.key(host), self._domain(copy[:HOST_BYTES])
         return self._domains.get(own).supporters <= self._domains.get(other).supporters
 
-    def _site_visited(self, host: Host) -> int:
+    def _site_visited(self, host: HostState) -> int:
         """Visited pages of the registered domain of *host*, or its part of those behind a link; of the host alone, if
         domains are not counted."""
         domains = self._domains

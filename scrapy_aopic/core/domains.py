@@ -15,12 +15,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .ports import Family, Store
-from .records import Host, pack, unpack
+from .records import pack, unpack
 from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .frontier.host_state import HostState
 
 _REGISTERS = 64
 _ALPHA = 0.709
@@ -139,7 +141,7 @@ class Domains:
         self.seeds = 0
         self.sponsors = Sponsors(self.get, self.table.put, FAMILY * budget, allowance)
 
-    def key(self, host: Host) -> bytes:
+    def key(self, host: HostState) -> bytes:
         """Key of the domain of *host*."""
         if not host.domain:
             name = self._domain_of(host.name)

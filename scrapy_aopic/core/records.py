@@ -11,14 +11,17 @@ Records are MessagePack arrays without what a page of their kind does not need: 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HOST_BYTES = 8
 PAGE_BYTES = 2 * HOST_BYTES
@@ -107,33 +110,21 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     height: int = 0
 
 
-@dataclass(slots=True)
-class Host:
-    """A host the crawl knows; the back queue of an active one is its ``head``.
+class HostRecord(msgspec.Struct, array_like=True, gc=False):
+    """A host the crawl knows, as it is stored; :class:`~scrapy_aopic.core.frontier.host_state.HostState` is one in memory.
 
     Attributes:
-        queued: Pages with a queue row, leased ones included.
+        queued: Pages with a queue row, those in flight included.
         visited: Pages that were visited or failed at least once.
         best: Front queue of the best page that can be taken, -1 if there is none.
-        not_before: Instant (seconds since the epoch) before which the host must not be asked again.
+        not_before: Instant (seconds since the epoch) before which the host must not be requested again.
         transfer: Seconds that the last transfer took.
         leased_at: Instant of the last lease, for the pause after a crash.
-        row: Index row that says where the host waits; empty when it has nothing queued.
+        row: Index row that says where the host waits, without its key; empty when it has nothing queued.
         crawl_delay: Seconds between requests that its robots.txt asks for.
         errors: Transfers in a row after which it did not answer as it should.
         down: Transfers in a row that showed it to be down.
-        address: Its network address when it was last asked, if hosts of one address are kept apart.
-        head: Best queue rows, best first, each with its page after it, in memory only; ``None`` if not loaded.
-        complete: Whether ``head`` holds every row that can be taken.
-        held: Front queues of the pages that are leased, in memory only.
-        phase: Where an active host is (see :class:`~scrapy_aopic.core.frontier.frontier.Phase`), in memory only.
-        ticket: Number of its entry among the ready or the late hosts, 0 if it has none, in memory only.
-        rank: Rank of that entry, in memory only.
-        domain: Key of its registered domain, in memory only.
-        wakes_at: Time of its entry in the heap of earliest times, in memory only.
-        is_located: Whether this process has looked up its address, in memory only.
-        gates: Keys of the gates that it shares with other hosts, ``None`` if not looked up, in memory only.
-        entered: Those of its gates that its lease keeps shut, in memory only.
+        address: Its network address at the last request, if hosts of one address are kept apart.
     """
 
     name: str
@@ -148,17 +139,6 @@ class Host:
     errors: int = 0
     down: int = 0
     address: str = ""
-    head: list[bytes] | None = None
-    complete: bool = False
-    held: dict[bytes, int] = field(default_factory=dict)
-    phase: int = 0
-    ticket: int = 0
-    rank: bytes = b""
-    domain: bytes = b""
-    wakes_at: float = 0.0
-    is_located: bool = False
-    gates: tuple[bytes, ...] | None = None
-    entered: tuple[bytes, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -238,16 +218,6 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
 
 
-_HOST_DEFAULTS = (None, 0, 0, -1, 0.0, 0.0, 0.0, b"", 0.0, 0, 0, "")
-
-
-def _trimmed(values: list[Any], defaults: tuple[Any, ...]) -> bytes:
-    last = len(values)
-    while last and values[last - 1] == defaults[last - 1]:
-        last -= 1
-    return pack(values[:last])
-
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_page = msgspec.msgpack.Decoder(Page).decode
 _OUTGROWN = b"\xc1"
@@ -287,28 +257,25 @@ def unpack_page(data: bytes) -> Page:
     return page
 
 
-def pack_host(host: Host) -> bytes:
-    """Bytes of *host*, without what is only kept in memory; its leased pages can be taken again."""
-    best = max(host.best, *host.held.values()) if host.held else host.best
-    return _trimmed(
-        [
-            host.name,
-            host.queued,
-            host.visited,
-            best,
-            host.not_before,
-            host.transfer,
-            host.leased_at,
-            host.row,
-            host.crawl_delay,
-            host.errors,
-            host.down,
-            host.address,
-        ],
-        _HOST_DEFAULTS,
-    )
+_host_values = attrgetter(*HostRecord.__struct_fields__)
+_HOST_DEFAULTS = (None, *HostRecord.__struct_defaults__)
+_BEST = HostRecord.__struct_fields__.index("best")
 
 
-def unpack_host(data: bytes) -> Host:
-    """The host written as *data*."""
-    return Host(*unpack(data))
+def pack_host(host: HostRecord, best: int | None = None) -> bytes:
+    """Bytes of the record of *host*, without the last fields as far as they have their usual values.
+
+    Args:
+        best: Front queue of its best page, if not that which it has now.
+    """
+    values = list(_host_values(host))
+    if best is not None:
+        values[_BEST] = best
+    last = len(values)
+    while last and values[last - 1] == _HOST_DEFAULTS[last - 1]:
+        last -= 1
+    return pack(values[:last])
+
+
+unpack_host: Callable[[bytes], HostRecord] = msgspec.msgpack.Decoder(HostRecord).decode
+"""The host whose record was written as some bytes."""

@@ -25,7 +25,7 @@ from .ports import Family, Store
 from .records import (
     HOST_BYTES,
     NO_RECORD,
-    Host,
+    HostRecord,
     Page,
     State,
     pack_host,
@@ -340,7 +340,7 @@ def _mend_host(  # noqa: PLR0917
             if page is None:
                 page = _again(order, sums)
                 result.again += 1
-            host = host or Host(host_of(request))
+            host = host or HostRecord(host_of(request))
             cut = min(page.cash, sums.excess)
             page.cash -= cut
             sums.excess -= cut
@@ -384,7 +384,7 @@ def _again(order: Order | None, sums: _Sums) -> Page:
     return page
 
 
-def _host(source: Salvage, key: bytes) -> Host | None:
+def _host(source: Salvage, key: bytes) -> HostRecord | None:
     data = source.get_many(Family.HOSTS, (key,))[0]
     try:
         return unpack_host(data) if data is not None else None

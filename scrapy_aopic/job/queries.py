@@ -21,7 +21,7 @@ from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_aopic.core.records import Host, Page
+    from scrapy_aopic.core.records import HostRecord, Page
 
 _SHOWN = 5
 """Hosts that are named of those that wait."""
@@ -210,7 +210,7 @@ def status(store: Store) -> dict[str, Any]:
     urls = _urls(store, [example for _, example in set_aside.values()])
     places = {"active": 0, "shelved": 0, "parked": 0, "dead": 0}
     waits: dict[str, int] = {}
-    waiting: list[Host] = []  # those that wait longest
+    waiting: list[HostRecord] = []  # those that wait longest
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
         if host.row:
@@ -251,7 +251,7 @@ def status(store: Store) -> dict[str, Any]:
     }
 
 
-def _why_it_waits(host: Host) -> str:
+def _why_it_waits(host: HostRecord) -> str:
     """Why *host* is left alone."""
     if host.down:
         return "no answer, or one that asks to come later"

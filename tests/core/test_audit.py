@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -16,7 +15,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
     HOST_BYTES,
-    Host,
+    HostRecord,
     Link,
     Page,
     State,
@@ -61,7 +60,7 @@ def page_of(store: MemoryStore, of: Link) -> Page:
     return unpack_page(store.get_many(Family.PAGES, [of.key])[0] or b"")
 
 
-def host_of(store: MemoryStore, key: bytes) -> Host:
+def host_of(store: MemoryStore, key: bytes) -> HostRecord:
     return unpack_host(store.get_many(Family.HOSTS, [key])[0] or b"")
 
 
@@ -85,7 +84,7 @@ def change_page(store: MemoryStore, of: Link, **values: Any) -> None:
 
 def change_host(store: MemoryStore, of: Link, **values: Any) -> None:
     key = of.key[:HOST_BYTES]
-    change_row(store, Family.HOSTS, key, pack_host(replace(host_of(store, key), **values)))
+    change_row(store, Family.HOSTS, key, pack_host(msgspec.structs.replace(host_of(store, key), **values)))
 
 
 def totals_of(store: MemoryStore) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.domains import Domains, estimate
+from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import Host
 from scrapy_aopic.storage.memory import MemoryStore
 
 
@@ -21,7 +21,7 @@ def domains(store: MemoryStore | None = None) -> Domains:
 
 
 def key(of: Domains, name: str) -> bytes:
-    return of.key(Host(name))
+    return of.key(HostState(name))
 
 
 def supporters(of: Domains, domain: bytes) -> float:
@@ -37,7 +37,7 @@ def test_hosts_of_one_registered_domain_share_a_key():
 def test_the_key_of_a_host_is_looked_up_once():
     asked = []
     known = Domains(MemoryStore(), lambda name: asked.append(name) or name)
-    host = Host("www.a")
+    host = HostState("www.a")
     assert known.key(host) == known.key(host)
     assert asked == ["www.a"]
 

@@ -6,18 +6,18 @@ from itertools import pairwise
 import pytest
 
 from scrapy_aopic.core.domains import Domains
+from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.frontier import (
-    BACK_QUEUE_ROWS,
     Empty,
     Frontier,
     NotBefore,
-    Phase,
     Taken,
 )
+from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Host, host_key, page_key, queue_row, row_level
+from scrapy_aopic.core.records import HOST_BYTES, host_key, page_key, queue_row, row_level
 from scrapy_aopic.storage.memory import MemoryStore
 
 Named = tuple[str, int]
@@ -117,7 +117,7 @@ class Desk:
         record = self.frontier.host(host_key(host))
         if record is None or not record.row:
             return "nowhere"
-        return {b"A": Phase(record.phase).name.lower(), b"F": "shelved", b"P": "parked"}[record.row[:1]]
+        return Phase(record.phase).name.lower()
 
 
 # -- front queues and classes
@@ -634,7 +634,7 @@ def test_a_back_queue_holds_a_bounded_number_of_rows():
     desk = Desk()
     shuffled(desk, 1000, seed=7)
     host = desk.frontier.host(host_key("a"))
-    assert len(host.head) <= 2 * BACK_QUEUE_ROWS
+    assert len(host.back_queue) <= 2 * BACK_QUEUE_ROWS
 
 
 def test_rows_that_come_and_move_while_the_back_queue_is_used_are_taken_in_order():
@@ -786,14 +786,14 @@ class BudgetDesk(Desk):
         self.frontier.count(self.frontier.finish(self.key(page), self.levels[page], page[1]))
 
     def support(self, host: str, *supporters: str) -> None:
-        domain = self.domains.key(Host(host))
+        domain = self.domains.key(HostState(host))
         for supporter in supporters:
             if self.domains.support(domain, supporter.encode().rjust(8)):
                 self.frontier.supported(domain)
 
     def visit_others(self, n: int) -> None:
         """Let the crawl grow by *n* visits of a domain with all seeds."""
-        domain = self.domains.key(Host("others"))
+        domain = self.domains.key(HostState("others"))
         self.domains.vouch(domain, b"a seed")
         for number in range(n):
             self.insert("others", 10_000 + self.frontier.visits + number, 63)
@@ -909,7 +909,7 @@ def test_a_late_domain_that_finds_supporters_is_due_sooner(place):
 def test_a_domain_that_is_seeded_in_mid_crawl_is_due_sooner():
     desk = overdrawn()
     desk.insert("b", 20, 5)
-    domain = desk.domains.key(Host("a"))
+    domain = desk.domains.key(HostState("a"))
     desk.domains.vouch(domain, b"seed")
     desk.frontier.supported(domain)
     assert desk.drain() == [("www.a", 10), ("b", 20)]
@@ -1018,8 +1018,9 @@ def test_what_is_remembered_of_domains_is_forgotten_when_they_are_late_no_more()
             desk.insert(f"h{step}.domain{number}", 10 * number + step, 10)
     desk.drain()
     frontier = desk.frontier
-    assert not any((frontier._late, frontier._due, frontier._by_excess, frontier._ready, frontier.n_shelved))
-    assert len(frontier._shelves) <= 1
+    places = frontier.places
+    assert not any((places.late, places.ready, places.ready.n_void, frontier.n_shelved))
+    assert len(places.shelves) <= 1
 
 
 @pytest.mark.parametrize("order", [DepthFirst, LargerSites, PageRank, Aopic])
@@ -1030,7 +1031,7 @@ def test_hosts_that_become_better_all_the_time_leave_little_behind(order):
     for number in range(1, 5000):
         place = order().place(number, 0)
         desk.frontier.insert(desk.key(("a", number)), "a", min(number // 100, 50), place, desk.now)
-    assert len(desk.frontier._ready) < 300
+    assert desk.frontier.places.ready.n_void < 300
 
 
 # -- budgets, beside a plain reference
@@ -1053,7 +1054,7 @@ def walk_with_budgets(max_active: int, seed: int) -> int:
         return host.rpartition(".")[2]
 
     def due(host: str) -> float:
-        known = desk.domains.get(desk.domains.key(Host(host)))
+        known = desk.domains.get(desk.domains.key(HostState(host)))
         n, support = visited.get(domain(host), 0), max(known.supporters, 1.0) ** 1.5
         return 0.0 if n < 3 * support else n / (0.05 * support)
 

@@ -26,7 +26,7 @@ from scrapy_aopic.core.order import (
     PageRank,
     front_queue,
 )
-from scrapy_aopic.core.records import HOST_BYTES, Host, Link, Page, State, queue_row
+from scrapy_aopic.core.records import HOST_BYTES, HostRecord, Link, Page, State, queue_row
 from scrapy_aopic.lab.simulation import simulate
 
 MEAN = 1 << 16
@@ -72,7 +72,7 @@ class Web:
     score=st.integers(0, 1 << 45),
     shift=st.integers(-70, 70),
     number=st.integers(1, (1 << 32) - 1),
-    host=st.builds(Host, st.just("a"), queued=st.integers(1, 1 << 32), visited=st.integers(0, 1 << 32)),
+    host=st.builds(HostRecord, st.just("a"), queued=st.integers(1, 1 << 32), visited=st.integers(0, 1 << 32)),
 )
 def test_levels_places_and_ranks_are_within_their_bounds(cash, score, shift, number, host):
     for order in (cls() for cls in ORDERS.values()):
@@ -336,7 +336,7 @@ def test_a_second_visit_does_not_count_its_links_again():
 @given(n=st.integers(1, 1 << 32), more=st.floats(1.01, 100))
 def test_a_larger_site_comes_first_if_it_is_so_by_more_than_one_percent(n, more):
     def rank(queued: int) -> bytes:
-        return LargerSites().rank(b"", Host("a", queued=queued), 0)
+        return LargerSites().rank(b"", HostRecord("a", queued=queued), 0)
 
     assert rank(n + 1) <= rank(n)
     assert rank(int(n * more) + 2) < rank(n)

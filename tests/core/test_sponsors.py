@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.domains import Domains
-from scrapy_aopic.core.frontier.heaps import LazyHeap
+from scrapy_aopic.core.frontier.heap import RisingHeap
+from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import Host, pack
+from scrapy_aopic.core.records import pack
 from scrapy_aopic.core.sponsors import FAMILY, MAX_SPONSORS
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.storage.memory import MemoryStore
@@ -33,7 +34,7 @@ class Desk:
             self.domains.vouch(self.key(seed), seed.encode())
 
     def key(self, name: str) -> bytes:
-        return self.domains.key(Host(name))
+        return self.domains.key(HostState(name))
 
     def link(self, source: str, *targets: str) -> None:
         for target in targets:
@@ -162,7 +163,7 @@ def test_domains_of_a_job_from_before_are_as_good_as_seeds():
 
 def test_without_budgets_nobody_is_asked_who_answers():
     domains = Domains(MemoryStore(), str)
-    key = domains.key(Host("a"))
+    key = domains.key(HostState("a"))
     domains.support(key, b"somebody")
     assert domains.get(key).sponsors == []
     assert not domains.sponsors
@@ -205,20 +206,20 @@ def test_a_farm_gets_what_the_links_into_it_carry_however_it_links_inside(
 def test_a_lazy_heap_gives_the_least_as_long_as_it_is_told_of_what_falls(
     steps: list[tuple[str, int, str]],
 ) -> None:
-    heap: LazyHeap[float] = LazyHeap()
+    heap: RisingHeap[float] = RisingHeap()
     values: dict[bytes, float] = {}
     for name, number, what in steps:
         key = name.encode()
         if what == "forget":
             values.pop(key, None)
-            heap.forget(key)
+            heap.void(key)
         elif what == "note":
             values[key] = float(number)
             heap.note(key, float(number))
         elif key in values:
             values[key] += abs(number)
-        first = heap.first(values.__getitem__)
-        assert first == min(((value, key) for key, value in values.items()), default=None)
+        first = heap.first_by(values.__getitem__)
+        assert first == min(((value, 0, key) for key, value in values.items()), default=None)
         assert (len(heap), b"a" in heap) == (len(values), b"a" in values)
 
 
@@ -283,7 +284,7 @@ def test_what_is_remembered_of_late_farms_does_not_grow_with_their_domains():
     frontier = simulation.crawl.frontier
     assert sum(page >= FarmWeb.head for page in visited) > 1000
     assert frontier.n_hosts > 1000
-    assert len(frontier._due) + len(frontier._late) + len(frontier._shelves) < 100
+    assert len(frontier.places.late) + len(frontier.places.shelves) < 100
     assert len(frontier.active) <= 51
 
 

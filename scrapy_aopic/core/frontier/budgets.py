@@ -1,0 +1,184 @@
+"""Budgets of registered domains and of the links between them, and the hosts that are late by them.
+
+A host is *late* if its registered domain, or a link that all ways to it lead over, has had its part of all fetches. How
+much that part is, the :class:`~scrapy_aopic.core.order.Order` and :mod:`scrapy_aopic.core.sponsors` say, as a number of
+visits of the whole crawl before which a further page is over the budget. Late hosts of one domain, or behind one link,
+share a shelf (:mod:`.shelves`), on the disk and in memory. Of a shelf nothing is known but when its budgets allow its
+best host to go on, and how much it is overdrawn: so what is remembered of an endless farm is little. If each domain
+may take a part b of all fetches at least, fewer than 1/b of them are late at once.
+
+Source: Lee, Leonard, Wang and Loguinov, "IRLbot: Scaling to 6 Billion Pages and Beyond", WWW 2008.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import BEHIND, LATE
+from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.sponsors import FAMILY, SMALL
+from scrapy_aopic.exceptions import CallError
+
+from .heap import LazyHeap, RisingHeap
+from .shelves import SHELF_BYTES
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.domains import Domains
+    from scrapy_aopic.core.order import Order
+
+    from .host_state import HostState
+    from .shelves import Shelves
+
+
+class Budgets:
+    """How hosts stand by what their domains, and the links to these, may take.
+
+    Args:
+        domains: Registered domains; without them there are no budgets.
+
+    Attributes:
+        visits: Visits of the whole crawl so far.
+    """
+
+    def __init__(self, order: Order, domains: Domains | None) -> None:
+        self._order = order
+        self._domains = domains
+        self.visits = 0
+
+    def count(self, host: HostState) -> None:
+        """A page of *host* was visited for the first time."""
+        if self._domains is not None:
+            key = self._domains.key(host)
+            self._domains.count(key, 1)
+            self._domains.sponsors.charge(key, self.visits)
+        host.visited += 1
+        self.visits += 1
+
+    def standing(self, host: HostState) -> tuple[int, bytes]:
+        """Visited pages by which *host* is ranked, and the shelf that it is late on; empty if it is in time."""
+        domains, visits = self._domains, self.visits
+        if domains is None:
+            return host.visited, b""
+        key = host.domain or domains.key(host)
+        domain = domains.get(key)
+        blocker, most = domains.sponsors.blocker(key, visits)
+        due = self._order.due(domain.visited, domain.supporters, domains.seeded(domain))
+        if due > visits and domain.visited * SMALL >= most:
+            return domain.visited, LATE + key
+        return domain.visited, blocker and BEHIND + blocker
+
+    def due(self, shelf: bytes, more: int = 0) -> float:
+        """Visits of the crawl at which *more* pages than were visited are within the budgets that *shelf* is under."""
+        own, behind = self._overdraft(shelf, more)
+        return max(own, *behind, 0.0)
+
+    def excess(self, shelf: bytes) -> list[float]:
+        """How much *shelf* has taken of all budgets that it is under, in terms of a domain's with one supporter.
+
+        The most overdrawn counts first: of two shelves behind the same link it depends on the rest of their ways.
+        """
+        own, behind = self._overdraft(shelf)
+        nearest, *others = behind or [0.0]
+        return sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)
+
+    def _overdraft(self, shelf: bytes, more: int = 0) -> tuple[float, list[float]]:
+        """Visits of the crawl at which *more* pages are within the budget of the domain, and of each link to it."""
+        domains, key, visits = self._domains, shelf[len(LATE) :], self.visits
+        if domains is None:
+            raise CallError(
+                "A crawl whose order uses no registered domains has no budgets, and so no late hosts."
+            )
+        behind = (
+            domains.sponsors.route(key, visits, more) if more else domains.sponsors.known_route(key, visits)
+        ).dues
+        if shelf[: len(LATE)] == BEHIND:
+            return 0.0, behind
+        known = domains.get(key)
+        return self._order.due(known.visited + more, known.supporters, domains.seeded(known)), behind
+
+
+class Late(NamedTuple):
+    """A shelf with late hosts, and the key of the best of them."""
+
+    shelf: bytes
+    best: bytes
+
+
+class LateHosts:
+    """The shelves that have late hosts, and those of these hosts that are in memory.
+
+    Attributes:
+        in_memory: Late hosts in memory by rank, by shelf.
+    """
+
+    def __init__(self, budgets: Budgets, shelves: Shelves) -> None:
+        self._budgets = budgets
+        self._shelves = shelves
+        self.in_memory: dict[bytes, LazyHeap[bytes]] = {}
+        # By the visits of the crawl at which the budgets allow a page more, and by how much they are overdrawn.
+        self._by_due: RisingHeap[float] = RisingHeap()
+        self._by_excess: RisingHeap[list[float]] = RisingHeap()
+
+    def __len__(self) -> int:
+        """Shelves of which anything is remembered."""
+        return len(self._by_due.keys() | self._by_excess.keys() | self.in_memory.keys())
+
+    def hosts_of(self, shelf: bytes) -> LazyHeap[bytes]:
+        """The late hosts of *shelf* in memory, to which one is to be added."""
+        heap = self.in_memory.get(shelf)
+        if heap is None:
+            heap = self.in_memory[shelf] = LazyHeap()
+        return heap
+
+    def note(self, shelf: bytes) -> None:
+        """*shelf* has a late host, or its budgets have grown: look at it when they allow, or it is least overdrawn."""
+        self._by_due.note(shelf, self._budgets.due(shelf))
+        self._by_excess.note(shelf, self._budgets.excess(shelf))
+
+    def note_again(self, shelf: bytes) -> None:
+        """The budgets of *shelf* have grown, if it has late hosts."""
+        if shelf in self._by_due:
+            self.note(shelf)
+
+    def forget(self, shelf: bytes) -> None:
+        """*shelf* has no late host any more."""
+        self._by_due.void(shelf)
+        self._by_excess.void(shelf)
+        self._shelves.forget(shelf)
+
+    def first(self) -> Late | None:
+        """The least overdrawn shelf that has late hosts."""
+        while (entry := self._by_excess.first_by(self._budgets.excess)) is not None:
+            shelf = entry[2]
+            best = self.best(shelf)
+            if best is not None:
+                return Late(shelf, best)
+            self.forget(shelf)
+        return None
+
+    def best(self, shelf: bytes) -> bytes | None:
+        """Key of the best late host of *shelf*, in memory or on the disk."""
+        heap = self.in_memory.get(shelf)
+        entry = heap.first() if heap is not None else None
+        shelved = self._shelves.first(shelf)
+        if entry is None:
+            self.in_memory.pop(shelf, None)
+        elif shelved is None or entry[0] <= shelved[SHELF_BYTES:-HOST_BYTES]:
+            return entry[2]
+        return shelved and shelved[-HOST_BYTES:]
+
+    def take_due(self) -> list[bytes]:
+        """The shelves whose budgets allow a page more now; they are to be noted again if a late host is left."""
+        found: list[bytes] = []
+        if not self._by_due:
+            return found
+        while (entry := self._by_due.first_by(self._budgets.due)) is not None and entry[
+            0
+        ] <= self._budgets.visits:
+            self._by_due.void(entry[2])
+            found.append(entry[2])
+        return found
+
+    def wait(self, shelf: bytes, visits: float) -> None:
+        """Look at *shelf* again when the crawl has made *visits*."""
+        self._by_due.note(shelf, visits)

@@ -1,0 +1,105 @@
+"""A heap whose entries can be taken back: the frontier keeps hosts, gates and shelves in several of these.
+
+Taking an entry out of the middle of a heap costs as much as the heap is long. So one that does not count any more stays
+where it is, *void*, and is thrown away when it comes first, or with all other void ones when they are the most.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, KeysView
+
+V = TypeVar("V", bytes, float, list[float])
+
+_MAY_BE_VOID = 100
+"""Void entries that are left alone however few others there are, so that short heaps are not rebuilt all the time."""
+
+
+class LazyHeap(Generic[V]):
+    """Keys by their values, the smallest first.
+
+    A key has one entry at most: ``(value, number, key)``. The *number* decides between equal values, and the key
+    between equal numbers.
+    """
+
+    __slots__ = ("_entries", "_heap")
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, tuple[V, int, bytes]] = {}  # those that are not void, by key
+        self._heap: list[tuple[V, int, bytes]] = []
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def n_void(self) -> int:
+        """Void entries that are still there."""
+        return len(self._heap) - len(self._entries)
+
+    def keys(self) -> KeysView[bytes]:
+        """All keys, in any order."""
+        return self._entries.keys()
+
+    def entries(self) -> Iterable[tuple[V, int, bytes]]:
+        """All entries, in any order."""
+        return self._entries.values()
+
+    def value(self, key: bytes) -> V | None:
+        """The value of *key*, ``None`` if it is not there."""
+        entry = self._entries.get(key)
+        return entry[0] if entry is not None else None
+
+    def push(self, key: bytes, value: V, number: int = 0) -> None:
+        """Let *key* be there with *value* and *number*, whatever it had before."""
+        entries, heap = self._entries, self._heap
+        entry = entries[key] = (value, number, key)
+        heappush(heap, entry)
+        if len(heap) > 2 * len(entries) + _MAY_BE_VOID:
+            heap[:] = entries.values()
+            heapify(heap)
+
+    def void(self, key: bytes) -> None:
+        """Let *key* not be there."""
+        self._entries.pop(key, None)
+
+    def first(self) -> tuple[V, int, bytes] | None:
+        """The first entry, ``None`` if there is none."""
+        entries, heap = self._entries, self._heap
+        while heap:
+            entry = heap[0]
+            if entries.get(entry[2]) is entry:
+                return entry
+            heappop(heap)
+        return None
+
+
+class RisingHeap(LazyHeap[V]):
+    """Keys by values that mostly rise while nobody looks.
+
+    They are measured again when they come first; of a value that falls the heap must be told.
+    """
+
+    __slots__ = ()
+
+    def note(self, key: bytes, value: V) -> None:
+        """Let *key* be there, with *value* if it has no smaller one."""
+        known = self._entries.get(key)
+        if known is None or value < known[0]:
+            self.push(key, value)
+
+    def first_by(self, measure: Callable[[bytes], V]) -> tuple[V, int, bytes] | None:
+        """The first entry by the values that *measure* finds now, ``None`` if there is none."""
+        while (entry := self.first()) is not None:
+            key = entry[2]
+            value = measure(key)
+            if not value > entry[0]:
+                return entry
+            moved = self._entries[key] = (value, entry[1], key)
+            heapreplace(self._heap, moved)
+        return None

@@ -1,0 +1,189 @@
+"""What the frontier holds of a host beyond its record, and the phases that a host goes through.
+
+A host with queued pages is in exactly one place, and its *phase* names it:
+
+========  ==========================================================================  =====================  =========
+phase     the host                                                                    entry in               index row
+========  ==========================================================================  =====================  =========
+IDLE      has nothing queued                                                          --                     none
+DRY       has all of its queued pages in flight                                       --                     active
+READY     may be requested and is in time                                             the ready hosts        active
+LATE      may be requested, but it or its domain is over a budget                     its shelf's hosts      active
+WAITING   must be left alone until a time                                             the waiting hosts      active
+GATED     waits at a gate that it shares with other hosts                             that gate's hosts      active
+LOCATING  waits until the caller has looked up its address                            --                     active
+LEASED    is requested right now, for one page                                        --                     active
+SHELVED   is on the disk under its rank: there are better hosts for the memory        --                     shelved
+PARKED    is on the disk under the time until which it must be left alone             --                     parked
+DEAD      the same, but it did not answer so often that nobody waits for it           --                     dead
+MOVING    is between two places, which it is only inside of a call to the frontier    --                     either
+========  ==========================================================================  =====================  =========
+
+Rules:
+
+1. A host leaves its place before it gets another one: whatever happens to it, it is MOVING in between. So there is one
+   way out of each phase and one way into it, and nothing can be forgotten on the way from any to any other.
+2. LEASED and LOCATING end by the caller's word alone (RELEASED, LOCATED). Whatever else happens to such a host,
+   pages that come or a longer gap, takes effect then.
+3. Only a host that is READY or LATE can be LEASED. The caller makes one request for it, so a host is never requested
+   twice at once.
+4. A host with pages in flight stays in memory: it may be anything but IDLE, SHELVED, PARKED or DEAD.
+5. A LEASED host that has nothing queued any more has no index row until pages come.
+
+:data:`TRANSITIONS` says the same; :func:`go` lets nothing else happen.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from scrapy_aopic.core import layout
+from scrapy_aopic.core.records import HostRecord, pack_host
+from scrapy_aopic.exceptions import CallError, StorageError
+
+
+class Phase(IntEnum):
+    """Where a host is."""
+
+    IDLE = 0
+    MOVING = 1
+    DRY = 2
+    READY = 3
+    LATE = 4
+    WAITING = 5
+    GATED = 6
+    LOCATING = 7
+    LEASED = 8
+    SHELVED = 9
+    PARKED = 10
+    DEAD = 11
+
+
+# A look into an enum takes five times as long.
+IDLE, MOVING, DRY, READY, LATE, WAITING, GATED, LOCATING, LEASED, SHELVED, PARKED, DEAD = map(int, Phase)
+
+
+class Event(IntEnum):
+    """What happens to a host."""
+
+    LEAVES = 0
+    """What put it into its place may have changed."""
+    IS_LEASED = 1
+    IS_RELEASED = 2
+    IS_SOUGHT = 3
+    """Its address is asked for."""
+    IS_LOCATED = 4
+    HAS_NOTHING = 5
+    """No page of it is queued."""
+    HAS_ALL_IN_FLIGHT = 6
+    IS_TOO_SOON = 7
+    MEETS_A_GATE = 8
+    IS_OVER_BUDGET = 9
+    IS_DUE = 10
+    IS_SHELVED = 11
+    IS_PARKED = 12
+    IS_BURIED = 13
+
+
+(
+    LEAVES, IS_LEASED, IS_RELEASED, IS_SOUGHT, IS_LOCATED, HAS_NOTHING, HAS_ALL_IN_FLIGHT, IS_TOO_SOON, MEETS_A_GATE,
+    IS_OVER_BUDGET, IS_DUE, IS_SHELVED, IS_PARKED, IS_BURIED,
+) = map(int, Event)  # fmt: skip
+
+_LEFT_AT_ANY_TIME = (IDLE, DRY, READY, LATE, WAITING, GATED, SHELVED, PARKED, DEAD)
+
+TRANSITIONS: dict[tuple[int, int], int] = {
+    **{(phase, LEAVES): MOVING for phase in _LEFT_AT_ANY_TIME},
+    (READY, IS_LEASED): LEASED,
+    (LATE, IS_LEASED): LEASED,
+    (LEASED, IS_RELEASED): MOVING,
+    (READY, IS_SOUGHT): LOCATING,
+    (LATE, IS_SOUGHT): LOCATING,
+    (LOCATING, IS_LOCATED): MOVING,
+    (MOVING, HAS_NOTHING): IDLE,
+    (MOVING, HAS_ALL_IN_FLIGHT): DRY,
+    (MOVING, IS_TOO_SOON): WAITING,
+    (MOVING, MEETS_A_GATE): GATED,
+    (MOVING, IS_OVER_BUDGET): LATE,
+    (MOVING, IS_DUE): READY,
+    (MOVING, IS_SHELVED): SHELVED,
+    (MOVING, IS_PARKED): PARKED,
+    (MOVING, IS_BURIED): DEAD,
+}
+"""The phase after an event, by the phase before and the event; what is not here cannot happen."""
+
+_NEXT = [[TRANSITIONS.get((phase, event), -1) for phase in map(int, Phase)] for event in Event]
+
+ROWS: dict[int, bytes] = {SHELVED: layout.SHELVED, PARKED: layout.PARKED, DEAD: layout.DEAD}
+"""First byte of the index row of a host that is on the disk, by its phase."""
+
+_AS_READ = {b"": IDLE, layout.ACTIVE: MOVING, **{letter: phase for phase, letter in ROWS.items()}}
+"""Phase of a host that was just read, by the first byte of its index row."""
+
+
+class HostState(HostRecord):
+    """A host in memory: its record, and what no other process needs to know.
+
+    Attributes:
+        phase: Where it is (:class:`Phase`).
+        back_queue: Best queue rows, best first, each with its page after it; ``None`` if they are not loaded.
+        is_whole: Whether these are all rows that can be taken.
+        in_flight: Front queues of the pages that were taken and not yet ended, by page.
+        heap: The heap that its entry is in, ``None`` if it has no entry.
+        rank: Rank that it was last given a place by.
+        domain: Key of its registered domain, empty if that was not looked up.
+        is_located: Whether this process has looked up its address.
+        gates: Keys of the gates that it shares with other hosts, ``None`` if they were not looked up.
+        entered: Those of its gates that its lease keeps shut.
+    """
+
+    phase: int = IDLE
+    back_queue: list[bytes] | None = None
+    is_whole: bool = False
+    in_flight: dict[bytes, int] = msgspec.field(default_factory=dict)
+    heap: Any = None  # a LazyHeap of ranks or of times
+    rank: bytes = b""
+    domain: bytes = b""
+    is_located: bool = False
+    gates: tuple[bytes, ...] | None = None
+    entered: tuple[bytes, ...] = ()
+
+
+def go(host: HostState, event: int) -> None:
+    """Let *event* happen to *host*.
+
+    Raises:
+        CallError: If it cannot happen in the host's phase.
+    """
+    phase = _NEXT[event][host.phase]
+    if phase < 0:
+        raise CallError(
+            f"The host {host.name!r} is {Phase(host.phase).name}, in which {Event(event).name} cannot happen: "
+            "a page must be taken, its host released and the page ended once each, in this order or the last two "
+            "the other way round."
+        )
+    host.phase = phase
+
+
+_decode = msgspec.msgpack.Decoder(HostState).decode
+
+
+def pack_state(host: HostState) -> bytes:
+    """Bytes of the record of *host*, whose pages in flight can be taken again."""
+    return pack_host(host, max(host.best, *host.in_flight.values()) if host.in_flight else host.best)
+
+
+def unpack_state(data: bytes) -> HostState:
+    """The host whose record was written as *data*."""
+    host = _decode(data)
+    phase = _AS_READ.get(host.row[:1])
+    if phase is None:
+        raise StorageError(
+            f"The record of the host {host.name!r} says that it waits at {host.row!r}, and there is no such place: "
+            "the job is damaged. 'scrapy aopic repair' finds the host a place."
+        )
+    host.phase = phase
+    return host

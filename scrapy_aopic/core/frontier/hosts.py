@@ -1,0 +1,512 @@
+"""The places of hosts: who waits where, and who gives a host another place.
+
+:class:`HostPlaces` owns what makes up the place of a host, so that the three never differ: its phase
+(:mod:`.host_state` has the table), its entry in a heap, and its row in the index. Everybody else says what happened to a
+host, and :meth:`HostPlaces.settle` decides where it goes. The cases, the first that holds:
+
+1. Nothing of it can be taken: it leaves the memory if nothing is queued, else it waits for its pages in flight (DRY).
+2. It must be left alone: it waits in memory (WAITING), or on the disk if the memory is full or the host is dead
+   (PARKED, DEAD).
+3. A gate that it shares is shut: it waits there (GATED), or on the disk if the memory is full (PARKED).
+4. It is over its budget: it waits on its shelf (LATE).
+5. It may be requested (READY).
+
+A host that comes from elsewhere while the memory is full is not settled but shelved or parked.
+"""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from itertools import count
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core import layout
+from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
+from scrapy_aopic.core.records import HOST_BYTES, row_level
+from scrapy_aopic.exceptions import StorageError
+
+from .back_queue import best_row, refresh_best
+from .budgets import LateHosts
+from .heap import LazyHeap
+from .host_state import (
+    DRY,
+    GATED,
+    HAS_ALL_IN_FLIGHT,
+    HAS_NOTHING,
+    IDLE,
+    IS_BURIED,
+    IS_DUE,
+    IS_LEASED,
+    IS_LOCATED,
+    IS_OVER_BUDGET,
+    IS_PARKED,
+    IS_RELEASED,
+    IS_SHELVED,
+    IS_SOUGHT,
+    IS_TOO_SOON,
+    LATE,
+    LEASED,
+    LEAVES,
+    MEETS_A_GATE,
+    READY,
+    SHELVED,
+    WAITING,
+    HostState,
+    go,
+)
+from .shelves import Parking, Shelves, shelf_of
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.order import Order
+    from scrapy_aopic.core.politeness import Politeness
+    from scrapy_aopic.core.tables import RecordTable, RowTable
+
+    from .back_queue import BackQueues
+    from .budgets import Budgets
+    from .gates import Gates
+
+_AT_ONCE = 32
+"""Late hosts of a shelf that are let through in one step."""
+
+_MAX_TURNED_AWAY = 100
+"""Hosts that one step may find at a gate that is shut; each may have cost a read."""
+
+_MAKE_ROOM = 20
+"""One part in so many of the hosts in memory is shelved at once: looking for them costs more than shelving."""
+
+
+class HostPlaces:
+    """The places of all hosts.
+
+    Args:
+        hosts: Records of hosts.
+        index: Rows that say where each host waits.
+        max_active: Hosts kept in memory when more could be.
+
+    Attributes:
+        active: Hosts in memory that have a page queued or in flight, by key.
+        ready: Those that are READY, by rank.
+        waiting: Those that are WAITING, by time.
+        late: Those that are LATE, and the shelves of late hosts.
+        shelves: Hosts that are SHELVED.
+        parked: Hosts that are PARKED.
+        dead: Hosts that are DEAD.
+        dead_pages: Pages queued of these.
+        crashed_at: When the job was last opened after a crash, before which hosts may have been requested of which
+            that is not known, in seconds since the epoch; 0 if never.
+    """
+
+    def __init__(
+        self,
+        hosts: RecordTable[HostState],
+        index: RowTable,
+        *,
+        back_queues: BackQueues,
+        gates: Gates,
+        budgets: Budgets,
+        order: Order,
+        politeness: Politeness,
+        max_active: int,
+    ) -> None:
+        self._hosts = hosts
+        self._index = index
+        self._back_queues = back_queues
+        self._gates = gates
+        self._budgets = budgets
+        self._order = order
+        self._politeness = politeness
+        self._max_active = max_active
+        self.active: dict[bytes, HostState] = {}
+        self.ready: LazyHeap[bytes] = LazyHeap()
+        self.waiting: LazyHeap[float] = LazyHeap()
+        self.shelves = Shelves(index)
+        self.late = LateHosts(budgets, self.shelves)
+        self.parked = Parking(index, layout.PARKED)
+        self.dead = Parking(index, layout.DEAD)
+        self.crashed_at = 0.0
+        self.dead_pages = 0
+        self._number = count(
+            1
+        ).__next__  # hosts of equal rank come in the order in which they got their places
+        self._turned_away = 0
+
+    def known(self, key: bytes) -> HostState:
+        """The host under *key*, which a row of the store names.
+
+        Raises:
+            StorageError: If there is none.
+        """
+        host = self.active.get(key) or self._hosts.get(key)
+        if host is None:
+            raise self._no_host(key)
+        return host
+
+    @staticmethod
+    def _no_host(key: bytes) -> StorageError:
+        return StorageError(
+            f"A row of the queue or the index is of the host {key.hex()}, and there is no such host: the job is damaged. "
+            "'scrapy aopic repair' writes the index anew."
+        )
+
+    # -- where a host goes
+
+    def load(
+        self, now: float, n_shelved: dict[bytes, int], n_parked: int, n_dead: int, dead_pages: int
+    ) -> list[tuple[bytes, float]]:
+        """Take up what the store holds: how many hosts are on the disk, and those that were in memory.
+
+        Returns:
+            The hosts that were leased, with the instant of the lease.
+        """
+        self.shelves.counts = n_shelved
+        self.parked.n, self.dead.n, self.dead_pages = n_parked, n_dead, dead_pages
+        for parking in (self.parked, self.dead):
+            parking.look()
+        for bucket in n_shelved:
+            if bucket[:2] != IN_TIME:
+                self.late.note(bucket)
+        leased = []
+        keys = [row[1:] for row, _ in self._index.first(ACTIVE, 1 << 60)[0]]
+        for key, host in zip(keys, self._hosts.get_many(keys), strict=True):
+            if host is None:
+                raise self._no_host(key)
+            if host.leased_at:
+                leased.append((key, host.leased_at))
+                host.leased_at = 0.0
+                self._hosts.put(key, host)
+            self._come_in(key, host)
+            self.settle(key, host, now)
+        return leased
+
+    def enter(self, key: bytes, host: HostState, now: float) -> None:
+        """Give a place to *host*, which has none, or one on the disk that it must leave."""
+        self.leave(key, host)
+        if len(self.active) < self._max_active:
+            self._activate(key, host)
+            self.settle(key, host, now)
+        elif host.not_before > now:
+            self._park(key, host, host.not_before)
+        else:
+            self._shelve(key, host)
+
+    def leave(self, key: bytes, host: HostState) -> None:
+        """Take *host* out of its place; it must be given another one at once."""
+        go(host, LEAVES)
+        if host.heap is not None:
+            host.heap.void(key)
+            host.heap = None
+        elif host.row and host.row[:1] != ACTIVE:
+            self.drop_row(key, host)
+
+    def settle(self, key: bytes, host: HostState, now: float) -> None:
+        """Give *host*, which is in memory and MOVING, its place; see the cases in the head of this module."""
+        if host.queued == len(host.in_flight):
+            if host.queued:
+                go(host, HAS_ALL_IN_FLIGHT)
+            else:
+                self._leave_memory(key, host)
+                go(host, HAS_NOTHING)
+        elif host.not_before > now:
+            if self._is_out(host):
+                self._park(key, host, host.not_before)
+            else:
+                go(host, IS_TOO_SOON)
+                self.waiting.push(key, host.not_before)
+                host.heap = self.waiting
+        elif gate := self._gates.shut(host, now):
+            self._turned_away += 1
+            if len(self.active) > self._max_active and not host.in_flight:
+                self._park(key, host, self._gates.next_turn(gate, now))
+            else:
+                go(host, MEETS_A_GATE)
+                self._queue_up(key, host, self._gates.queue(gate), self._budgets.standing(host)[0])
+                self._gates.joined(gate)
+        else:
+            visited, shelf = self._budgets.standing(host)
+            if shelf:
+                go(host, IS_OVER_BUDGET)
+                self._queue_up(key, host, self.late.hosts_of(shelf), 0)
+                self.late.note(shelf)
+            else:
+                go(host, IS_DUE)
+                self._queue_up(key, host, self.ready, visited)
+
+    def resettle(self, key: bytes, host: HostState, now: float) -> None:
+        """Give *host*, of which something has changed, the place that is due to it now, and its old one to others."""
+        self.leave(key, host)
+        self.settle(key, host, now)
+        if host.phase != READY:
+            self._gates.look_again(host)
+
+    def _is_out(self, host: HostState) -> bool:
+        """Whether *host*, which must be left alone, should do so on the disk, and may."""
+        is_out = len(self.active) > self._max_active or self._politeness.is_dead(host)
+        return is_out and not host.in_flight
+
+    def _queue_up(self, key: bytes, host: HostState, heap: LazyHeap[bytes], visited: int) -> None:
+        """Enter *host* into *heap* by its rank with *visited* pages."""
+        refresh_best(host)  # so that whatever is better than its best makes its rank better
+        host.rank = rank = self.rank(host, visited)
+        host.heap = heap
+        heap.push(key, rank, self._number())
+
+    def rank(self, host: HostState, visited: int) -> bytes:
+        """Rank of *host*, as good as can be while its back queue is not in memory.
+
+        Late hosts are compared on their shelf only, without the visited pages that all of it has in common: so their
+        ranks stay true while the domain is visited.
+        """
+        return self._order.rank(best_row(host), host, visited)
+
+    # -- what happens to a host
+
+    def lease(self, key: bytes, host: HostState, now: float) -> None:
+        """*host* is requested."""
+        go(host, IS_LEASED)
+        host.heap.void(key)
+        host.heap = None
+        host.leased_at = now
+        self._gates.enter(key, host, now)
+
+    def release(self, key: bytes, host: HostState, now: float) -> None:
+        """The lease of *host* is over."""
+        go(host, IS_RELEASED)
+        host.leased_at = 0.0
+        self._gates.leave(key, host, now)
+        self._hosts.put(key, host)
+        self.settle(key, host, now)
+
+    def seek(self, key: bytes, host: HostState, now: float) -> None:
+        """The address of *host* is looked up before it is leased."""
+        go(host, IS_SOUGHT)
+        host.heap.void(key)
+        host.heap = None
+        self._gates.look_up()
+        self._gates.look_again(host)
+        self._let_in(now)
+
+    def locate(self, key: bytes, host: HostState, now: float) -> None:
+        """The address of *host* was looked up."""
+        go(host, IS_LOCATED)
+        self.settle(key, host, now)
+
+    def turn_away(self, key: bytes, host: HostState, now: float) -> None:
+        """*host* came first and may not be requested: give it another place, and its turn to others at its gates."""
+        self.resettle(key, host, now)
+        if host.phase != READY:
+            self._let_in(now)
+
+    def is_worse(self, host: HostState, shelf: bytes) -> bool:
+        """Whether *host*, which has its rank among those of *shelf* (empty if in time), does not belong there."""
+        visited, shelf_now = self._budgets.standing(host)
+        return shelf_now != shelf or self.rank(host, 0 if shelf else visited) > host.rank
+
+    def improve(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
+        """A page of *host* that can be taken has the queue row *row* now: move the host if that is its best."""
+        best = row_level(row)
+        may_rise = best > host.best or not self._order.ranks_by_front_queue
+        if best > host.best:
+            host.best = best
+            self._hosts.put(key, host)
+        phase = host.phase
+        if phase == DRY:
+            self.resettle(key, host, now)
+        elif phase == IDLE:
+            self.enter(key, host, now)
+        elif phase == LEASED:
+            if not host.row:  # it had nothing queued any more
+                self._set_row(key, host, ACTIVE)
+        elif may_rise and phase in (READY, LATE, GATED):
+            if self.rank(host, 0 if phase == LATE else self._budgets.standing(host)[0]) < host.rank:
+                self.resettle(key, host, now)
+        elif may_rise and phase == SHELVED:
+            visited = self._budgets.standing(host)[0] if host.row[:2] == IN_TIME else 0
+            place = shelf_of(host.row) + self._order.rank(row, host, visited)
+            if place < host.row:
+                self.leave(key, host)
+                self._put_on_shelf(key, host, place)
+
+    def ended(self, key: bytes, host: HostState) -> None:
+        """A page of *host* that was in flight has ended for good."""
+        if not host.queued:
+            if host.phase == DRY:
+                go(host, LEAVES)
+                self._leave_memory(key, host)
+                go(host, HAS_NOTHING)
+            else:
+                self.drop_row(key, host)  # its lease goes on, but there is nothing to come back to
+        elif host.phase == WAITING:
+            if self._is_out(host):
+                self.leave(key, host)
+                self._park(key, host, host.not_before)
+            elif self.waiting.value(key) != host.not_before:
+                self.waiting.push(key, host.not_before)
+
+    def look_again(self, key: bytes, host: HostState, now: float) -> None:
+        """Give *host* another place if it is late and need not be; maybe it is on the shelf of another domain."""
+        if host.phase == LATE and not self._budgets.standing(host)[1]:
+            self.leave(key, host)
+            self.settle(key, host, now)
+        elif host.row[:2] == BEHIND and not self._budgets.standing(host)[1]:
+            self.enter(key, host, now)
+
+    # -- what comes when its time has come
+
+    def wake(self, now: float) -> None:
+        """Give other places to the hosts that have waited for an instant, a number of visits or a gate."""
+        self._turned_away = 0
+        while (entry := self.waiting.first()) is not None and entry[0] <= now:
+            key = entry[2]
+            host = self.active[key]
+            self.leave(key, host)
+            self.settle(key, host, now)
+        for shelf in self.late.take_due():
+            if self.late.best(shelf) is None:
+                self.late.forget(shelf)
+            else:
+                self._let_through(shelf, now)
+        for parking in (self.parked, self.dead):
+            if parking.opens_at <= now:
+                for key in parking.due(now):
+                    self.enter(key, self.known(key), now)
+        self._let_in(now)
+
+    def _let_through(self, shelf: bytes, now: float) -> None:
+        """Let the best late hosts of *shelf* be in time, as many as the budget has pages left, some at once."""
+        visits, due = self._budgets.visits, 0.0
+        for n in range(_AT_ONCE):
+            due = self._budgets.due(shelf, n)
+            key = self.late.best(shelf)
+            if due > visits or key is None:
+                break
+            host = self.active.get(key)
+            if host is not None:
+                self.leave(key, host)
+                self.settle(key, host, now)
+            else:
+                self.enter(key, self.known(key), now)
+            if self.late.best(shelf) == key:
+                due = visits + 1.0  # by the way that it takes it is not in time
+                break
+        self.late.wait(shelf, due)
+
+    def _let_in(self, now: float) -> None:
+        """Let the best host in at each gate that is open."""
+        for gate in self._gates.opened(now):
+            heap = self._gates.waiting.get(gate)
+            while heap is not None and (entry := heap.first()) is not None:
+                key = entry[2]
+                host = self.active[key]
+                self.leave(key, host)
+                self.settle(key, host, now)
+                if host.phase == READY:
+                    break
+
+    @property
+    def is_turning_away(self) -> bool:
+        """Whether so many hosts were turned away at gates since :meth:`wake` that this should go on later."""
+        return self._turned_away >= _MAX_TURNED_AWAY
+
+    # -- from the disk and to it
+
+    def fetch(self, row: bytes, now: float) -> None:
+        """Bring the host in time with the index row *row* from the disk, or let it lie on its shelf if it is late."""
+        key = row[-HOST_BYTES:]
+        host = self.known(key)
+        if self._budgets.standing(host)[1]:
+            self.leave(key, host)
+            self._shelve(key, host)
+        else:
+            self.recall(key, now, row[len(IN_TIME) : -HOST_BYTES])
+
+    def recall(self, key: bytes, now: float, rank: bytes = b"") -> None:
+        """Bring a shelved host of *rank* from the disk, and shelve worse ones for it if there is no room."""
+        if len(self.active) >= self._max_active:
+            self._make_room(rank)
+        host = self.known(key)
+        self.leave(key, host)
+        self._activate(key, host)
+        self.settle(key, host, now)
+
+    def _make_room(self, rank: bytes) -> None:
+        """Shelve some hosts that are late, or ready but worse than *rank*, the worst first."""
+        n, active = max(self._max_active // _MAKE_ROOM, 1), self.active
+        late = (entry for heap in self.late.in_memory.values() for entry in heap.entries())
+        victims = nlargest(n, (entry for entry in late if not active[entry[2]].in_flight))
+        if not victims:
+            worse = (entry for entry in self.ready.entries() if entry[0] > rank)
+            victims = nlargest(n, (entry for entry in worse if not active[entry[2]].in_flight))
+        for _, _, key in victims:
+            host = active[key]
+            self.leave(key, host)
+            self._shelve(key, host)
+            self._gates.look_again(host)
+
+    def _activate(self, key: bytes, host: HostState) -> None:
+        self._set_row(key, host, ACTIVE)
+        self._come_in(key, host)
+
+    def _come_in(self, key: bytes, host: HostState) -> None:
+        if self.crashed_at:  # leave it alone for its shortest gap, as if it had just been requested
+            host.not_before = max(host.not_before, self.crashed_at + self._politeness.floor(host))
+        self.active[key] = host
+        self._gates.note_pace(key, host, self._politeness.gap(host.transfer))
+
+    def _leave_memory(self, key: bytes, host: HostState) -> None:
+        self.drop_row(key, host)
+        if self.active.pop(key, None) is not None:
+            self._gates.forget_pace(key)
+        self._back_queues.unload(key, host)
+        self._hosts.put(key, host)
+
+    def _shelve(self, key: bytes, host: HostState) -> None:
+        """Let *host*, which is MOVING, lie on its shelf."""
+        refresh_best(host)
+        visited, shelf = self._budgets.standing(host)
+        place = shelf + self.rank(host, 0) if shelf else IN_TIME + self.rank(host, visited)
+        self._leave_memory(key, host)
+        self._put_on_shelf(key, host, place)
+        if shelf:
+            self.late.note(shelf)
+
+    def _put_on_shelf(self, key: bytes, host: HostState, place: bytes) -> None:
+        go(host, IS_SHELVED)
+        self._set_row(key, host, place)
+        self.shelves.put(place + key)
+
+    def _park(self, key: bytes, host: HostState, until: float) -> None:
+        """Let *host*, which is MOVING, lie on the disk *until* an instant."""
+        self._leave_memory(key, host)
+        if self._politeness.is_dead(host):
+            go(host, IS_BURIED)
+            parking = self.dead
+            self.dead_pages += host.queued
+        else:
+            go(host, IS_PARKED)
+            parking = self.parked
+        self._set_row(key, host, parking.place(until))
+        parking.put(until)
+
+    # -- index rows
+
+    def _set_row(self, key: bytes, host: HostState, place: bytes) -> None:
+        """Write the index row of *host*, which begins with *place*."""
+        self._index.put(place + key, b"")
+        host.row = place
+        self._hosts.put(key, host)
+
+    def drop_row(self, key: bytes, host: HostState) -> None:
+        """Delete the index row of *host*, if it has one."""
+        place = host.row
+        if not place:
+            return
+        self._index.delete(place + key)
+        letter = place[:1]
+        if letter == layout.SHELVED:
+            self.shelves.drop(place + key)
+        elif letter == layout.PARKED:
+            self.parked.n -= 1
+        elif letter == layout.DEAD:
+            self.dead.n -= 1
+            self.dead_pages -= host.queued
+        host.row = b""

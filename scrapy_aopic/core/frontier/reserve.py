@@ -1,0 +1,145 @@
+"""How many connections slow hosts may hold, so that fast ones find one when their time comes.
+
+A transfer cannot be stopped to make room, and a host that takes 30 seconds holds a connection sixty times as long as
+one that takes half a second. So hosts are in *classes* by the seconds that their last transfer took, and the slower
+ones leave some connections free for the faster ones:
+
+* Fast hosts need *a* connections on average: the sum, over those that have pages waiting, of the part of the time that
+  each is transferring. What they need varies as a Poisson number does, with a standard deviation of the root of *a*.
+  By the rule of square-root staffing, a + 2 sqrt(a) connections are kept free for them.
+* At most three quarters of all connections are kept free, whatever is needed.
+* A slow host also occupies what is kept free for all classes between it and the fastest: it needs room in each.
+* A transfer that takes long counts as slow as soon as it does, not only when it ends.
+
+It is unknown how long a host takes that was never requested. Such a host counts as twice the share of slow ones among
+those first requested lately, at most as one; before any is known, as one. Every unknown host is classified after its
+first second, so that slow hosts are not counted late. The share is doubled because admitting too few is corrected
+at once; admitting too many lasts until the slow transfers end.
+
+Source: Halfin and Whitt, "Heavy-Traffic Limits for Queues with Many Exponential Servers", Operations Research 29(3),
+1981; Whitt, "Understanding the Efficiency of Multi-Server Service Systems", Management Science 38(5), 1992.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import sqrt
+
+_BOUNDS = (1.0, 16.0)
+"""Seconds from which on a transfer is of the next class: a factor of 16 between classes, as a geometric mean of two
+classes is then at most four times away from any transfer in them."""
+
+N_CLASSES = len(_BOUNDS) + 1
+"""Classes of hosts: fast, slow and slowest."""
+
+_FAST, _SLOWEST = 0, N_CLASSES - 1
+
+_DEVIATIONS = 2.0
+"""Standard deviations kept free above the mean: two leave one fast host in forty without a connection."""
+
+_MOST_KEPT_FREE = 0.75
+"""Part of all connections that is kept free at most, so that slow hosts are visited in any case."""
+
+_TRIAL = _BOUNDS[0]
+"""Seconds after which it is known whether a host that was never requested before is slow."""
+
+_MEMORY = 20.0
+"""Averaging time of the share of new hosts that turn out to be slow, in seconds of connections held by such hosts."""
+
+
+class ConnectionReserve:
+    """The connections that are kept free for faster hosts than the one that wants one.
+
+    Args:
+        connections: Transfers that may be under way at once.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+        self._needs: dict[bytes, tuple[int, float]] = {}  # class, and part of the time that a host transfers
+        self._needed = [0.0] * N_CLASSES  # sums of these parts
+        self._under_way: dict[bytes, tuple[float, int]] = {}  # begin and class
+        self._in_use = [0] * N_CLASSES  # how many these are
+        self._looks: list[
+            tuple[float, bytes]
+        ] = []  # heap of the instants at which a transfer may rise in class
+        self._unknown: set[bytes] = set()  # under way, never requested before, and not slow so far
+        self._trials: dict[tuple[float, bytes], float] = {}  # by their look: seconds held of the first one
+        self._slow_share = 1.0
+
+    @staticmethod
+    def class_of(seconds: float) -> int:
+        """Class of a host whose transfers take *seconds*."""
+        return sum(seconds >= bound for bound in _BOUNDS)
+
+    # -- what hosts need
+
+    def note(self, key: bytes, seconds: float, gap: float) -> None:
+        """The host under *key*, which has pages waiting, takes *seconds* and is then left alone for *gap* seconds."""
+        self.forget(key)
+        if seconds > 0:
+            number, part = self.class_of(seconds), seconds / (seconds + gap)
+            self._needs[key] = (number, part)
+            self._needed[number] += part
+
+    def forget(self, key: bytes) -> None:
+        """The host under *key* has no pages waiting in memory."""
+        need = self._needs.pop(key, None)
+        if need is not None:
+            self._needed[need[0]] -= need[1]
+
+    # -- what they hold
+
+    def begin(self, key: bytes, seconds: float, now: float) -> None:
+        """The host under *key*, which took *seconds* the last time (0 if never requested), is leased."""
+        self._hold(key, now, self.class_of(seconds))
+        if not seconds:
+            self._unknown.add(key)
+            self._trials[now + _TRIAL, key] = _TRIAL
+
+    def end(self, key: bytes, now: float) -> None:
+        """The lease of the host under *key* is over."""
+        begin, number = self._under_way.pop(key)
+        self._in_use[number] -= 1
+        self._unknown.discard(key)
+        trial = (begin + _TRIAL, key)
+        if trial in self._trials:
+            self._trials[trial] = min(now - begin, _TRIAL)
+
+    def _hold(self, key: bytes, begin: float, number: int) -> None:
+        self._under_way[key] = (begin, number)
+        self._in_use[number] += 1
+        if number < _SLOWEST:
+            heappush(self._looks, (begin + _BOUNDS[number], key))
+
+    # -- whether there is room
+
+    def full_class(self, seconds: float, now: float) -> int:
+        """A class without room for a host that takes *seconds* (0 if unknown); 0 if it may be leased."""
+        slowest = self.class_of(seconds) if seconds > 0 else _SLOWEST
+        # A slow host also occupies connections reserved for every faster class.
+        return next((number for number in range(slowest, _FAST, -1) if not self.has_room(number, now)), _FAST)
+
+    def has_room(self, number: int, now: float) -> bool:
+        """Whether another host of class *number* may be leased."""
+        self._look(now)
+        need = max(sum(self._needed[:number]), 0.0)
+        kept_free = min(round(need + _DEVIATIONS * sqrt(need)), int(_MOST_KEPT_FREE * self._connections))
+        unknown = min(2 * self._slow_share, 1.0) * len(self._unknown)
+        return sum(self._in_use[number:]) + unknown < self._connections - kept_free
+
+    def _look(self, now: float) -> None:
+        """Class what has been under way for long enough, and learn from the trials that are over."""
+        looks = self._looks
+        while looks and looks[0][0] <= now:
+            instant, key = heappop(looks)
+            begin, number = self._under_way.get(key, (0.0, _SLOWEST))
+            rises = (
+                number < _SLOWEST and instant == begin + _BOUNDS[number]
+            )  # else the look is of an earlier lease
+            if rises:
+                self._in_use[number] -= 1
+                self._hold(key, begin, number + 1)
+                self._unknown.discard(key)
+            weight = self._trials.pop((instant, key), 0.0)
+            self._slow_share += (rises - self._slow_share) * weight / _MEMORY
