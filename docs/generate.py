@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the package beside this file, whatever is installed
 
+from scrapy_aopic.metrics import OWN, SCRAPY
 from scrapy_aopic.settings import SECTIONS
 
 if TYPE_CHECKING:
@@ -156,6 +157,19 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
+# The tables of stats
+
+
+def stats_table(which: str) -> str:
+    """The stats of this package ("own"), or those of Scrapy that it sets ("scrapy")."""
+    lines = ["| stat | kind | unit | set by | meaning |", "|---|---|---|---|---|"]
+    lines += [
+        _row(f"`{each.name}`", each.kind, each.unit, each.by, each.meaning)
+        for each in {"own": OWN, "scrapy": SCRAPY}[which]
+    ]
+    return "\n".join([*lines, ""])
+
+
 # Files that tests run
 
 
@@ -169,6 +183,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "file": file_part,
     "imports": imports_picture,
     "settings": settings_table,
+    "stats": stats_table,
 }
 
 

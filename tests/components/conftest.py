@@ -1,4 +1,4 @@
-"""A small web for each test."""
+"""A small web for each test, and an eye on the stats that its crawls set."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from scrapy.statscollectors import StatsCollector
 from support.small_web import Web, html
 
+from scrapy_aopic import metrics
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 
@@ -34,3 +36,30 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]]
             return Web(server, pages)
 
         yield start
+
+
+OF_THE_PACKAGE = ("aopic/", *{f"{stat.name.partition('/')[0]}/" for stat in metrics.SCRAPY})
+
+
+@pytest.fixture(autouse=True)
+def only_stats_in_the_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No crawl sets a stat that scrapy_aopic/metrics.py does not have, or counts what is no counter."""
+    wrong: set[str] = set()
+
+    def watch(method: str) -> None:
+        change = getattr(StatsCollector, method)
+
+        def watched(self: StatsCollector, key: str, *args: Any, **options: Any) -> None:
+            stat = metrics.find(key)
+            if key.startswith(OF_THE_PACKAGE) and (
+                stat is None or (method == "inc_value" and stat.kind != "counter")
+            ):
+                wrong.add(f"{method}({key!r})")
+            change(self, key, *args, **options)
+
+        monkeypatch.setattr(StatsCollector, method, watched)
+
+    for method in ("set_value", "inc_value", "max_value", "min_value"):
+        watch(method)
+    yield
+    assert wrong == set()

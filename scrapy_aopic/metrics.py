@@ -1,0 +1,308 @@
+"""Every stat that the package sets: its name, kind, unit, who sets it, and what it means.
+
+1. This is the one place where a stat is written down: the tables of docs/stats.md follow from it
+   (``python docs/generate.py``), and its metric is the name that a monitoring system is given.
+2. What counts says the name itself; ``tests/docs`` compares all names in the code, and the test suite all that are set
+   in any crawl of a test, with this table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["counter", "gauge"]
+"""A counter begins at 0 in each run and only grows; a gauge is as it is."""
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A stat, or a family of stats.
+
+    Attributes:
+        name: In Scrapy's stats; ``<what>`` at the end stands for each of a family.
+        unit: What one of it is.
+        by: Who sets it, and when if that is not at once.
+        meaning: For the documentation, in Markdown as docs/stats.md has it.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    by: str
+    meaning: str
+
+    @cached_property
+    def label(self) -> str:
+        """What distinguishes the stats of a family, as the label of a metric; empty for a single stat."""
+        match = re.fullmatch(r".*/<(\w+)>", self.name)
+        return match[1] if match else ""
+
+    @cached_property
+    def metric(self) -> str:
+        """Its name in Prometheus: words with underscores, ``_total`` behind those of counters."""
+        words = self.name.removesuffix(f"/<{self.label}>").replace("/", "_")
+        prefix = "" if words.startswith("aopic_") else "scrapy_"
+        return f"{prefix}{words}{'_total' if self.kind == 'counter' else ''}"
+
+    def matches(self, name: str) -> bool:
+        """Whether *name* is this stat, or one of this family."""
+        if not self.label:
+            return name == self.name
+        stem = self.name.removesuffix(f"<{self.label}>")
+        return name.startswith(stem) and len(name) > len(stem)
+
+
+_SCHEDULER = "scheduler"
+_CLOSING = "scheduler, when the crawl closes"
+_LINKS = "`LinkMiddleware`"
+_POLITENESS = "`PolitenessMiddleware`"
+_ROBOTS = "`RobotsMiddleware`"
+
+OWN = (
+    Stat(
+        "aopic/pages/visited", "counter", "pages", _SCHEDULER,
+        "settled as visited, redirects included",
+    ),
+    Stat(
+        "aopic/pages/failed", "counter", "pages", _SCHEDULER,
+        "settled as failed: errors, dead links, forbidden by robots.txt",
+    ),
+    Stat(
+        "aopic/pages/unreadable", "counter", "pages", _SCHEDULER,
+        "queued requests that could not be restored and were set aside as failed; they also count in "
+        "`aopic/pages/failed`",
+    ),
+    Stat(
+        "aopic/outcomes/<outcome>", "counter", "pages", _SCHEDULER,
+        "settled pages that are not ordinary pages, by reason: `redirect`, `duplicate`, `content type`, `http 404`, "
+        "`robots.txt`, the name of an exception, or `no answer`",
+    ),
+    Stat(
+        "aopic/errors", "counter", "errors", f"scheduler, {_POLITENESS}",
+        "errors inside the scheduler, those of the store excepted, and at the end of a transfer; the first of each kind "
+        "is in the log. A request that caused an error of the scheduler may be lost; a host whose transfer could not be "
+        "interpreted is left alone for `AOPIC_MAX_GAP`",
+    ),
+    Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job"),
+    Stat("aopic/job/visited", "gauge", "pages", _CLOSING, "visited in the whole job, redirects included"),
+    Stat("aopic/job/failed", "gauge", "pages", _CLOSING, "failed in the whole job, unreadable ones included"),
+    Stat("aopic/job/hosts", "gauge", "hosts", _CLOSING, "hosts that the job knows"),
+    Stat("aopic/job/dead_hosts", "gauge", "hosts", _CLOSING, "hosts that no longer respond"),
+    Stat("aopic/job/dead_pages", "gauge", "pages", _CLOSING, "pages that wait for dead hosts"),
+    Stat(
+        "aopic/cash/virtual", "gauge", "units", _CLOSING,
+        "cash of the virtual page, of the 2**53 - 1 units that there are",
+    ),
+    Stat(
+        "aopic/cash/turns", "gauge", "turns", _CLOSING,
+        "virtual time |H|: all cash ever distributed, divided by the cash that pages hold",
+    ),
+    Stat(
+        "aopic/cash/convergence", "gauge", "1/turns", _CLOSING,
+        "1/|H|: a bound of the error of each page's importance; `None` if no cash was distributed",
+    ),
+    Stat("aopic/cache/hits", "counter", "page records", _CLOSING, "looked up in memory"),
+    Stat("aopic/cache/misses", "counter", "page records", _CLOSING, "looked up in the store, new pages included"),
+    Stat("aopic/commits", "counter", "commits", _CLOSING, "commits that landed, without the last one"),
+    Stat(
+        "aopic/commits/slowest_seconds", "gauge", "seconds", _CLOSING,
+        "longest time from the start of a commit until the crawl noticed that it had landed",
+    ),
+    Stat(
+        "aopic/links/unweighed", "counter", "links", _LINKS,
+        "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log",
+    ),
+    Stat(
+        "aopic/links/dropped", "counter", "links", _LINKS,
+        "links beyond `AOPIC_LINK_FLOOD` on one page, which were dropped",
+    ),
+    Stat(
+        "aopic/content/copies", "counter", "pages", _SCHEDULER,
+        "pages with the text and the links of a page of [another domain](content.md#copies-on-other-domains), whichever "
+        "of them is the copy",
+    ),
+    Stat(
+        "aopic/content/links_dropped", "counter", "links", _LINKS,
+        "requests of [duplicates](content.md) that were dropped",
+    ),
+    Stat(
+        "aopic/content/united", "counter", "pages", _CLOSING,
+        "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page",
+    ),
+    Stat(
+        "aopic/recrawl/visits", "counter", "visits", _SCHEDULER,
+        "revisits that showed something of the page, with `AOPIC_RECRAWL`; they also count in `aopic/pages/visited`, or "
+        "in `aopic/pages/failed` if the page was retired",
+    ),
+    Stat("aopic/recrawl/not_modified", "counter", "visits", _SCHEDULER, "of these, with the response 304"),
+    Stat("aopic/recrawl/unchanged", "counter", "visits", _SCHEDULER, "of these, with the same body as before"),
+    Stat(
+        "aopic/recrawl/changed", "counter", "visits", _SCHEDULER,
+        "of these, with another body, or with a redirect instead of a page",
+    ),
+    Stat(
+        "aopic/recrawl/retired", "counter", "visits", _SCHEDULER,
+        "of these, to pages that are gone (404, 410) and will not be revisited",
+    ),
+    Stat(
+        "aopic/recrawl/errors", "counter", "visits", _SCHEDULER,
+        "revisits that showed nothing (other errors, no response); the pages will be revisited, and also count in "
+        "`aopic/pages/visited`",
+    ),
+    Stat(
+        "aopic/politeness/transfers", "counter", "transfers", _POLITENESS,
+        "transfers that ended, successful or not, by whatever component requested; robots.txt included",
+    ),
+    Stat("aopic/politeness/errors", "counter", "transfers", _POLITENESS, "that ended with a status of 500 or more"),
+    Stat(
+        "aopic/politeness/down", "counter", "transfers", _POLITENESS,
+        "that ended without a response, or with one that asks to come later",
+    ),
+    Stat(
+        "aopic/politeness/retry_after", "counter", "responses", _POLITENESS,
+        "responses with a `Retry-After` that was understood",
+    ),
+    Stat(
+        "aopic/politeness/refused", "counter", "requests", _POLITENESS,
+        "requests that failed at once, because their host must be left alone for long",
+    ),
+    Stat(
+        "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,
+        "pages that wait again because their host is down",
+    ),
+    Stat(
+        "aopic/loop/late_seconds/mean", "gauge", "seconds", _POLITENESS,
+        "average time that events waited for the crawl because the event loop was busy ([this machine as the "
+        "bottleneck](politeness.md#this-machine-as-the-bottleneck))",
+    ),
+    Stat(
+        "aopic/loop/late_seconds/max", "gauge", "seconds", _POLITENESS,
+        "the longest time that an event may have waited",
+    ),
+    Stat(
+        "aopic/urls/changed", "counter", "URLs", f"scheduler, {_LINKS}",
+        "URLs of requests and of rows of seed lists that were not in [normal form](urls.md) and were changed",
+    ),
+    Stat(
+        "aopic/urls/refused/<reason>", "counter", "URLs", f"scheduler, {_LINKS}",
+        "requests and rows of seed lists that were not queued because of their URL, by "
+        "[reason](urls.md#why-a-url-is-refused)",
+    ),
+    Stat(
+        "aopic/urls/unrewritten", "counter", "URLs", f"scheduler, {_LINKS}",
+        "URLs that were not rewritten because the function of `AOPIC_URL_REWRITE` failed; the first is in the log",
+    ),
+    Stat(
+        "aopic/hostile/codings", "counter", "responses", _SCHEDULER,
+        "responses that were not read, because they are [compressed too many times](content.md#answers-that-never-end)",
+    ),
+    Stat(
+        "aopic/hostile/attributes", "counter", "pages", _SCHEDULER,
+        "pages that were not read, because an element has [too many attributes](content.md#answers-that-never-end)",
+    ),
+    Stat(
+        "aopic/robots/put_back", "counter", "pages", _ROBOTS,
+        "times that a page went back to the scheduler, because its robots.txt was fetched first or is unreachable",
+    ),
+    Stat("aopic/robots/unreachable", "counter", "tries", _ROBOTS, "tries that found a robots.txt unreachable"),
+    Stat(
+        "aopic/robots/refused", "counter", "requests", _ROBOTS,
+        "requests that failed because their robots.txt is unreachable",
+    ),
+    Stat(
+        "aopic/robots/cut", "counter", "files", _ROBOTS,
+        "times that a robots.txt had [more, or longer, rules with wildcards](robots.md#how-it-is-parsed) than are kept",
+    ),
+    Stat(
+        "aopic/robots/from_store", "counter", "files", _ROBOTS,
+        "times that a robots.txt was not in memory, but in the store of the job",
+    ),
+    Stat("aopic/sitemaps/read", "counter", "sitemaps", _ROBOTS, "sitemaps that were read, indexes included"),
+    Stat(
+        "aopic/sitemaps/pages", "counter", "pages", _ROBOTS,
+        "pages in them that were taken as links, known ones included",
+    ),
+    Stat(
+        "aopic/sitemaps/refused", "counter", "URLs", _ROBOTS,
+        "URLs in them that are [too long](urls.md#why-a-url-is-refused) to be parsed",
+    ),
+    Stat("aopic/sitemaps/bad", "counter", "sitemaps", _ROBOTS, "sitemaps that could not be read"),
+    Stat(
+        "aopic/seeds/rows", "counter", "rows", _SCHEDULER,
+        "rows of seed lists that were taken up, from `AOPIC_SEEDS` and `scrapy aopic seed`",
+    ),
+    Stat("aopic/seeds/queued", "counter", "rows", _SCHEDULER, "of these, new pages, which wait now"),
+    Stat(
+        "aopic/seeds/known", "counter", "rows", _SCHEDULER,
+        "of these, pages that the job, or a duplicate filter of your own, knew; rows in neither number were refused "
+        "because of their URL, or dropped by a filter, for example as offsite",
+    ),
+    Stat("aopic/seeds/files", "counter", "lists", _SCHEDULER, "lists that were taken up to their end"),
+    Stat(
+        "aopic/seeds/bad_files", "counter", "lists", _SCHEDULER,
+        "waiting lists that could not be read to their end and were renamed to `.bad`; the log says which",
+    ),
+    Stat(
+        "aopic/items/without_page", "counter", "items", "`ImportancePipeline`",
+        "items whose page is not known, which pass unchanged",
+    ),
+    Stat("aopic/warc/records", "counter", "records", "`PagesPipeline`", "records written"),
+    Stat("aopic/warc/bytes", "counter", "bytes", "`PagesPipeline`", "bytes written, after compression"),
+    Stat(
+        "aopic/warc/errors", "counter", "errors", "`PagesPipeline`",
+        "times that the file could not be opened or written",
+    ),
+)  # fmt: skip
+"""Stats of this package."""
+
+SCRAPY = (
+    Stat(
+        "scheduler/enqueued", "counter", "requests", _SCHEDULER,
+        "requests accepted: new pages, retries, and known pages with `dont_filter`",
+    ),
+    Stat(
+        "scheduler/enqueued/disk", "counter", "requests", _SCHEDULER,
+        "of these, written as bytes, with a `JOBDIR`; duplicates of a link that is not settled yet are counted, too",
+    ),
+    Stat(
+        "scheduler/enqueued/memory", "counter", "requests", _SCHEDULER,
+        "the same without `JOBDIR`, and requests that cannot be written",
+    ),
+    Stat("scheduler/dequeued", "counter", "requests", _SCHEDULER, "requests handed to the engine"),
+    Stat("scheduler/dequeued/disk", "counter", "requests", _SCHEDULER, "of these, with a `JOBDIR`"),
+    Stat("scheduler/dequeued/memory", "counter", "requests", _SCHEDULER, "of these, without one"),
+    Stat(
+        "scheduler/unserializable", "counter", "requests", _SCHEDULER,
+        "requests that cannot be written (a lambda as callback, an object in `meta`) and are kept in memory; they are "
+        "lost when the process ends",
+    ),
+    Stat(
+        "robotstxt/request_count", "counter", "requests", _ROBOTS,
+        "requests for robots.txt, redirected ones and failed tries included",
+    ),
+    Stat("robotstxt/response_count", "counter", "responses", _ROBOTS, "responses to these"),
+    Stat("robotstxt/response_status_count/<status>", "counter", "responses", _ROBOTS, "of these, by status"),
+    Stat(
+        "robotstxt/exception_count/<class>", "counter", "requests", _ROBOTS,
+        "requests for robots.txt without a response, by exception",
+    ),
+    Stat("robotstxt/forbidden", "counter", "requests", _ROBOTS, "requests that robots.txt forbids"),
+    Stat(
+        "dupefilter/filtered", "counter", "requests", "scheduler, `DupeFilter`",
+        "requests whose page was known; as links they still receive cash",
+    ),
+)  # fmt: skip
+"""Scrapy's stats that this package sets in the place of Scrapy's components."""
+
+STATS = {stat.name: stat for stat in (*OWN, *SCRAPY)}
+"""All stats by name."""
+
+
+def find(name: str) -> Stat | None:
+    """The stat that *name* is, or the family that it is of; ``None`` if it is none of this package."""
+    return STATS.get(name) or next(
+        (stat for stat in STATS.values() if stat.label and stat.matches(name)), None
+    )
