@@ -45,7 +45,8 @@ from w3lib.url import safe_url_string
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.web.urls import BROAD_RULES, Normaliser
+from scrapy_aopic.web.url_rules import BROAD_RULES
+from scrapy_aopic.web.urls import Normaliser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.hostile_input import hostile_page, hostile_url

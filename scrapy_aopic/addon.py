@@ -16,7 +16,7 @@ from .extensions import Progress
 from .scheduler import Scheduler
 from .settings import url_rules
 from .spidermiddlewares import LinkMiddleware
-from .web.urls import BROAD_RULES
+from .web.url_rules import BROAD_RULES
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

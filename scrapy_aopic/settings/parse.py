@@ -28,7 +28,7 @@ from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
-from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
+from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 FOR_EVER = 10_000_000_000
 """Seconds, or turns, beyond which no number is meant: 300 years."""

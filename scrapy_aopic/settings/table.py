@@ -16,7 +16,7 @@ from scrapy_aopic.core.order import ORDERS, Aopic
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.web.urls import CHANGES, PLAIN_RULES, REFUSALS
+from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
 from .parse import FLAG, FOR_EVER, Check, auto, number, one_of, reason, shown, some_of, whole

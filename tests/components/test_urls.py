@@ -32,7 +32,8 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import Places
-from scrapy_aopic.web.urls import BROAD_RULES, CHANGES, REFUSALS, Normaliser, Verdict, plain_host
+from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS
+from scrapy_aopic.web.urls import Normaliser, Verdict, plain_host
 
 Serve = Callable[[dict[str, Any]], Web]
 
