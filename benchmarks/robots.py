@@ -33,7 +33,7 @@ from scrapy_aopic import RobotsMiddleware
 from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.session.pacer import Pacer
+from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.trouble import Trouble
 from scrapy_aopic.session.visit import Visits
@@ -76,7 +76,7 @@ async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
         stats = Stats(crawler.stats)
         trouble = Trouble(crawler, Closing(crawler), job, stats)
         visits = Visits(Places(RequestFingerprinter()), 0)
-        middleware.pacer = Pacer(job, visits, stats, trouble, lambda _: None)
+        middleware.pacer = JobPacer(job, visits, stats, trouble)
     began = time.process_time()
     for n in range(1, n_hosts + 1):
         for path in ("", "other"):

@@ -79,6 +79,6 @@ class Components:
     def serve(self, session: Session | None) -> None:
         """Work for *session* from now on; for ``None`` alone, as beside any other scheduler."""
         self.links.session = session
-        self.politeness.pacer = session.pacer if session is not None else None
+        self.politeness.serve(session.pacer if session is not None else None)
         if self._robots is not None:
             self._robots.pacer = session.pacer if session is not None else None

@@ -56,14 +56,12 @@ class Scheduler(BaseScheduler):
             closing.refuse(error)
             return None
         self._components = Components(self._crawler)
-        politeness = self._components.politeness
         self.session = self.session_class(
             self._crawler,
             spider,
             opened,
             closing=closing,
-            addresses=politeness.addresses,
-            look_again=politeness.look_again,
+            addresses=self._components.politeness.addresses,
         )
         self._components.serve(self.session)
         return self.session.start()

@@ -109,7 +109,7 @@ def _watch() -> list[float]:
     """Seconds that each call from the event loop into the scheduler takes."""
     from scrapy_aopic import Scheduler
     from scrapy_aopic.session.dispatch import Dispatch
-    from scrapy_aopic.session.pacer import Pacer
+    from scrapy_aopic.session.pacer import JobPacer
     from scrapy_aopic.session.responses import Responses
     from scrapy_aopic.session.session import Session
 
@@ -119,7 +119,7 @@ def _watch() -> list[float]:
         (Session, ("_beat",)),
         (Dispatch, ("_finished",)),
         (Responses, ("compare",)),
-        (Pacer, ("transferred",)),
+        (JobPacer, ("transferred",)),
     ):
         for name in names:
             _time(cls, name, calls)

@@ -31,12 +31,18 @@ def find(crawler: Crawler, kind: type[T]) -> T | None:
 
 def add_spider_middleware(crawler: Crawler, middleware: object) -> None:
     """Put *middleware* next to the spider: it sees all that a callback yields before any other."""
-    _spider_manager(crawler)._add_middleware(middleware)
+    _add(_spider_manager(crawler), middleware)
 
 
 def add_downloader_middleware(crawler: Crawler, middleware: object) -> None:
     """Put *middleware* next to the downloader: the last to see a request, the first to see an answer."""
-    _downloader_manager(crawler)._add_middleware(middleware)
+    _add(_downloader_manager(crawler), middleware)
+
+
+def _add(manager: Any, middleware: object) -> None:
+    """Have *manager* call *middleware*, and find it when it is looked for (``Crawler.get_downloader_middleware``)."""
+    manager._add_middleware(middleware)
+    manager.middlewares = (*manager.middlewares, middleware)
 
 
 def replace(crawler: Crawler, kind: type, make: Callable[[], Any]) -> bool:

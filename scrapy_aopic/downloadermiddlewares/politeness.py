@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -14,8 +13,9 @@ from scrapy.utils.misc import load_object
 from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
 from scrapy_aopic._engine.slots import Slots
-from scrapy_aopic.core.politeness import Gap, Outcome, Pace
+from scrapy_aopic.core.politeness import Gap, Outcome
 from scrapy_aopic.session.lateness import Lateness
+from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_date
@@ -24,7 +24,6 @@ from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Protocol
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -32,44 +31,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_aopic._engine.transfers import Transfer
-    from scrapy_aopic.core.politeness import Politeness
-
-    class Pacer(Protocol):
-        """Who remembers the pace of hosts instead of the middleware, and schedules requests."""
-
-        def transferred(
-            self,
-            key: str,
-            seconds: float,
-            outcome: Outcome,
-            *,
-            ago: float,
-            retry_after: float,
-            at_least: float,
-            address: str,
-        ) -> Gap:
-            """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then."""
-
-        def set_crawl_delay(self, key: str, seconds: float) -> None:
-            """Have *seconds* between the requests to a host, whose robots.txt was just read."""
-
-        def waits(self, key: str) -> float:
-            """Seconds for which a host must be left alone."""
-
-        def longest_gap(self, key: str) -> float:
-            """Longest gap of a host after a transfer that shows nothing special."""
-
-        def put_off(self, request: Request, *, is_refused: bool) -> Request | None:
-            """What to schedule instead of *request*, if it is not to fail because its host is down."""
-
-        def failed(self, request: Request, exception: Exception) -> None:
-            """*exception* ended *request*."""
-
-        def n_hosts(self) -> int:
-            """Hosts that the crawl knows; 0 if nobody counts them."""
-
-
-_REMEMBERED = 10_000
+    from scrapy_aopic.core.politeness import Gap, Politeness
+    from scrapy_aopic.session.pacer import Pacer
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
@@ -97,17 +60,18 @@ class PolitenessMiddleware:
 
     Attributes:
         addresses: Network addresses of hosts.
-        pacer: Who remembers the pace of hosts; ``None`` for the middleware itself.
+        pacer: Remembers the pace of hosts.
     """
 
     def __init__(self, crawler: Crawler, politeness: Politeness) -> None:
         settings = crawler.settings
         self._crawler = crawler
         self._politeness = politeness
-        # Who waits here holds one of the CONCURRENT_REQUESTS.
-        self._memory = Memory(
+        # A request that waits here takes one of the CONCURRENT_REQUESTS.
+        self._memory = MemoryPacer(
             replace(politeness, max_backoff=min(politeness.max_backoff, politeness.max_gap))
         )
+        self.pacer: Pacer = self._memory
         self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._slots = Slots(
@@ -115,7 +79,6 @@ class PolitenessMiddleware:
         )
         self._lateness = Lateness(crawler)
         self.addresses = Addresses()
-        self.pacer: Pacer | None = None
         self._reach = Reach(crawler)
 
     @classmethod
@@ -128,7 +91,7 @@ class PolitenessMiddleware:
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
         wait = self._slots.wait(key) - 1
-        if wait > _PATIENCE and wait > max(self._pacer.longest_gap(key), self._slots.delay(key)):
+        if wait > _PATIENCE and wait > max(self.pacer.longest_gap(key), self._slots.delay(key)):
             self._count("aopic/politeness/refused")
             raise LeftAloneError(f"{key} must be left alone for {wait + 1:.0f} more seconds")
         self._slots.govern(request)
@@ -139,15 +102,13 @@ class PolitenessMiddleware:
                 self._note_silence(request, "the proxy does not know who asks")
             else:
                 self._reach.answered()
-        if self.pacer is not None and "cached" not in response.flags and judge(response)[0] == Outcome.DOWN:
+        if "cached" not in response.flags and read_outcome(response)[0] == Outcome.DOWN:
             return self.pacer.put_off(request, is_refused=False) or response
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
-        if self.pacer is None:
-            return None
         self.pacer.failed(request, exception)
         is_refused = isinstance(exception, LeftAloneError)
         if is_refused or isinstance(exception, self._failures):
@@ -155,23 +116,18 @@ class PolitenessMiddleware:
         return None
 
     def _note_silence(self, request: Request, why: str) -> None:
-        self._reach.failed(slot_key(request), request, why, self._pacer.n_hosts())
+        self._reach.failed(slot_key(request), request, why, self.pacer.n_hosts())
+
+    def serve(self, pacer: Pacer | None) -> None:
+        """Have *pacer* remember the pace of hosts from now on; ``None`` for the middleware itself."""
+        self.pacer = self._memory if pacer is None else pacer
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
-        self._pacer.set_crawl_delay(key, seconds)
-        self.look_again(key)
-
-    def look_again(self, key: str) -> None:
-        """The host of a slot must be left alone for longer than after its last transfer."""
-        self._slots.hold(key, self._waits(key))
+        self._slots.hold(key, self.pacer.set_crawl_delay(key, seconds))
 
     def _waits(self, key: str) -> float:
-        return self._pacer.waits(key)
-
-    @property
-    def _pacer(self) -> Pacer:
-        return self._memory if self.pacer is None else self.pacer  # a scheduler may be empty, and so false
+        return self.pacer.waits(key)
 
     def _shares(self, key: str) -> Iterator[str]:
         if "domain" in self._keys:
@@ -187,7 +143,7 @@ class PolitenessMiddleware:
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = Outcome.DOWN if is_down else Outcome.OTHER
         else:
-            outcome, retry_after = judge(transfer.response, transfer.ago)
+            outcome, retry_after = read_outcome(transfer.response, transfer.ago)
             if (
                 "address" in self._keys
                 and "proxy" not in transfer.request.meta
@@ -199,7 +155,7 @@ class PolitenessMiddleware:
             self._count(f"aopic/politeness/{'errors' if outcome == Outcome.ERROR else 'down'}")
         if retry_after:
             self._count("aopic/politeness/retry_after")
-        return self._pacer.transferred(
+        return self.pacer.transferred(
             transfer.key,
             seconds,
             outcome,
@@ -214,64 +170,7 @@ class PolitenessMiddleware:
             self._crawler.stats.inc_value(name)
 
 
-class Memory:
-    """The pace of the hosts that were asked last, in this process only."""
-
-    def __init__(self, politeness: Politeness) -> None:
-        self._politeness = politeness
-        self._paces: OrderedDict[str, Pace] = OrderedDict()
-        self._clocks: dict[str, float] = {}
-
-    def _pace(self, key: str) -> Pace:
-        pace = self._paces.get(key)
-        if pace is None:
-            pace = self._paces[key] = Pace(key)
-        self._paces.move_to_end(key)
-        if len(self._paces) > _REMEMBERED:
-            self._clocks.pop(self._paces.popitem(last=False)[0], None)
-        return pace
-
-    def _hold(self, key: str, seconds: float) -> None:
-        self._clocks[key] = max(self._clocks.get(key, 0.0), time.monotonic() + seconds)
-
-    def transferred(
-        self,
-        key: str,
-        seconds: float,
-        outcome: Outcome,
-        *,
-        ago: float,
-        retry_after: float,
-        at_least: float,
-        address: str = "",  # known to the slot
-    ) -> Gap:
-        gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
-        self._hold(key, max(gap.own, at_least) - ago)
-        return gap
-
-    def set_crawl_delay(self, key: str, seconds: float) -> None:
-        pace = self._pace(key)
-        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, seconds if seconds > 0 else 0.0
-        if is_longer:
-            self._hold(key, self._politeness.crawl_delay(pace))
-
-    def waits(self, key: str) -> float:
-        return self._clocks.get(key, 0.0) - time.monotonic()
-
-    def longest_gap(self, key: str) -> float:
-        return self._politeness.longest(self._paces.get(key) or Pace(key))
-
-    def put_off(self, request: Request, *, is_refused: bool) -> None:
-        """Whoever schedules requests decides."""
-
-    def failed(self, request: Request, exception: Exception) -> None:
-        """It is nobody's business here."""
-
-    def n_hosts(self) -> int:
-        return 0
-
-
-def judge(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
+def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
     """What *response*, which came *ago*, shows of its host, and for how many seconds it asked to be left alone."""
     if response.status not in (429, 503):
         return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_aopic.core.robots.fetches import Fetch
-    from scrapy_aopic.session.pacer import Pacer
+    from scrapy_aopic.session.pacer import JobPacer
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class RobotsMiddleware:
         self._sitemaps = Sitemaps(crawler)
         self._has_complained = self._has_forbidden = False
         self._own_clock = JobClock()
-        self.pacer: Pacer | None = None
+        self.pacer: JobPacer | None = None
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
 
     @classmethod
@@ -196,11 +196,9 @@ class RobotsMiddleware:
         if robots.paced == key or not (delay or robots.was_slow):
             return
         robots.paced = key
-        pacer: Pacer | PolitenessMiddleware | None = self.pacer
-        if pacer is None:
-            pacer = self._crawler.get_downloader_middleware(PolitenessMiddleware)
-        if pacer is not None:
-            pacer.set_crawl_delay(key, delay)
+        politeness = self._crawler.get_downloader_middleware(PolitenessMiddleware)
+        if politeness is not None:
+            politeness.set_crawl_delay(key, delay)
 
     # -- what is known is kept in the store of the job, if there is one
 

@@ -1,15 +1,20 @@
-"""What the middlewares of the downloader need of a crawl: the pace of its hosts, and what their robots.txt said.
+"""The pace of hosts: told what a transfer showed, a pacer says for how long its host is left alone.
 
-The crawl has the one clock by which hosts are paced: what a transfer showed is told to it, and it says for how long a
-host is left alone.
+Rule 1: decisions go one way. A pacer never calls a downloader's slot; the slot keeps what it was told, which also counts
+for requests that no scheduler knows of.
+
+Rule 2: beside our scheduler the job is the pacer, so the pace of hosts outlives the process, and the scheduler hands out
+no request too early. Beside others it is a table in memory.
 """
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from scrapy_aopic.core.politeness import Gap
+from scrapy_aopic.core.politeness import Gap, Pace
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.refusals import reason_of
@@ -18,37 +23,66 @@ from scrapy_aopic.web.meta import DOWN, slot_key
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request
 
-    from scrapy_aopic.core.politeness import Outcome
+    from scrapy_aopic.core.politeness import Outcome, Politeness
     from scrapy_aopic.job.job import Job
 
     from .stats import Stats
     from .trouble import Trouble
     from .visit import Visits
 
+_REMEMBERED = 10_000
+"""Hosts whose pace is remembered in memory: some 5 MB; a host's slot is gone a minute after its last transfer."""
+
 _BLIND = 60.0
 """Seconds for which a host is left alone when the store could not be read; the crawl stops meanwhile."""
 
 
-class Pacer:
-    """Remembers the pace of hosts in a job. Hosts have the keys of their download slots.
+class Pacer(Protocol):
+    """Remembers the pace of hosts, which have the keys of their download slots."""
 
-    Args:
-        look_again: Called with the key of a host that must be left alone for longer than after its last transfer.
-    """
+    def transferred(
+        self,
+        key: str,
+        seconds: float,
+        outcome: Outcome,
+        *,
+        ago: float,
+        retry_after: float,
+        at_least: float,
+        address: str,
+    ) -> Gap:
+        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
 
-    def __init__(
-        self, job: Job, visits: Visits, stats: Stats, trouble: Trouble, look_again: Callable[[str], None]
-    ) -> None:
+    def set_crawl_delay(self, key: str, seconds: float) -> float:
+        """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
+
+    def waits(self, key: str) -> float:
+        """Seconds for which a host must be left alone."""
+
+    def longest_gap(self, key: str) -> float:
+        """Longest gap of a host after a transfer that shows nothing special."""
+
+    def put_off(self, request: Request, *, is_refused: bool) -> Request | None:
+        """What to schedule instead of *request*, if it is not to fail because its host is down."""
+
+    def failed(self, request: Request, exception: Exception) -> None:
+        """*exception* ended *request*."""
+
+    def n_hosts(self) -> int:
+        """Hosts that the crawl knows; 0 if nobody counts them."""
+
+
+class JobPacer:
+    """Remembers the pace of hosts in a job, and what their robots.txt said."""
+
+    def __init__(self, job: Job, visits: Visits, stats: Stats, trouble: Trouble) -> None:
         self.trouble = trouble
         self._job = job
         self._crawl = job.crawl
         self._visits = visits
         self._stats = stats
-        self._look_again = look_again
 
     def clock(self) -> float:
         """The instant now, in seconds since the epoch, by which the job lives."""
@@ -96,11 +130,11 @@ class Pacer:
         """Longest gap of a host after a transfer that shows nothing special."""
         return self._crawl.longest_gap(key)
 
-    @guarded(None)
-    def set_crawl_delay(self, key: str, seconds: float) -> None:
-        """Have *seconds* between the requests to a host, whose robots.txt was just read."""
+    @guarded(0.0)
+    def set_crawl_delay(self, key: str, seconds: float) -> float:
+        """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
         self._crawl.set_crawl_delay(key, seconds, self._job.clock())
-        self._look_again(key)
+        return self.waits(key)
 
     @guarded(False)
     def is_dead(self, request: Request) -> bool:
@@ -158,3 +192,66 @@ class Pacer:
     def keep_robots(self, key: bytes, data: bytes) -> None:
         """Keep *data*, what is known of a robots.txt, under *key*."""
         self._crawl.keep_robots(key, data)
+
+
+class MemoryPacer:
+    """Remembers the pace of the hosts that were used last, in this process only."""
+
+    def __init__(self, politeness: Politeness) -> None:
+        self._politeness = politeness
+        self._paces: OrderedDict[str, Pace] = OrderedDict()
+        self._not_before: dict[str, float] = {}  # by time.monotonic
+
+    def _pace(self, key: str) -> Pace:
+        pace = self._paces.get(key)
+        if pace is None:
+            pace = self._paces[key] = Pace(key)
+        self._paces.move_to_end(key)
+        if len(self._paces) > _REMEMBERED:
+            self._not_before.pop(self._paces.popitem(last=False)[0], None)
+        return pace
+
+    def _hold(self, key: str, seconds: float) -> None:
+        self._not_before[key] = max(self._not_before.get(key, 0.0), time.monotonic() + seconds)
+
+    def transferred(
+        self,
+        key: str,
+        seconds: float,
+        outcome: Outcome,
+        *,
+        ago: float,
+        retry_after: float,
+        at_least: float,
+        address: str = "",  # known to the slot
+    ) -> Gap:
+        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
+        gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
+        self._hold(key, max(gap.own, at_least) - ago)
+        return gap
+
+    def set_crawl_delay(self, key: str, seconds: float) -> float:
+        """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
+        pace = self._pace(key)
+        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, seconds if seconds > 0 else 0.0
+        if is_longer:
+            self._hold(key, self._politeness.crawl_delay(pace))
+        return self.waits(key)
+
+    def waits(self, key: str) -> float:
+        """Seconds for which a host must be left alone."""
+        return self._not_before.get(key, 0.0) - time.monotonic()
+
+    def longest_gap(self, key: str) -> float:
+        """Longest gap of a host after a transfer that shows nothing special."""
+        return self._politeness.longest(self._paces.get(key) or Pace(key))
+
+    def put_off(self, request: Request, *, is_refused: bool) -> None:
+        """Nothing: whatever schedules requests decides."""
+
+    def failed(self, request: Request, exception: Exception) -> None:
+        """It does not matter here."""
+
+    def n_hosts(self) -> int:
+        """0: nobody counts them."""
+        return 0

@@ -51,7 +51,7 @@ from scrapy_aopic.web.page_keys import Places
 
 from .dispatch import Dispatch
 from .intake import Duplicates, Intake
-from .pacer import Pacer
+from .pacer import JobPacer
 from .patience import WAITING, Patience
 from .queued import QueuedRequests
 from .responses import Responses
@@ -61,8 +61,6 @@ from .trouble import Trouble, guarded
 from .visit import Visits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -92,7 +90,6 @@ class Session:
         opened: The job.
         closing: Closes the spider if the store fails.
         addresses: Looks up the addresses of hosts.
-        look_again: Called with the key of a host that must be left alone for longer than after its last transfer.
 
     Attributes:
         job: The open job.
@@ -118,7 +115,6 @@ class Session:
         *,
         closing: Closing,
         addresses: Addresses,
-        look_again: Callable[[str], None],
     ) -> None:
         assert crawler.stats is not None
         assert crawler.request_fingerprinter is not None
@@ -187,7 +183,7 @@ class Session:
                 stats=self.stats,
             )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
-        self.pacer = Pacer(job, self.visits, self.stats, self.trouble, look_again)
+        self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)
         self._beats = create_looping_call(self._beat_alone)
         self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever
 

@@ -29,9 +29,9 @@ from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
-from scrapy_aopic.downloadermiddlewares.politeness import Memory, judge, read_retry_after
+from scrapy_aopic.downloadermiddlewares.politeness import read_outcome, read_retry_after
 from scrapy_aopic.job.queries import status
-from scrapy_aopic.session.session import Session
+from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -278,7 +278,7 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
     values: list[bytes], status: int
 ) -> None:
     response = Response("http://a.test/", status, headers={"Retry-After": values})
-    outcome, wish = judge(response)
+    outcome, wish = read_outcome(response)
     assert outcome in Outcome
     assert 0 <= wish <= math.inf
     gap = Politeness().after(Pace("a.test"), 0.1, outcome, wish)
@@ -288,7 +288,7 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
 
 @given(st.floats(), st.floats(0, 1e9))
 def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: float) -> None:
-    memory = Memory(Politeness())
+    memory = MemoryPacer(Politeness())
     memory.set_crawl_delay("a.test", seconds)
     gap = memory.transferred("a.test", transfer, Outcome.ANSWER, ago=0.0, retry_after=0.0, at_least=0.0)
     assert 0 <= gap.shared <= gap.own <= 86_400
@@ -297,10 +297,10 @@ def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: fl
 
 BREAK = {
     "count": "scrapy_aopic.downloadermiddlewares.politeness.PolitenessMiddleware._count",
-    "judge": "scrapy_aopic.downloadermiddlewares.politeness.judge",
+    "judge": "scrapy_aopic.downloadermiddlewares.politeness.read_outcome",
     "header": "scrapy_aopic.downloadermiddlewares.politeness.read_retry_after",
-    "pacer": "scrapy_aopic.session.pacer.Pacer.transferred",
-    "memory": "scrapy_aopic.downloadermiddlewares.politeness.Memory.transferred",
+    "pacer": "scrapy_aopic.session.pacer.JobPacer.transferred",
+    "memory": "scrapy_aopic.session.pacer.MemoryPacer.transferred",
     "frontier": "scrapy_aopic.core.frontier.frontier.Frontier.transferred",
     "gates": "scrapy_aopic.core.frontier.gates.Gates.defer",
     "rule": "scrapy_aopic.core.politeness.Politeness.after",
@@ -491,12 +491,9 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
     class Told(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url.endswith("/"):
-                session = Session.of(self.crawler)
-                pacer = (
-                    session.pacer if session else self.crawler.get_downloader_middleware(PolitenessMiddleware)
-                )
-                assert pacer is not None
-                pacer.set_crawl_delay("a.test", 0.5)
+                politeness = self.crawler.get_downloader_middleware(PolitenessMiddleware)
+                assert politeness is not None
+                politeness.set_crawl_delay("a.test", 0.5)
             yield from super().parse(response)
 
     web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})

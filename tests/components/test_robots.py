@@ -25,7 +25,7 @@ from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
-from scrapy_aopic.session.pacer import Pacer
+from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer, Exchange, audit
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 
@@ -884,7 +884,7 @@ async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("settings", "pacer"),
     [
-        (SCHEDULER, Pacer),
+        (SCHEDULER, JobPacer),
         ({**BESIDE, "DOWNLOADER_MIDDLEWARES": {**BESIDE["DOWNLOADER_MIDDLEWARES"], PolitenessMiddleware: 990}}, PolitenessMiddleware),
     ],
     ids=["scheduler", "beside"],
@@ -895,7 +895,7 @@ async def test_the_crawl_delay_is_handed_on(
 ) -> None:
     told: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
+        pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)) or 0.0, raising=False
     )
     web = serve(
         {
@@ -916,7 +916,10 @@ async def test_a_restart_knows_the_crawl_delay(
 ) -> None:
     told: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        Pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)), raising=False
+        JobPacer,
+        "set_crawl_delay",
+        lambda self, key, seconds: told.append((key, seconds)) or 0.0,
+        raising=False,
     )
     serve({**line(2), "http://a.test/robots.txt": rules(more="Crawl-delay: 2\n")})
     settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}
