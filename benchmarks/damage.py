@@ -1,4 +1,4 @@
-"""What damage to each part of each file of a store does to who opens, checks, copies and mends it.
+"""What damage to each part of each file of a store does to who opens, checks, copies and repairs it.
 
     python benchmarks/damage.py [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
 
@@ -9,7 +9,7 @@ SQLite the header, the tables' list, and pages of each kind, of its log header, 
 the log; and what this package writes beside them. The part is changed in one bit, filled with zeros or noise, or with
 another part of its file; the file is cut off there, emptied, or removed.
 
-The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and mended. The damage is
+The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and repaired. The damage is
 
 - refused: one sentence says what is wrong, and nothing is opened;
 - named: `check` finds it;
@@ -17,7 +17,7 @@ The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing,
 - reported: a WARNING says that the last commit was left out, and every row is as at the one before;
 - WRONG: rows differ and nothing says so, or something else than a StorageError is raised. There must be none.
 
-A job that was refused or named is mended; then everything must hold, and the share of its pages that are kept after a change of one bit is shown.
+A job that was refused or named is repaired; then everything must hold, and the share of its pages that are kept after a change of one bit is shown.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def copied(job: Path) -> Callable[[Path], Store]:
     return opening
 
 
-def mended(job: Path, pages: int) -> float:
+def repaired(job: Path, pages: int) -> float:
     """The share of *pages* that a repair of *job* keeps."""
     repair(job)
     store = open_snapshot(store_folder(job))
@@ -400,19 +400,21 @@ def _damage_all(folder: Path, kind: str, state: str, options: argparse.Namespace
         if verdict in {"refused", "named"}:
             spoil(whole, job, part, how, where)
             try:
-                share = mended(job, pages)
+                share = repaired(job, pages)
                 if how == "bit":
                     kept[part.name].append(share)
             except StorageError as error:
-                counts[part.name]["not mended"] += 1
-                sys.stderr.write(f"{where}: not mended: {error}\n")
+                counts[part.name]["not repaired"] += 1
+                sys.stderr.write(f"{where}: not repaired: {error}\n")
         if verdict == "WRONG":
             n_wrong += 1
             sys.stderr.write(f"{where}: {verdicts}\n")
     for name, found in counts.items():
         shown = ", ".join(f"{verdict} {n}" for verdict, n in found.items())
         least = (
-            f"; mended, after one bit at least {min(kept[name]):.1%} of the pages kept" if kept[name] else ""
+            f"; repaired, after one bit at least {min(kept[name]):.1%} of the pages kept"
+            if kept[name]
+            else ""
         )
         print(f"{kind}, {state}, {name}: {shown}{least}")
     whole_count = sum(counts.values(), Counter[str]())

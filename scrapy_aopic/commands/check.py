@@ -42,7 +42,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
                 result = audit(store, progress=line.update)
         except StorageError as error:
             result = Audit()
-            result.expect(False, "{} 'scrapy aopic repair' mends what can be mended.", error)
+            result.expect(False, "{} 'scrapy aopic repair' saves what can be saved.", error)
     if opts.json:
         write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
     else:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-MEANING = (
-    "Mend a damaged job that no crawl uses. Says what was lost; the damaged store is kept beside the new one."
-)
+MEANING = "Make a whole job of a damaged one that no crawl uses. Says what was lost; the damaged store is kept beside the new one."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +24,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.repair import repair
     from scrapy_aopic.job.report import format_repair
 
-    mended, kept = repair(opts.jobdir, progress=True)
-    if mended is None:
-        write("Every invariant holds: there is nothing to mend.")
+    done, kept = repair(opts.jobdir, progress=True)
+    if done is None:
+        write("Every invariant holds: there is nothing to repair.")
     else:
-        write(format_repair(mended, kept))
+        write(format_repair(done, kept))
     return 0

@@ -1,45 +1,56 @@
 """Whether a store holds a state that a crawl can have been in: every invariant, counted to the unit.
 
-Reads each family once, in bounded memory.
+Reads each family once, in bounded memory; only rows that belong to nothing are looked for in a second reading.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from .crawl import MAX_HEIGHT, order_name
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
 from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
-from .ledger import TOTAL, Totals
-from .order import ORDERS, Order
+from .ledger import TOTAL
 from .ports import Family, Store
-from .records import (
-    HOST_BYTES,
-    NO_RECORD,
-    HostRecord,
-    Page,
-    State,
-    queue_row,
-    row_level,
-    unpack,
-    unpack_host,
-    unpack_page,
+from .records import FAILED, HOST_BYTES, NO_RECORD, QUEUED, VISITED, HostRecord
+from .saved import read_saved
+from .walk import (
+    CHUNK,
+    HostTally,
+    Tally,
+    chunks,
+    due_page,
+    each_host,
+    each_page,
+    find_order,
+    front_queue_of,
+    has_root,
+    index_rows,
+    is_due,
+    is_emptied,
+    read_page,
 )
-from .revisits import wake_row
-from .saved import Saved, read_saved
-from .spending import class_of, is_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-T = TypeVar("T")
+    from .order import Order
+    from .records import Page
+    from .saved import Saved
+    from .walk import StoredHost, StoredPage
 
-_CHUNK = 1000
 _MAX_SHOWN = 20
+"""Violations that are kept as sentences."""
+
+_SERIAL = 0xFFFFFFFF
+"""The part of a page's place that says which page of the job it was."""
+
+_LACKS_ROW = {
+    Family.QUEUE: "queued page {} has no queue row",
+    Family.META: "page {} should be revisited, but has no time row",
+}
 
 
 @dataclass(slots=True)
@@ -67,11 +78,13 @@ class Audit:
         return not self.n_violations
 
     def expect(self, holds: bool, text: str, *args: Any) -> None:
-        """Count a violation unless *holds*; *text* is formatted with *args*."""
+        """Count a violation unless *holds*; *text* is formatted with *args*, of which keys are shown in hexadecimal."""
         if not holds:
             self.n_violations += 1
             if len(self.violations) < _MAX_SHOWN:
-                self.violations.append(text.format(*args))
+                self.violations.append(
+                    text.format(*(arg.hex() if isinstance(arg, bytes) else arg for arg in args))
+                )
 
 
 def audit(
@@ -82,6 +95,9 @@ def audit(
     Args:
         progress: Called with the number of further pages that were looked at.
         order: The crawl's order, if it is not one of this package; without it front queues are not checked.
+
+    Raises:
+        StorageError: If the store cannot be read, was written in another format, or its totals are damaged.
     """
     result = Audit()
     saved = read_saved(store)
@@ -89,221 +105,207 @@ def audit(
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
         return result
-    totals = saved.ledger
-    result.virtual = totals.virtual
-    orders = [order] if order is not None else [cls() for cls in ORDERS.values()]
-    order = next((order for order in orders if order_name(order) == saved.order_name), None)
-    with _understood("pages", result):
-        _audit_pages(store, totals, saved.order, order, result, progress=progress)
-    with _understood("queue", result):
-        _audit_queue(store, result)
-    with _understood("hosts", result):
-        _audit_hosts(store, saved, result)
-    with _understood("content", result):
-        _audit_content(store, result)
-    with _understood("times", result):
-        _audit_wheel(store, result)
-    for name in ("queued", "visited", "failed", "hosts"):
-        counted = getattr(result, name)
-        recorded = getattr(saved, name)
-        result.expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
+    _Auditor(store, saved, find_order(saved.order_name, order), result).run(progress)
     return result
 
 
-@contextmanager
-def _understood(name: str, result: Audit) -> Iterator[None]:
-    """Count rows that are no records as a violation."""
-    try:
-        yield
-    except NO_RECORD as error:
-        result.expect(False, "the rows of the {} cannot be understood: {!r}", name, error)
+class _Auditor:
+    """Checks the rows of *store* against one another and against the totals, *saved*.
 
+    Attributes:
+        tally: The sums over the pages so far.
+        indexed: Index rows of pages that are there as they should be, by family.
+    """
 
-def _audit_pages(
-    store: Store,
-    totals: Totals,
-    last: int,
-    order: Order | None,
-    result: Audit,
-    *,
-    progress: Callable[[int], object],
-) -> None:
-    history, members = 0, [0, 0, 0, 0]
-    per_host: dict[str, int] = {}
-    for host, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
-        per_host = dict.fromkeys(("queued", "visited"), 0)
-        for chunk in _chunks(rows):
-            progress(len(chunk))
-            requests = store.get_many(Family.REQUESTS, [key for key, _ in chunk])
-            pages = [unpack_page(data) for _, data in chunk]
-            queue = store.get_many(
-                Family.QUEUE, [host + queue_row(page.front_queue, page.place) for page in pages]
-            )
-            looks = store.get_many(
-                Family.META, [_wake_row(key, page) for (key, _), page in zip(chunk, pages, strict=True)]
-            )
-            for (key, _), page, request, row, look in zip(chunk, pages, requests, queue, looks, strict=True):
-                result.pages += 1
-                is_visited = page.visits > 0
-                cash = page.cash + totals.owed(page)
-                result.cash += cash
-                history += page.history
-                members[class_of(page)] += is_member(page)
-                if page.canonical:
-                    _audit_united(store, key, page, result)
-                per_host["visited"] += is_visited
-                result.expect(cash >= 0, "page {} holds {} units", key.hex(), cash)
-                result.expect(
-                    page.place & 0xFFFFFFFF <= last, "page {} is newer than the last commit", key.hex()
-                )
-                result.expect(request is not None, "page {} has no request", key.hex())
-                if page.changes is not None:
-                    comes_back = look is not None and page.state != State.FAILED
-                    result.expect(comes_back, "page {} should come back, but has no time to", key.hex())
-                if page.state == State.QUEUED:
-                    result.queued += 1
-                    per_host["queued"] += 1
-                    result.expect(row == key[HOST_BYTES:], "queued page {} has no queue row", key.hex())
-                    is_cash = order is not None and not (page.visits and page.changes)
-                    level = (
-                        order.front_queue(page, page.cash)
-                        if order is not None and is_cash
-                        else page.front_queue
-                    )
-                    result.expect(
-                        page.front_queue == level,
-                        "page {} waits in front queue {}, not {}",
-                        key.hex(),
-                        page.front_queue,
-                        level,
-                    )
-                elif page.state == State.VISITED:
-                    result.visited += 1
-                else:
-                    result.failed += 1
-                    result.expect(page.state == State.FAILED, "page {} has state {}", key.hex(), page.state)
-        data = store.get_many(Family.HOSTS, (host,))[0]
-        record = unpack_host(data) if data is not None else HostRecord("")
-        for name, counted in per_host.items():
-            said = getattr(record, name)
-            result.expect(
-                said == counted,
-                "host {} ({}) says {} {} pages, but has {}",
-                record.name,
-                host.hex(),
-                said,
-                name,
-                counted,
-            )
-    whole = result.cash + totals.virtual
-    result.expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
-    result.expect(history == totals.history, "histories add up to {}, not {}", history, totals.history)
-    result.expect(members == totals.members, "classes have {} pages, not {}", members, totals.members)
+    def __init__(self, store: Store, saved: Saved, order: Order | None, result: Audit) -> None:
+        self._store = store
+        self._saved = saved
+        self._order = order
+        self._result = result
+        self._expect = result.expect
+        self.tally = Tally(saved.ledger)
+        self.indexed = {Family.QUEUE: 0, Family.META: 0}
+        self._queued_hosts = 0
+        self._dead_pages = 0
+        self._places: list[tuple[str, bytes]] = []
 
+    def run(self, progress: Callable[[int], object]) -> None:
+        """Check everything."""
+        with self._understood("pages and hosts"):
+            for host in each_host(self._store, self._in_index(each_page(self._store, progress))):
+                self._check_host(host)
+            self._check_places()
+        self._report()
+        for name, check in (
+            ("totals", self._check_totals),
+            ("queue", self._check_queue),
+            ("places", self._check_rows_of_hosts),
+            ("content", self._check_content),
+            ("times", self._check_times),
+        ):
+            with self._understood(name):
+                check()
 
-def _audit_united(store: Store, key: bytes, page: Page, result: Audit) -> None:
-    is_empty = page.state == State.VISITED and not page.cash and not page.history
-    result.expect(is_empty, "page {} was united with another one, but is not visited and empty", key.hex())
-    for _ in range(MAX_HEIGHT):
-        data = store.get_many(Family.PAGES, (page.canonical,))[0]
-        if data is None:
-            break
-        page = unpack_page(data)
-        if not page.canonical:
+    @contextmanager
+    def _understood(self, name: str) -> Iterator[None]:
+        """Count rows that are no records as a violation."""
+        try:
+            yield
+        except NO_RECORD as error:
+            self._expect(False, "the rows of the {} cannot be understood: {!r}", name, error)
+
+    def _report(self) -> None:
+        result, tally = self._result, self.tally
+        result.pages, result.cash, result.virtual = tally.pages, tally.cash, self._saved.ledger.virtual
+        result.queued, result.visited, result.failed = tally.queued, tally.visited, tally.failed
+
+    # -- pages and hosts, one by one
+
+    def _in_index(self, pages: Iterable[StoredPage]) -> Iterator[StoredPage]:
+        """All of *pages*, after their index rows have been looked up, those of many at once."""
+        for chunk in chunks(pages):
+            wanted: dict[Family, list[tuple[bytes, bytes, bytes]]] = {Family.QUEUE: [], Family.META: []}
+            for each in chunk:
+                if each.page is not None:
+                    for family, row, value in index_rows(each.key, each.page):
+                        wanted[family].append((row, value, each.key))
+            for family, rows in wanted.items():
+                found = self._store.get_many(family, [row for row, _, _ in rows])
+                for (_, value, key), stored in zip(rows, found, strict=True):
+                    if stored == value:
+                        self.indexed[family] += 1
+                    else:
+                        self._expect(False, _LACKS_ROW[family], key)
+            yield from chunk
+
+    def _check_host(self, stored: StoredHost) -> None:
+        counted = HostTally()
+        for each in stored.pages:
+            if each.page is not None:
+                self._check_page(each.key, each.page, each.request)
+                counted.add(each.page)
+            else:
+                self._expect(not each.has_record, "the record of page {} cannot be understood", each.key)
+        if stored.host is None and stored.has_record:
+            self._expect(False, "the record of host {} cannot be understood", stored.key)
             return
-    result.expect(False, "page {} was united with others, but no page stands for it", key.hex())
-
-
-def _audit_content(store: Store, result: Audit) -> None:
-    for chunk in _chunks(store.scan(Family.CONTENT)):
-        keys = {page for row in chunk for page in pages_of(*row)}
-        known = dict(zip(keys, store.get_many(Family.PAGES, list(keys)), strict=True))
-        for key, value in chunk:
-            is_known = all(known[page] is not None for page in pages_of(key, value))
-            result.expect(is_known, "content row {} is of a page that is not known", key.hex())
-
-
-def _wake_row(key: bytes, page: Page) -> bytes:
-    return wake_row(page.changes.wakes_at, key) if page.changes is not None else b""
-
-
-def _audit_wheel(store: Store, result: Audit) -> None:
-    for chunk in _chunks(_rows(store, WAKES)):
-        keys = [row[-2 * HOST_BYTES :] for row, _ in chunk]
-        for key, (row, _), data in zip(keys, chunk, store.get_many(Family.PAGES, keys), strict=True):
-            is_right = data is not None and row == _wake_row(key, unpack_page(data))
-            result.expect(is_right, "time row {} belongs to no page that comes back then", row.hex())
-    for chunk in _chunks(_rows(store, DUE)):
-        pages = store.get_many(Family.PAGES, [row[-2 * HOST_BYTES :] for row, _ in chunk])
-        for (row, value), data in zip(chunk, pages, strict=True):
-            page = unpack_page(data) if data is not None else None
-            is_right = (
-                page is not None and page.state == State.VISITED and page.visited_at == unpack(value)[1]
+        host = stored.host or HostRecord("")
+        for name in ("queued", "visited"):
+            says, has = getattr(host, name), getattr(counted, name)
+            self._expect(
+                says == has,
+                "host {} ({}) says {} {} pages, but has {}",
+                host.name,
+                stored.key,
+                says,
+                name,
+                has,
             )
-            result.expect(is_right, "due row {} belongs to no page that waits to come back", row.hex())
+        if stored.host is not None:
+            self._result.hosts += 1
+            self._check_place(stored.key, host, counted.best)
 
+    def _check_page(self, key: bytes, page: Page, request: bytes | None) -> None:
+        expect = self._expect
+        cash = self.tally.add(page)
+        expect(cash >= 0, "page {} holds {} units", key, cash)
+        expect(page.place & _SERIAL <= self._saved.order, "page {} is newer than the last commit", key)
+        expect(request is not None, "page {} has no request", key)
+        if page.canonical:
+            expect(is_emptied(page), "page {} was merged into another one, but is not visited and empty", key)
+            expect(has_root(self._store, page), "page {} was merged, but no page stands for it", key)
+        if page.state == QUEUED:
+            right = front_queue_of(page, self._order)
+            is_right = page.front_queue == right
+            expect(is_right, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
+        elif page.state == FAILED:
+            expect(page.changes is None, "page {} failed, but should be revisited", key)
+        else:
+            expect(page.state == VISITED, "page {} has state {}", key, page.state)
 
-def _rows(store: Store, first: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The rows of the index whose keys begin with the byte *first*."""
-    return store.scan(Family.META, first, bytes((first[0] + 1,)))
+    def _check_place(self, key: bytes, host: HostRecord, best: int) -> None:
+        if not host.queued:
+            self._expect(not host.row, "host {} has nothing queued, but an index row", host.name)
+            return
+        self._queued_hosts += 1
+        self._dead_pages += host.queued if host.row[:1] == DEAD else 0
+        self._places.append((host.name, host.row + key))
+        if len(self._places) == CHUNK:
+            self._check_places()
+        if host.row[:1] != ACTIVE:
+            self._expect(host.best >= best, "host {} is shelved below its best page", host.name)
 
+    def _check_places(self) -> None:
+        """Look up the index rows of many hosts."""
+        found = self._store.get_many(Family.META, [row for _, row in self._places])
+        for (name, _), row in zip(self._places, found, strict=True):
+            self._expect(row is not None, "host {} has pages queued, but no place", name)
+        self._places.clear()
 
-def _audit_queue(store: Store, result: Audit) -> None:
-    rows = 0
-    for chunk in _chunks(store.scan(Family.QUEUE)):
-        rows += len(chunk)
-        pages = store.get_many(Family.PAGES, [key[:HOST_BYTES] + page for key, page in chunk])
-        for (key, _), data in zip(chunk, pages, strict=True):
-            page = unpack_page(data) if data is not None else None
-            is_right = (
-                page is not None
-                and page.state == State.QUEUED
-                and key[HOST_BYTES:] == queue_row(page.front_queue, page.place)
-            )
-            result.expect(is_right, "queue row {} belongs to no queued page", key.hex())
-    result.expect(rows == result.queued, "{} queue rows for {} queued pages", rows, result.queued)
+    # -- sums, and rows that belong to nothing
 
+    def _check_totals(self) -> None:
+        tally, ledger, expect = self.tally, self._saved.ledger, self._expect
+        whole = tally.cash + ledger.virtual
+        expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
+        history, members = tally.history, tally.members
+        expect(history == ledger.history, "histories add up to {}, not {}", history, ledger.history)
+        expect(members == ledger.members, "classes have {} pages, not {}", members, ledger.members)
+        for name in ("queued", "visited", "failed", "hosts"):
+            recorded, counted = getattr(self._saved, name), getattr(self._result, name)
+            expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
 
-def _audit_hosts(store: Store, saved: Saved, result: Audit) -> None:
-    queued_hosts = dead_pages = 0
-    for chunk in _chunks(store.scan(Family.HOSTS)):
-        hosts = [unpack_host(data) for _, data in chunk]
-        index = store.get_many(
-            Family.META, [host.row + key for (key, _), host in zip(chunk, hosts, strict=True)]
-        )
-        for (key, _), host, row in zip(chunk, hosts, index, strict=True):
-            result.hosts += 1
-            if not host.queued:
-                result.expect(not host.row, "host {} has nothing queued, but an index row", host.name)
-                continue
-            queued_hosts += 1
-            dead_pages += host.queued if host.row[:1] == DEAD else 0
-            result.expect(row is not None, "host {} has pages queued, but no place", host.name)
-            if host.row[:1] != ACTIVE:
-                best = next((row_level(row[HOST_BYTES:]) for row, _ in store.scan(Family.QUEUE, key)), -1)
-                result.expect(host.best >= best, "host {} is shelved below its best page", host.name)
-    rows: dict[bytes, int] = {}
-    for key, _ in store.scan(Family.META):
-        if key[:1] in HOST_ROWS:
-            bucket = index_bucket(key)
-            rows[bucket] = rows.get(bucket, 0) + 1
-    result.expect(
-        sum(rows.values()) == queued_hosts, "{} places for {} hosts", sum(rows.values()), queued_hosts
-    )
-    shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == SHELVED}
-    result.expect(saved.shelved == shelved, "{} hosts are said to be shelved, not {}", saved.shelved, shelved)
-    result.expect(saved.parked == rows.get(PARKED, 0), "{} hosts are said to be parked", saved.parked)
-    dead = (rows.get(DEAD, 0), dead_pages)
-    result.expect(
-        (saved.dead, saved.dead_pages) == dead,
-        "{} hosts with {} pages are said to be dead, not {} with {}",
-        saved.dead,
-        saved.dead_pages,
-        *dead,
-    )
+    def _check_queue(self) -> None:
+        n = sum(1 for _ in self._store.scan(Family.QUEUE))
+        self._expect(n == self.tally.queued, "{} queue rows for {} queued pages", n, self.tally.queued)
+        if n == self.indexed[Family.QUEUE]:  # each belongs to a page
+            return
+        for chunk in chunks(self._store.scan(Family.QUEUE)):
+            keys = [row[:HOST_BYTES] + rest for row, rest in chunk]
+            for (row, rest), key, page in zip(chunk, keys, self._pages(keys), strict=True):
+                is_right = page is not None and (Family.QUEUE, row, rest) in index_rows(key, page)
+                self._expect(is_right, "queue row {} belongs to no queued page", row)
 
+    def _check_rows_of_hosts(self) -> None:
+        saved, expect = self._saved, self._expect
+        rows: dict[bytes, int] = {}
+        for row, _ in self._store.scan(Family.META):
+            if row[:1] in HOST_ROWS:
+                bucket = index_bucket(row)
+                rows[bucket] = rows.get(bucket, 0) + 1
+        n = sum(rows.values())
+        expect(n == self._queued_hosts, "{} places for {} hosts", n, self._queued_hosts)
+        shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == SHELVED}
+        expect(saved.shelved == shelved, "{} hosts are said to be shelved, not {}", saved.shelved, shelved)
+        expect(saved.parked == rows.get(PARKED, 0), "{} hosts are said to be parked", saved.parked)
+        said, dead = (saved.dead, saved.dead_pages), (rows.get(DEAD, 0), self._dead_pages)
+        expect(said == dead, "{} hosts with {} pages are said to be dead, not {} with {}", *said, *dead)
 
-def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
+    def _check_content(self) -> None:
+        for chunk in chunks(self._store.scan(Family.CONTENT)):
+            keys = list({page for row in chunk for page in pages_of(*row)})
+            known = dict(zip(keys, self._store.get_many(Family.PAGES, keys), strict=True))
+            for key, value in chunk:
+                is_known = all(known[page] is not None for page in pages_of(key, value))
+                self._expect(is_known, "content row {} is of a page that is not known", key)
+
+    def _check_times(self) -> None:
+        if sum(1 for _ in self._meta(WAKES)) != self.indexed[Family.META]:
+            for chunk in chunks(self._meta(WAKES)):
+                keys = [due_page(row) for row, _ in chunk]
+                for (row, value), key, page in zip(chunk, keys, self._pages(keys), strict=True):
+                    is_right = page is not None and (Family.META, row, value) in index_rows(key, page)
+                    self._expect(is_right, "time row {} belongs to no page that is revisited then", row)
+        for chunk in chunks(self._meta(DUE)):
+            pages = self._pages([due_page(row) for row, _ in chunk])
+            for (row, value), page in zip(chunk, pages, strict=True):
+                self._expect(
+                    is_due(page, value), "due row {} belongs to no page that waits for a revisit", row
+                )
+
+    def _meta(self, letter: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of the index in ``META`` whose keys begin with *letter*."""
+        return self._store.scan(Family.META, letter, bytes((letter[0] + 1,)))
+
+    def _pages(self, keys: list[bytes]) -> list[Page | None]:
+        return [read_page(data) for data in self._store.get_many(Family.PAGES, keys)]

@@ -1,165 +1,116 @@
-"""A whole ledger from what is left of a damaged one.
+"""A whole job from what is left of a damaged one.
 
-Pages and their requests are what counts; queue rows, places of hosts, counts and totals are made anew from them. The
-virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again. A page of which
-only the request is left is queued, without cash. One whose request is lost is forgotten: it is found again when a page
-that links to it is visited.
+Rule 1: pages and their requests are what counts. Queue rows, places of hosts, counts and totals are made anew from them.
+
+Rule 2: the virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again. If
+the pages hold more than that, they give up what is too much.
+
+Rule 3: a page of which only the request is left is queued, without cash. One whose request is lost is forgotten: it is
+found again when a page that links to it is visited.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from heapq import merge
-from itertools import groupby, islice, pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
-
-from .crawl import MAX_HEIGHT, order_name
+from .crawl import order_name
+from .damaged import DamagedStore
 from .duplicates import pages_of
 from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
 from .ledger import TOTAL, Totals
-from .order import ORDERS, Aopic, Order
+from .order import Aopic
 from .ports import Family, Store
-from .records import (
-    HOST_BYTES,
-    NO_RECORD,
-    HostRecord,
-    Page,
-    State,
-    pack_host,
-    pack_page,
-    queue_row,
-    unpack,
-    unpack_host,
-    unpack_page,
-)
-from .revisits import Rates, wake_row
+from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page
+from .revisits import Rates
 from .saved import Saved, read_what_is_left
 from .spending import class_of, is_member
+from .walk import (
+    CHUNK,
+    HostTally,
+    Tally,
+    chunks,
+    due_page,
+    each_host,
+    each_page,
+    find_order,
+    front_queue_of,
+    has_root,
+    index_rows,
+    is_due,
+    is_emptied,
+    read_page,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable
 
-T = TypeVar("T")
+    from .walk import StoredHost, StoredPage
 
-_CHUNK = 1000
-_HELD = 500
-"""Rows that are more than a block of a store holds."""
+_SERIAL = 0xFFFFFFFF
+"""The part of a page's place that says which page of the job it was."""
 
-_KEY_BYTES = 24
-_COUNT = 0xFFFFFFFF
-"""The part of a page's order that counts the pages queued in the job."""
 _PAUSE = 60.0
-"""Seconds for which a host is left alone that may have been asked just before the damage."""
+"""Seconds for which a host is left alone that may have got a request just before the damage."""
 
-_PLACES = (*HOST_ROWS, WAKES, DUE)
+_MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
+"""Letters of the rows in ``META`` that are not copied."""
 
-
-class Salvage:
-    """Reads of *store* what can be read; never raises.
-
-    Attributes:
-        gaps: Places by family where rows could not be read.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.gaps: dict[Family, int] = {}
-
-    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        try:
-            return self._store.get_many(family, keys)
-        except StorageError:
-            if len(keys) > 1:
-                return [self.get_many(family, (key,))[0] for key in keys]
-            return [None]
-
-    def scan(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of *family* in order, without those that cannot be read and some behind them.
-
-        Rows that are not in their place, as a block that was written over another one leaves them, are left out, too.
-        """
-        rows, held = self._scan(family), list[tuple[bytes, bytes]]()
-        while chunk := list(islice(rows, _CHUNK)):
-            held = _ascending([*held, *chunk])
-            # What is held back may turn out to be out of place only by what follows.
-            yield from held[:-_HELD]
-            held = held[-_HELD:]
-        yield from held
-
-    def _scan(self, family: Family) -> Iterator[tuple[bytes, bytes]]:
-        start: bytes | None = b""
-        while start is not None:
-            last = start
-            try:
-                for key, value in self._store.scan(family, start):
-                    yield key, value
-                    last = key
-                return
-            except StorageError:
-                self.gaps[family] = self.gaps.get(family, 0) + 1
-                start = self._behind(family, last)
-
-    def _behind(self, family: Family, last: bytes) -> bytes | None:
-        """The beginning of what can be read some way behind the key *last*, ``None`` if nothing can."""
-        at, step = int.from_bytes(last[:_KEY_BYTES].ljust(_KEY_BYTES, b"\0"), "big"), 1
-        while (at := at + step) < 1 << 8 * _KEY_BYTES:
-            step *= 2
-            start = at.to_bytes(_KEY_BYTES, "big")
-            try:
-                next(self._store.scan(family, start), None)
-            except StorageError:
-                continue
-            return start
-        return None
-
-
-def _ascending(rows: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """*rows* without as few as need be for each key to be above the one before it (Schensted, 1961)."""
-    if all(before[0] < after[0] for before, after in pairwise(rows)):
-        return rows
-    ends: list[bytes] = []  # the lowest key with which so many rows can end
-    places: list[int] = []
-    for key, _ in rows:
-        place = bisect_left(ends, key)
-        ends[place : place + 1] = [key]
-        places.append(place)
-    result: list[tuple[bytes, bytes]] = []
-    wanted = len(ends) - 1
-    for row, place in zip(reversed(rows), reversed(places), strict=True):
-        if place == wanted and (not result or row[0] < result[-1][0]):
-            result.append(row)
-            wanted -= 1
-    return result[::-1]
+_STATES = frozenset(map(int, State))
 
 
 @dataclass(slots=True)
-class Mended:
+class Repaired:
     """What was made of a damaged job.
 
     Attributes:
-        again: Pages that are queued, whatever they were, because only their requests are left.
-        forgotten: Pages that the totals count, or that were there without a request or not as records, and are lost.
-        parted: Pages that had been united with one that is lost.
+        requeued: Pages that are queued, whatever they were, because only their requests are left.
+        forgotten: Pages that are lost: those that the totals count and that are not there, or not without a request.
+        unmerged: Pages that had been merged into one that is lost, and stand for themselves again.
         cash: Units that the virtual page got; below 0: that it, and if need be pages, gave.
+        has_totals: Whether the totals could be read.
         gaps: Places by family where rows could not be read.
         reason: Why the store could not be opened as it was; empty if it could.
     """
 
     pages: int = 0
     hosts: int = 0
-    again: int = 0
+    requeued: int = 0
     forgotten: int = 0
-    parted: int = 0
+    unmerged: int = 0
     cash: int = 0
     has_totals: bool = True
     gaps: dict[str, int] = field(default_factory=dict)
     reason: str = ""
 
 
-class _Writer:
+def repair(
+    damaged: Store,
+    target: Store,
+    host_of: Callable[[bytes], str],
+    now: float,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Repaired:
+    """Write a whole job made of what is left in *damaged* to *target*, which is empty.
+
+    Args:
+        host_of: Name of the host of a request, for hosts whose record is lost.
+        now: Seconds since the epoch.
+        progress: Called with the number of further pages that were repaired.
+    """
+    source = DamagedStore(damaged)
+    saved = read_what_is_left(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    rebuild = _Rebuild(source, target, saved, host_of, now)
+    rebuild.take_stock()
+    source.gaps.clear()  # they are met once more
+    for host in each_host(source, each_page(source, progress)):
+        rebuild.add_host(host)
+    rebuild.part_from_lost_roots()
+    rebuild.copy_rest()
+    return rebuild.finish()
+
+
+class _Rows:
     """Collects rows for *store*, and writes some thousands at once."""
 
     def __init__(self, store: Store) -> None:
@@ -170,7 +121,7 @@ class _Writer:
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         self._batch.setdefault(family, {})[key] = value
         self._n += 1
-        if self._n >= 5 * _CHUNK:
+        if self._n >= 5 * CHUNK:
             self.flush()
 
     def flush(self, *, sync: bool = False) -> None:
@@ -178,273 +129,181 @@ class _Writer:
         self._batch, self._n = {}, 0
 
 
-def mend(
-    damaged: Store,
-    target: Store,
-    host_of: Callable[[bytes], str],
-    now: float,
-    progress: Callable[[int], object] = lambda _: None,
-) -> Mended:
-    """Write a whole job made of what is left in *damaged* to *target*, which is empty.
+class _Rebuild:
+    """Folds what a walk over *source* finds into *target*.
 
-    Args:
-        host_of: Name of the host of a request, for hosts whose record is lost.
-        now: Seconds since the epoch.
-        progress: Called with the number of further pages that were mended.
+    Attributes:
+        tally: The sums over the pages that are kept.
+        result: What has become of the job so far.
     """
-    source, result, writer = Salvage(damaged), Mended(), _Writer(target)
-    saved = read_what_is_left(source.get_many(Family.META, (TOTALS_KEY,))[0])
-    result.has_totals = saved is not None
-    totals = saved.ledger if saved is not None else Totals()
-    before = totals.virtual
-    order = _order(saved)
-    excess, last = -TOTAL, saved.order if saved is not None else 0
-    for _, data, request in _pages(source):
-        page = _page(data, totals)
-        if page is not None and request is not None:
-            excess += page.cash + totals.owed(page)
-            last = max(last, page.place & _COUNT)
-    source.gaps.clear()
-    sums = _Sums(totals, max(excess, 0), order=last, clock=saved.clock if saved is not None else 0)
-    for host, rows in groupby(_pages(source), lambda row: row[0][:HOST_BYTES]):
-        _mend_host(source, writer, host, rows, order, host_of, now, sums, result, progress)
-    writer.flush()
-    _part(target, writer, sums, result)
-    _copy_rest(source, target, writer, sums)
-    totals.virtual = TOTAL - sums.cash
-    totals.history, totals.members = sums.history, sums.members
-    result.cash = totals.virtual - before if saved is not None else totals.virtual
-    result.pages, result.hosts = sum(sums.states.values()), sums.hosts
-    known = saved.pages if saved is not None else 0
-    result.forgotten = max(result.forgotten, known - result.pages)
-    result.gaps = {family.name: n for family, n in source.gaps.items()}
-    base = saved or Saved(
-        order_name(Aopic()), created_at=now, saved_at=now, visits=sums.visits, rates=Rates().counts
-    )
-    mended = replace(
-        base,
-        ledger=totals,
-        queued=sums.states[State.QUEUED],
-        visited=sums.states[State.VISITED],
-        failed=sums.states[State.FAILED],
-        hosts=sums.hosts,
-        order=sums.order,
-        shelved={},
-        parked=sums.parked,
-        dead=sums.dead,
-        dead_pages=sums.dead_pages,
-        is_clean=False,
-        format=FORMAT,
-    )
-    writer.put(Family.META, TOTALS_KEY, mended.pack())
-    writer.flush(sync=True)
-    return result
 
+    def __init__(
+        self,
+        source: DamagedStore,
+        target: Store,
+        saved: Saved | None,
+        host_of: Callable[[bytes], str],
+        now: float,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._saved = saved
+        self._host_of = host_of
+        self._now = now
+        self._rows = _Rows(target)
+        # Pages stay in their front queues if the order is not one of this package.
+        self._order = find_order(saved.order_name) if saved is not None else Aopic()
+        self._clock = saved.clock if saved is not None else 0
+        self._ledger = saved.ledger if saved is not None else Totals()
+        self._excess = 0
+        self._serial = saved.order if saved is not None else 0
+        self._parked = self._dead = self._dead_pages = 0
+        self.tally = Tally(self._ledger)
+        self.result = Repaired(has_totals=saved is not None)
 
-@dataclass(slots=True)
-class _Sums:
-    totals: Totals
-    excess: int
-    cash: int = 0
-    history: int = 0
-    hosts: int = 0
-    order: int = 0
-    clock: int = 0
-    visits: int = 0
-    parked: int = 0
-    dead: int = 0
-    dead_pages: int = 0
-    members: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
-    states: dict[int, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
+    def take_stock(self) -> None:
+        """Find how much cash pages hold too much, and the serial number that the next page must be above."""
+        held = 0
+        for stored in each_page(self._source):
+            page = self._sound(stored.page)
+            if page is not None and stored.request is not None:
+                held += page.cash + self._ledger.owed(page)
+                self._serial = max(self._serial, page.place & _SERIAL)
+        self._excess = max(held - TOTAL, 0)
 
-    def add(self, page: Page) -> None:
-        self.cash += page.cash + self.totals.owed(page)
-        self.history += page.history
-        self.members[class_of(page)] += is_member(page)
-        self.states[page.state] += 1
-        self.visits += page.visits > 0
+    def _sound(self, page: Page | None) -> Page | None:
+        """*page* with cash, history and what it is owed at least 0; ``None`` if its state is none.
 
-
-def _order(saved: Saved | None) -> Order | None:
-    """The order of the job, ``None`` if it is not one of this package; its pages stay in their front queues."""
-    if saved is None:
-        return Aopic()
-    orders = (cls() for cls in ORDERS.values())
-    return next((order for order in orders if order_name(order) == saved.order_name), None)
-
-
-_Row = tuple[bytes, "bytes | None", "bytes | None"]
-
-
-def _pages(source: Salvage) -> Iterator[_Row]:
-    """Keys of all pages with their records and requests; ``None`` for what is lost.
-
-    A scan leaves out some rows behind each gap, but not the same ones in both families.
-    """
-    both = merge(
-        ((key, Family.PAGES, value) for key, value in source.scan(Family.PAGES)),
-        ((key, Family.REQUESTS, value) for key, value in source.scan(Family.REQUESTS)),
-        key=lambda row: row[:2],
-    )
-    rows = (
-        (key, {family: value for _, family, value in found})
-        for key, found in groupby(both, lambda row: row[0])
-    )
-    for chunk in _chunks(rows):
-        for family in (Family.PAGES, Family.REQUESTS):
-            lacking = [(key, found) for key, found in chunk if family not in found]
-            values = source.get_many(family, [key for key, _ in lacking]) if lacking else []
-            for (_, found), value in zip(lacking, values, strict=True):
-                if value is not None:
-                    found[family] = value
-        for key, found in chunk:
-            yield key, found.get(Family.PAGES), found.get(Family.REQUESTS)
-
-
-def _page(data: bytes | None, totals: Totals) -> Page | None:
-    """The page written as *data*, with cash and what it is owed at least 0; ``None`` if it is none."""
-    if data is None:
-        return None
-    try:
-        page = unpack_page(data)
+        One that was merged, but is not as such a page must be, stands for itself again.
+        """
+        if page is None or page.state not in _STATES:
+            return None
         page.cash, page.history = max(page.cash, 0), max(page.history, 0)
-        page.settled = min(page.settled, totals.handed[class_of(page)])
-        return page if page.state in set(State) else None
-    except NO_RECORD:
-        return None
+        if page.canonical and not is_emptied(page):
+            page.canonical, page.height = b"", 0
+            page.settled = self._ledger.handed[class_of(page)]
+        page.settled = min(page.settled, self._ledger.handed[class_of(page)])
+        return page
 
-
-def _mend_host(  # noqa: PLR0917
-    source: Salvage,
-    writer: _Writer,
-    key: bytes,
-    rows: Iterable[_Row],
-    order: Order | None,
-    host_of: Callable[[bytes], str],
-    now: float,
-    sums: _Sums,
-    result: Mended,
-    progress: Callable[[int], object],
-) -> None:
-    """Write the pages of a host, what is made of them, and the host itself."""
-    host = _host(source, key)
-    queued = visited = 0
-    best = -1
-    for chunk in _chunks(rows):
-        progress(len(chunk))
-        for page_key, data, request in chunk:
-            if request is None:
-                result.forgotten += 1
+    def add_host(self, stored: StoredHost) -> None:
+        """Write the pages of a host, the rows that follow from them, and the host itself."""
+        host, counted = stored.host, HostTally()
+        for each in stored.pages:
+            if each.request is None:
+                self.result.forgotten += 1
                 continue
-            page = _page(data, sums.totals)
-            if page is None:
-                page = _again(order, sums)
-                result.again += 1
-            host = host or HostRecord(host_of(request))
-            cut = min(page.cash, sums.excess)
-            page.cash -= cut
-            sums.excess -= cut
-            if page.state == State.QUEUED:
-                if order is not None and not (page.visits and page.changes):
-                    page.front_queue = order.front_queue(page, page.cash)
-                queued, best = queued + 1, max(best, page.front_queue)
-                writer.put(Family.QUEUE, key + queue_row(page.front_queue, page.place), page_key[HOST_BYTES:])
-            if page.state == State.FAILED:
-                page.changes = None
-            if page.changes is not None:
-                writer.put(Family.META, wake_row(page.changes.wakes_at, page_key), b"")
-            visited += page.visits > 0
-            sums.add(page)
-            writer.put(Family.PAGES, page_key, pack_page(page))
-            writer.put(Family.REQUESTS, page_key, request)
-    if host is None:
-        return
-    host.queued, host.visited, host.best = queued, visited, best
-    if not queued:
-        host.row = b""
-    elif host.row[:1] not in (
-        PARKED,
-        DEAD,
-    ):  # it may have been leased; the frontier wakes it and finds its place
-        host.row = PARKED + int((now + _PAUSE) * 1000).to_bytes(8, "big")
-    if host.row:
-        writer.put(Family.META, host.row + key, b"")
-        sums.parked += host.row[:1] == PARKED
-        sums.dead += host.row[:1] == DEAD
-        sums.dead_pages += queued if host.row[:1] == DEAD else 0
-    sums.hosts += 1
-    writer.put(Family.HOSTS, key, pack_host(host))
+            host = host or HostRecord(self._host_of(each.request))
+            counted.add(self._add_page(each, each.request))
+        if host is None:
+            return
+        host.queued, host.visited, host.best = counted.queued, counted.visited, counted.best
+        host.row = self._place(host)
+        if host.row:
+            self._rows.put(Family.META, host.row + stored.key, b"")
+        self.result.hosts += 1
+        self._rows.put(Family.HOSTS, stored.key, pack_host(host))
 
+    def _add_page(self, stored: StoredPage, request: bytes) -> Page:
+        page = self._sound(stored.page) or self._requeued()
+        cut = min(page.cash, self._excess)
+        page.cash -= cut
+        self._excess -= cut
+        if page.state == QUEUED:
+            page.front_queue = front_queue_of(page, self._order)
+        elif page.state == FAILED:
+            page.changes = None
+        for family, row, value in index_rows(stored.key, page):
+            self._rows.put(family, row, value)
+        self._rows.put(Family.PAGES, stored.key, pack_page(page))
+        self._rows.put(Family.REQUESTS, stored.key, request)
+        self.tally.add(page)
+        return page
 
-def _again(order: Order | None, sums: _Sums) -> Page:
-    """A new page for a request whose page is lost."""
-    sums.order += 1
-    page = Page(State.QUEUED, order.place(sums.order, sums.clock) if order is not None else sums.order)
-    page.settled = sums.totals.handed[class_of(page)]
-    return page
+    def _requeued(self) -> Page:
+        """A new page for a request whose page is lost."""
+        self.result.requeued += 1
+        self._serial += 1
+        order = self._order
+        page = Page(QUEUED, order.place(self._serial, self._clock) if order is not None else self._serial)
+        page.settled = self._ledger.handed[class_of(page)]
+        return page
 
+    def _place(self, host: HostRecord) -> bytes:
+        """The index row, without its key, of *host*, whose pages have been counted."""
+        if not host.queued:
+            return b""
+        if host.row[:1] == DEAD:
+            self._dead += 1
+            self._dead_pages += host.queued
+            return host.row
+        self._parked += 1
+        if host.row[:1] == PARKED:
+            return host.row
+        # It may have been leased. The frontier wakes it after the pause and finds its place.
+        return PARKED + int((self._now + _PAUSE) * 1000).to_bytes(8, "big")
 
-def _host(source: Salvage, key: bytes) -> HostRecord | None:
-    data = source.get_many(Family.HOSTS, (key,))[0]
-    try:
-        return unpack_host(data) if data is not None else None
-    except NO_RECORD:
-        return None
+    def part_from_lost_roots(self) -> None:
+        """Let pages stand for themselves that were merged into one that is not there any more."""
+        self._rows.flush()
+        for key, data in self._target.scan(Family.PAGES):
+            page = read_page(data)
+            if page is None or not page.canonical or has_root(self._target, page):
+                continue
+            page.canonical, page.height = b"", 0
+            page.settled = self._ledger.handed[class_of(page)]
+            self.tally.members[class_of(page)] += is_member(page)
+            self.result.unmerged += 1
+            self._rows.put(Family.PAGES, key, pack_page(page))
+        self._rows.flush()
 
+    def copy_rest(self) -> None:
+        """Copy what is not made of pages, as far as its pages are there."""
+        for family in (Family.DOMAINS, Family.LINKS, Family.ROBOTS):
+            for key, value in self._source.scan(family):
+                self._rows.put(family, key, value)
+        for chunk in chunks(self._source.scan(Family.CONTENT)):
+            for key, value in chunk:
+                if all(self._target.get_many(Family.PAGES, pages_of(key, value))):
+                    self._rows.put(Family.CONTENT, key, value)
+        for key, value in self._source.scan(Family.META):
+            if key[:1] == DUE:
+                page = read_page(self._target.get_many(Family.PAGES, (due_page(key),))[0])
+                if is_due(page, value):
+                    self._rows.put(Family.META, key, value)
+            elif key[:1] not in _MADE_ANEW and key != TOTALS_KEY:
+                self._rows.put(Family.META, key, value)
 
-def _part(target: Store, writer: _Writer, sums: _Sums, result: Mended) -> None:
-    """Let pages stand for themselves that were united with one that is not there any more."""
-    for key, data in target.scan(Family.PAGES):
-        page = unpack_page(data)
-        if not page.canonical or _has_root(target, page):
-            continue
-        page.canonical, page.height = b"", 0
-        page.settled = sums.totals.handed[class_of(page)]
-        sums.members[class_of(page)] += is_member(page)
-        result.parted += 1
-        writer.put(Family.PAGES, key, pack_page(page))
-    writer.flush()
-
-
-def _has_root(target: Store, page: Page) -> bool:
-    for _ in range(MAX_HEIGHT):
-        data = target.get_many(Family.PAGES, (page.canonical,))[0]
-        if data is None:
-            return False
-        page = unpack_page(data)
-        if not page.canonical:
-            return True
-    return False
-
-
-def _copy_rest(source: Salvage, target: Store, writer: _Writer, sums: _Sums) -> None:
-    """Copy what is not made of pages, as far as its pages are there."""
-    for key, value in source.scan(Family.HOSTS):
-        if target.get_many(Family.HOSTS, (key,))[0] is None and _host(source, key) is not None:
-            host = unpack_host(value)
-            host.queued = host.visited = 0
-            host.best, host.row = -1, b""
-            sums.hosts += 1
-            writer.put(Family.HOSTS, key, pack_host(host))
-    for family in (Family.DOMAINS, Family.LINKS, Family.ROBOTS):
-        for key, value in source.scan(family):
-            writer.put(family, key, value)
-    for chunk in _chunks(source.scan(Family.CONTENT)):
-        for key, value in chunk:
-            if all(target.get_many(Family.PAGES, pages_of(key, value))):
-                writer.put(Family.CONTENT, key, value)
-    for key, value in source.scan(Family.META):
-        if key[:1] == DUE:
-            data = target.get_many(Family.PAGES, (key[-2 * HOST_BYTES :],))[0]
-            page = unpack_page(data) if data is not None else None
-            if page is not None and page.state == State.VISITED and page.visited_at == unpack(value)[1]:
-                writer.put(Family.META, key, value)
-        elif key[:1] not in _PLACES and key != TOTALS_KEY:
-            writer.put(Family.META, key, value)
-    writer.flush()
-
-
-def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
+    def finish(self) -> Repaired:
+        """Write the totals, the last rows of all, and say what was done."""
+        tally, ledger, result, saved = self.tally, self._ledger, self.result, self._saved
+        result.cash = TOTAL - tally.cash - (ledger.virtual if saved is not None else 0)
+        result.pages = tally.pages
+        result.forgotten = max(result.forgotten, (saved.pages if saved is not None else 0) - tally.pages)
+        result.gaps = {family.name: n for family, n in self._source.gaps.items()}
+        ledger.virtual = TOTAL - tally.cash
+        ledger.history, ledger.members = tally.history, tally.members
+        new = Saved(
+            order_name(Aopic()),
+            created_at=self._now,
+            saved_at=self._now,
+            visits=tally.visits,
+            rates=Rates().counts,
+        )
+        totals = replace(
+            saved or new,
+            ledger=ledger,
+            queued=tally.queued,
+            visited=tally.visited,
+            failed=tally.failed,
+            hosts=result.hosts,
+            order=self._serial,
+            shelved={},
+            parked=self._parked,
+            dead=self._dead,
+            dead_pages=self._dead_pages,
+            is_clean=False,
+            format=FORMAT,
+        )
+        self._rows.put(Family.META, TOTALS_KEY, totals.pack())
+        self._rows.flush(sync=True)
+        return result

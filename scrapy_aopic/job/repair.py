@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.repair import Mended, mend
+from scrapy_aopic.core.repair import Repaired
+from scrapy_aopic.core.repair import repair as repair_store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.lock import sync_folder
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
 
-def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | None]:
-    """Mend the job in the folder *job*, which no crawl uses; one in which everything holds is left as it is.
+def repair(job: Path, *, progress: bool = False) -> tuple[Repaired | None, Path | None]:
+    """Repair the job in the folder *job*, which no crawl uses; leave it alone if every invariant holds.
 
-    Killed at any moment and called again, it ends the same.
+    If the process is killed, the next repair ends the same.
 
     Returns:
-        What was mended, and the folder of the damaged store; ``None`` if there was nothing to mend.
+        What was done, and the folder of the damaged store; ``None`` if there was nothing to repair.
 
     Raises:
         StorageError: If the job is in use, there is none, or nothing of it can be opened.
@@ -47,14 +48,14 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Mended | None, Path | 
     try:
         with lock_job(store_folder(job), "repair") as lock, named_as_given(lock, job):
             where = lock.around.where
-            mended, kept = _repair(store_folder(where), lock.check, progress=progress)
+            done, kept = _repair(store_folder(where), lock.check, progress=progress)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"The job in {job} cannot be mended: {error}.") from error
-    if mended is not None:
-        mended.reason = mended.reason.replace(str(where), str(job))
-    return mended, job / kept if kept else None
+        raise StorageError(f"The job in {job} cannot be repaired: {error}.") from error
+    if done is not None:
+        done.reason = done.reason.replace(str(where), str(job))
+    return done, job / kept if kept else None
 
 
 def _new(folder: Path) -> Path:
@@ -62,11 +63,11 @@ def _new(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.new")
 
 
-def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Mended | None, str]:
-    """Mend the store in *folder*; *check* raises an error if this must not be done any more.
+def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Repaired | None, str]:
+    """Repair the store in *folder*; *check* raises an error if the job is no longer ours.
 
     Returns:
-        What was mended, and the name of the folder of the damaged store.
+        What was done, and the name of the folder of the damaged store.
     """
     copy, new = folder.with_name(f"{folder.name}.copy"), _new(folder)
     if not folder.exists() and is_finished(new):  # killed between the two renames
@@ -84,8 +85,8 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
                 closing(make_store(new, folder)) as store,
                 tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
             ):
-                mended = mend(damaged, store, _host_of, time.time(), line.update)
-                mended.reason = reason
+                done = repair_store(damaged, store, _host_of, time.time(), line.update)
+                done.reason = reason
                 arrange(store)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
@@ -97,7 +98,7 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
     folder.rename(kept)
     new.rename(folder)
     sync_folder(folder.parent)
-    return mended, kept.name
+    return done, kept.name
 
 
 def _holds(store: Store) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.audit import Audit
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.repair import Mended
+    from scrapy_aopic.core.repair import Repaired
 
 _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
@@ -95,16 +95,16 @@ def format_audit(result: Audit) -> str:
     return "\n".join([*result.violations, summary + verdict])
 
 
-def format_repair(mended: Mended, kept: Path | None) -> str:
+def format_repair(done: Repaired, kept: Path | None) -> str:
     """What was made of a damaged job; *kept* is the folder of the damaged store."""
-    lines = [mended.reason] if mended.reason else []
-    lines += [f"Rows of {family} could not be read in {n:,} places." for family, n in mended.gaps.items()]
-    if not mended.has_totals:
+    lines = [done.reason] if done.reason else []
+    lines += [f"Rows of {family} could not be read in {n:,} places." for family, n in done.gaps.items()]
+    if not done.has_totals:
         lines.append("The totals are lost: the job begins with a new ledger, in the default order.")
     lines.append(
-        f"{mended.pages:,} pages on {mended.hosts:,} hosts are kept, {mended.forgotten:,} are forgotten, "
-        f"{mended.again:,} wait to be visited again because only their requests are left, "
-        f"{mended.parted:,} stand for themselves again; the virtual page took up {mended.cash:,} units. "
+        f"{done.pages:,} pages on {done.hosts:,} hosts are kept, {done.forgotten:,} are forgotten, "
+        f"{done.requeued:,} wait to be visited again because only their requests are left, "
+        f"{done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
         f"The damaged store is in {kept}; remove it when you do not need it any more."
     )
     return "\n".join(lines)

@@ -53,7 +53,7 @@ def check_format(folder: Path, *, is_damaged: bool = False) -> None:
     path = folder / _FORMAT_FILE
     if number is None and path.exists():
         raise StorageError(
-            f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' mends it."
+            f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' replaces it."
         )
     written = "an older format" if number is None else f"format {number}"
     raise StorageError(
@@ -108,7 +108,7 @@ def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
             found = f"has {sizes[name]:,} bytes" if name in sizes else "is gone"
             raise StorageError(
                 f"The store in {folder} is damaged: its file {name} {found}, and had {size:,} bytes when it was closed. "
-                "'scrapy aopic repair' mends what can be mended."
+                "'scrapy aopic repair' saves what can be saved."
             )
 
 

@@ -30,7 +30,7 @@ def read_landed(folder: Path) -> int:
 
 
 def forget_landed(folder: Path) -> None:
-    """The store in *folder* may hold less than what landed: it is one that is mended."""
+    """The store in *folder* may hold less than what landed: it is being repaired."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
@@ -39,7 +39,7 @@ def check_landed(folder: Path, landed: int, number: int) -> None:
     if number < landed:
         raise StorageError(
             f"The store in {folder} is damaged: its last commit is number {number:,}, but number {landed:,} had landed. "
-            "'scrapy aopic repair' mends what can be mended."
+            "'scrapy aopic repair' saves what can be saved."
         )
 
 

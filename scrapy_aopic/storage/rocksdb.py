@@ -520,7 +520,7 @@ def _check_current(folder: Path) -> None:
     if not (folder / "CURRENT").exists() and _holds_rows(folder):
         raise StorageError(
             f"The store in {folder} is damaged: its file CURRENT is gone. "
-            "'scrapy aopic repair' mends what can be mended."
+            "'scrapy aopic repair' saves what can be saved."
         )
 
 

@@ -92,7 +92,7 @@ def find_end(folder: Path, oldest: int, number: int, landed: int) -> tuple[Path,
 
 def _damaged(folder: Path, what: str) -> StorageError:
     return StorageError(
-        f"The store in {folder} is damaged: {what}. 'scrapy aopic repair' mends what can be mended."
+        f"The store in {folder} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
     )
 
 

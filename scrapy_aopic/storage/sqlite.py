@@ -220,7 +220,7 @@ class SqliteStore:
         if _size(log) and not _size(log.with_name(FILE_NAME)):  # SQLite would remove the log, even to look
             raise StorageError(
                 f"The store in {self._folder} is damaged: its file {FILE_NAME} is empty or gone, but not its log. "
-                "'scrapy aopic repair' mends what can be mended."
+                "'scrapy aopic repair' saves what can be saved."
             )
         try:
             check_sizes(self._folder, "", self._sizes())

@@ -96,7 +96,7 @@ def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
             )
             before = log.read_bytes()
             for opening in (open_snapshot, open_store):
-                with pytest.raises(StorageError, match=r"is damaged: .* 'scrapy aopic repair' mends"):
+                with pytest.raises(StorageError, match=r"is damaged: .* 'scrapy aopic repair' saves"):
                     opening(copy)
                 assert log.read_bytes() == before
 

@@ -216,6 +216,18 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         lambda store: change_totals(store, parked=0),
         "0 hosts are said to be parked",
     ),
+    "a page that cannot be understood": (
+        lambda store: change_row(store, Family.PAGES, QUEUED.key, b"\xc1"),
+        f"the record of page {QUEUED.key.hex()} cannot be understood",
+    ),
+    "a host that cannot be understood": (
+        lambda store: change_row(store, Family.HOSTS, BUSY, b"\xc1"),
+        f"the record of host {BUSY.hex()} cannot be understood",
+    ),
+    "a host whose pages are gone": (
+        lambda store: change_row(store, Family.PAGES, SHELVED.key, None),
+        "host shelved",
+    ),
     "a host's queued pages": (
         lambda store: change_host(store, QUEUED, queued=2),
         f"host busy ({BUSY.hex()}) says 2 queued pages, but has 1",

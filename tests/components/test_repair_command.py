@@ -41,7 +41,7 @@ def spoil(job: Path, number: int) -> None:
 
 
 @each_store
-def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None:
+def test_a_damaged_job_is_repaired_and_goes_on(tmp_path: Path, store: str) -> None:
     job = tmp_path / "job"
     make_job(job, store, 3_000)
     spoil(job, 1)
@@ -61,12 +61,12 @@ def test_a_damaged_job_is_mended_and_goes_on(tmp_path: Path, store: str) -> None
     assert {path.name: path.read_bytes() for path in (job / "aopic.damaged-1").iterdir()} == damaged
     assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1", "aopic.lock"]
     before = rows(job)
-    assert "nothing to mend" in repair_command(job).stdout
+    assert "nothing to repair" in repair_command(job).stdout
     assert rows(job) == before
 
 
 @each_store
-def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_mended(tmp_path: Path, store: str) -> None:
+def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_repaired(tmp_path: Path, store: str) -> None:
     killed, job = tmp_path / "killed", tmp_path / "job"
     opened = open_store(store_folder(killed), store)
     crawl = Crawl(opened, Policy(), 0.0)
@@ -83,15 +83,15 @@ def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_mended(tmp_path: 
     for _ in range(2):  # the first refusal must not tidy it away
         with pytest.raises(StorageError):
             open_store(store_folder(job))
-    mended, _ = repair(job)
-    assert mended is not None
+    done, _ = repair(job)
+    assert done is not None
     result = check(job)
     assert result.violations == []
     assert 100 < result.pages <= 271  # in SQLite the rows behind the damage are kept, too
 
 
 @pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST", ".log", "format"])
-def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: str) -> None:
+def test_a_rocksdb_store_that_has_lost_a_file_is_repaired(tmp_path: Path, lost: str) -> None:
     pytest.importorskip("rocksdict")
     job = tmp_path / "job"
     make_job(job, "rocksdb", 3_000)
@@ -103,8 +103,8 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_mended(tmp_path: Path, lost: st
         for opens in (open_store, open_store, open_snapshot):
             with pytest.raises(StorageError, match="CURRENT is gone"):
                 opens(store_folder(job))
-    mended, _ = repair(job)
-    assert mended is not None
+    done, _ = repair(job)
+    assert done is not None
     result = check(job)
     assert (result.violations, result.pages) == ([], 3_000)
 
@@ -171,7 +171,7 @@ def test_a_job_that_was_killed_between_the_renames_is_put_in_place(tmp_path: Pat
 
 
 @each_store
-def test_a_job_in_use_is_not_mended(tmp_path: Path, store: str) -> None:
+def test_a_job_in_use_is_not_repaired(tmp_path: Path, store: str) -> None:
     job = tmp_path / "job"
     make_job(job, store, 10)
     opened = Job(job, Policy(), kind=store)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page
-from scrapy_aopic.core.repair import Salvage, mend
+from scrapy_aopic.core.repair import Repaired, repair
 from scrapy_aopic.core.revisits import Content, Recrawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
@@ -25,7 +28,7 @@ N = 60
 
 
 def make(*, recrawl: bool = False) -> MemoryStore:
-    """A job with visited, queued and failed pages, some united with others."""
+    """A job with visited, queued and failed pages, some merged into others."""
     job = Job(recrawl=Recrawl(share=0.3) if recrawl else None, max_active=3)
     job.seed(*(link(f"h{n % 7}", n) for n in range(5)))
     dice = random.Random(5)
@@ -57,6 +60,15 @@ def garble(store: MemoryStore) -> None:
     store.write({Family.PAGES: dict.fromkeys(keys[::9], b"\xc1")}, sync=True)
 
 
+def revive(store: MemoryStore, **values: Any) -> None:
+    """Pages that were merged into others hold cash of their own, or wait."""
+    pages = {key: unpack_page(data) for key, data in store.scan(Family.PAGES)}
+    merged = {key: page for key, page in pages.items() if page.canonical}
+    assert merged
+    rows = {key: pack_page(replace(page, **values)) for key, page in merged.items()}
+    store.write({Family.PAGES: rows}, sync=True)
+
+
 DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
     "none": lambda store: None,
     **{f"rows of {family.name}": lambda store, family=family: drop(store, family, 7) for family in Family},
@@ -68,12 +80,14 @@ DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
     "totals": lambda store: store.write({Family.META: {TOTALS_KEY: b"\x81"}}, sync=True),
     "too much cash": enrich,
     "no records": garble,
+    "merged pages with cash": lambda store: revive(store, cash=7),
+    "merged pages that wait": lambda store: revive(store, state=State.QUEUED),
 }
 
 
-def mended(damaged: Store) -> tuple[MemoryStore, object]:
+def repaired(damaged: Store) -> tuple[MemoryStore, Repaired]:
     target = MemoryStore()
-    result = mend(damaged, target, lambda request: request.split(b"/")[0].decode(), NOW)
+    result = repair(damaged, target, lambda request: request.split(b"/")[0].decode(), NOW)
     return target, result
 
 
@@ -82,11 +96,11 @@ def mended(damaged: Store) -> tuple[MemoryStore, object]:
 def test_what_is_left_becomes_a_whole_job(damage: str, *, recrawl: bool) -> None:
     store = make(recrawl=recrawl)
     DAMAGES[damage](store)
-    target, _ = mended(store)
+    target, _ = repaired(store)
     result = audit(target)
     assert result.violations == []
     assert result.cash + result.virtual == TOTAL
-    again, _ = mended(target)
+    again, _ = repaired(target)
     for family in Family:  # the same in the end, however often
         assert list(again.scan(family)) == list(target.scan(family)) or family == Family.META
     policy = Policy(max_active=3)
@@ -108,9 +122,9 @@ def test_nothing_is_lost_of_a_job_that_has_only_lost_what_is_made_of_pages() -> 
     before = {key: unpack_page(data) for key, data in store.scan(Family.PAGES)}
     for family in (Family.QUEUE, Family.HOSTS):
         drop(store, family, 10_000)
-    target, result = mended(store)
+    target, result = repaired(store)
     assert {key: unpack_page(data) for key, data in target.scan(Family.PAGES)} == before
-    assert (result.pages, result.forgotten, result.cash) == (len(before), 0, 0)  # type: ignore[attr-defined]
+    assert (result.pages, result.forgotten, result.cash) == (len(before), 0, 0)
 
 
 @pytest.mark.parametrize("n", [7, 10_000], ids=["some", "all"])
@@ -119,21 +133,21 @@ def test_pages_of_which_only_the_requests_are_left_are_queued(n: int) -> None:
     before = {key for key, _ in store.scan(Family.PAGES)}
     drop(store, Family.PAGES, n)
     left = {key: unpack_page(data) for key, data in store.scan(Family.PAGES)}
-    target, result = mended(store)
+    target, result = repaired(store)
     pages = {key: unpack_page(data) for key, data in target.scan(Family.PAGES)}
     lost = before - left.keys()
     assert pages.keys() == before
     assert {pages[key].state for key in lost} == {State.QUEUED}
     assert len({page.place for page in pages.values()}) == len(pages)
-    assert (result.again, result.forgotten) == (len(lost), 0)  # type: ignore[attr-defined]
+    assert (result.requeued, result.forgotten) == (len(lost), 0)
 
 
 def test_pages_that_only_the_totals_know_of_are_said_to_be_forgotten() -> None:
     store = make()
     keys = [key for key, _ in store.scan(Family.PAGES)][:9]
     store.write({Family.PAGES: dict.fromkeys(keys), Family.REQUESTS: dict.fromkeys(keys)}, sync=True)
-    _, result = mended(store)
-    assert (result.again, result.forgotten) == (0, 9)  # type: ignore[attr-defined]
+    _, result = repaired(store)
+    assert (result.requeued, result.forgotten) == (0, 9)
 
 
 @pytest.mark.parametrize(("place", "source"), [(300, 2000), (2000, 300), (900, 1500), (0, 2900), (2900, 0)])
@@ -148,7 +162,7 @@ def test_rows_in_the_wrong_place_are_left_out(place: int, source: int) -> None:
         ) -> Iterator[tuple[bytes, bytes]]:
             return iter([(key, b"") for key in damaged])
 
-    found = [key for key, _ in Salvage(Misplaced()).scan(Family.PAGES)]
+    found = [key for key, _ in DamagedStore(Misplaced()).scan(Family.PAGES)]
     assert found == [*keys[:place], *keys[place + 100 :]]
 
 
@@ -176,10 +190,10 @@ def test_holes_are_jumped_over() -> None:
     store = make()
     keys = [key for key, _ in store.scan(Family.PAGES)]
     bad = set(keys[3:40:12])
-    target, result = mended(Holes(store, bad))  # type: ignore[arg-type]
+    target, result = repaired(Holes(store, bad))  # type: ignore[arg-type]
     assert audit(target).violations == []
     kept = {key for key, _ in target.scan(Family.PAGES)}
     assert kept.isdisjoint(bad)
     assert len(keys) - len(bad) >= len(kept) >= len(keys) - 4 * len(bad)
-    assert result.gaps["PAGES"] == len(bad)  # type: ignore[attr-defined]
+    assert result.gaps["PAGES"] == len(bad)
     assert any(unpack_page(data).state == State.QUEUED for _, data in target.scan(Family.PAGES))
