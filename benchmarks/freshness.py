@@ -51,8 +51,9 @@ from tqdm import tqdm
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.order import Aopic, OpicCycle
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
 from scrapy_aopic.core.revisits import Content, Rates, Recrawl
 from scrapy_aopic.lab.comparison import half_width

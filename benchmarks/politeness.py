@@ -53,7 +53,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session

@@ -36,7 +36,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Lease, Policy
+from scrapy_aopic.core.crawl import Lease
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key

@@ -31,7 +31,7 @@ from scrapy.utils.request import RequestFingerprinter
 
 from scrapy_aopic import RobotsMiddleware
 from scrapy_aopic._engine.closing import Closing
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.stats import Stats

@@ -47,8 +47,9 @@ from scrapy.linkextractors import LinkExtractor
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.job.folder import store_folder

@@ -8,9 +8,10 @@ import time
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, Page, State, host_key, pack_page, page_key
@@ -79,8 +80,8 @@ def build(
         known = HostState(host_name(host), visited=each - waiting)
         frontier.hosts.put(key, known)
         frontier.n_hosts += 1
-        assert crawl._domains is not None
-        crawl._domains.count(crawl._domains.key(known), each - waiting)
+        assert crawl.domains is not None
+        crawl.domains.count(crawl.domains.key(known), each - waiting)
         for number in range(each):
             url = page_url(host, number)
             link = Link(page_key(key, name_of(url)), known.name, url.encode())
@@ -88,7 +89,7 @@ def build(
                 crawl.seed(link, BEGIN)
                 continue
             units = draw.randrange(1 << 24)
-            page = Page(State.VISITED, crawl._next_place(), cash=units, score=1)
+            page = Page(State.VISITED, crawl.pages.next_place(), cash=units, score=1)
             crawl.ledger.window.visit(page, units, draw.random(), BEGIN - draw.random() * 1e6)
             totals.virtual -= units
             totals.history += units
@@ -99,7 +100,7 @@ def build(
             pages, requests = {}, {}
     totals.turn = 1.0
     totals.members = [totals.members[0], n_visited, 0, 0]
-    crawl._visited = crawl._visited_once = n_visited
+    crawl.pages.n_visited = n_visited
     _write(crawl, store, pages, requests)
     arrange(store)  # as the pages of a crawl are, which come in no order
     store.close()

@@ -3,20 +3,23 @@
 This is the door for programs that crawl without Scrapy (docs/library.md); :mod:`.api` has the rules of the calls. All
 else in here may change with any release.
 
-In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.records` (what is remembered), :mod:`.ledger` and
-:mod:`.window` (who holds how much cash), :mod:`.order` and :mod:`.domains` (what is important enough, and how much of it
-a site may take), :mod:`.frontier` and :mod:`.politeness` (what is asked next, and when), :mod:`.duplicates`
-(pages that are the same), :mod:`.revisits` (pages that come back), :mod:`.crawl` (all of it as one state machine),
-:mod:`.ports`, :mod:`.tables` and :mod:`.caches` (how it is kept in a store), :mod:`.audit` and :mod:`.repair` (whether it
-holds, and what to do if not), :mod:`.robots` (what a robots.txt allows).
+In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (who answers it), :mod:`.policy`,
+:mod:`.records` (what is remembered), :mod:`.ledger`, :mod:`.spending` and :mod:`.window` (who holds how much cash),
+:mod:`.order` (which page is next), :mod:`.pages` (where each waits), :mod:`.visits` (what follows from a visit) and
+:mod:`.leases`, :mod:`.frontier` and :mod:`.politeness` (which host is next, and when), :mod:`.domains`, :mod:`.sponsors`
+and :mod:`.support` (how much of it a site may take), :mod:`.duplicates` and :mod:`.merging` (pages that are one),
+:mod:`.revisits` (visited pages that are visited again), :mod:`.links` and :mod:`.graph` (links that are kept),
+:mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
+and :mod:`.caches` (how it is kept in a store), :mod:`.audit` and :mod:`.repair` (whether it holds, and what to do if not).
 """
 
 from __future__ import annotations
 
 from .api import Counts, CrawlPort, Ending, Lease, Settled
 from .audit import audit
-from .crawl import Crawl, Policy
+from .crawl import Crawl
 from .frontier.frontier import Empty, NotBefore, Unlocated
+from .policy import Policy
 from .politeness import Gap, Outcome, Politeness
 from .ports import Batch, Family, Store
 from .records import Link, host_key, page_key

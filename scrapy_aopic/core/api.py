@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .politeness import Gap, Outcome
     from .ports import Batch
     from .records import Link
-    from .revisits import Content
+    from .revisits.rates import Version
 
 
 class Lease(NamedTuple):
@@ -91,6 +91,28 @@ class Settled(NamedTuple):
 
     ending: Ending
     paid: Sequence[int] = ()
+
+
+class Findings(NamedTuple):
+    """What a visit found, besides links.
+
+    Attributes:
+        outcome: Why it is no ordinary page; ``""`` for an ordinary one.
+        is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
+        n_links: Distinct links found, if filters dropped some; their shares go to the virtual page.
+        weight: Weight of all distinct links found, if they differ in weight.
+        version: What the response says of the page's version, if pages are revisited.
+        same_as: Key of the page that it says it is, once its links are paid; a duplicate needs none.
+        is_if_same: Whether that only counts if they have the same words.
+    """
+
+    outcome: str = ""
+    is_failure: bool = False
+    n_links: int = 0
+    weight: int = 0
+    version: Version | None = None
+    same_as: bytes = b""
+    is_if_same: bool = False
 
 
 class Counts(NamedTuple):
@@ -148,7 +170,7 @@ class CrawlPort(Protocol):
         outcome: str = "",
         is_failure: bool = False,
         weight: int = 0,
-        content: Content | None = None,
+        content: Version | None = None,
         same_as: bytes = b"",
         is_if_same: bool = False,
     ) -> Settled:

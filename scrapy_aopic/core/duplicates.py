@@ -72,11 +72,11 @@ class Found(NamedTuple):
     """Whom a page is the same as.
 
     Attributes:
-        twin: Key of the page of its site that was first; ``b""`` if it is the first.
-        copy: Key of a page of another site; ``b""`` if none is known, or there is a *twin*.
+        first: Key of the page of its site that was first; ``b""`` if it is the first.
+        copy: Key of a page of another site; ``b""`` if none is known, or there is a *first* one.
     """
 
-    twin: bytes = b""
+    first: bytes = b""
     copy: bytes = b""
 
 
@@ -136,7 +136,7 @@ def alike(one: bytes, two: bytes) -> int:
     return sum(map(int.__eq__, one, two))
 
 
-class Contents:
+class Duplicates:
     """The texts of a crawl's pages, and which pages claim to be others.
 
     Args:
@@ -175,7 +175,7 @@ class Contents:
         owners = self._rows.get_many(names)
         found = self._find(page, text, owners, is_other) if any(owners) else Found()
         self._rows.put(TEXTS + page, text.digest + text.sketch)
-        if found.twin:
+        if found.first:
             return found
         self._own(page, names, self._rows.get_many(names) if any(owners) else owners)  # some may be forgotten
         if found.copy:
@@ -287,7 +287,7 @@ class Contents:
         self._claims.forget(CLAIMS + other)
         return [Claim(row[1 + _PAGE :], *unpack(value)) for row, value in rows]
 
-    def settled(self, other: bytes, claim: Claim) -> None:
+    def drop_claim(self, other: bytes, claim: Claim) -> None:
         """*claim* to be the page under key *other* waits no more."""
         self._claims.delete(CLAIMS + other + claim.page)
 

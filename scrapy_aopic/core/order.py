@@ -320,3 +320,8 @@ ORDERS: dict[str, type[Order]] = {
     "larger-sites": LargerSites,
 }
 """The orders of this package, by the names that ``AOPIC_ORDER`` takes."""
+
+
+def order_name(order: Order) -> str:
+    """Name of the class of *order*, by which a job remembers it."""
+    return f"{type(order).__module__}.{type(order).__qualname__}"

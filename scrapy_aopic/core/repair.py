@@ -14,12 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from .crawl import order_name
 from .damaged import DamagedStore
 from .duplicates import pages_of
 from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
 from .ledger import TOTAL, Totals
-from .order import Aopic
+from .order import Aopic, order_name
 from .ports import Family, Store
 from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page
 from .revisits import Rates

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from .crawl import MAX_HEIGHT, order_name
 from .layout import Family
-from .order import ORDERS
+from .order import ORDERS, order_name
+from .pages import MAX_HEIGHT
 from .records import (
     HOST_BYTES,
     NO_RECORD,
@@ -32,7 +32,7 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .revisits import wake_row
+from .revisits.looks import wake_row
 from .spending import N_PAGE_CLASSES, class_of, is_member
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import pack, unpack
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy_aopic.core.graph import Ranking
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.storage.lock import Lock
 

@@ -10,9 +10,10 @@ import heapq
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_aopic.core.crawl import MAX_HEIGHT, split_links
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.links import split_links
+from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved

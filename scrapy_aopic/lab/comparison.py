@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from scrapy_aopic.core.crawl import Policy
+    from scrapy_aopic.core.policy import Policy
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is told."""

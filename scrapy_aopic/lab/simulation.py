@@ -20,7 +20,7 @@ import numpy as np
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.core.records import HOST_BYTES, Link, host_key, page_key
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
 
 _COMMIT = 1000

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import Aopic, BatchOrder
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness, Rule
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import ORDERS, Aopic
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError

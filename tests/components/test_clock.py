@@ -13,8 +13,8 @@ import pytest
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl

@@ -100,7 +100,8 @@ async def test_a_running_job_answers(
 
 
 def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.core.records import Link, host_key, pack_page, page_key, unpack_page
 
@@ -119,7 +120,8 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
 
 
 def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.core.records import Link, host_key, page_key
 
@@ -141,8 +143,8 @@ def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
 def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     import msgpack
 
-    from scrapy_aopic.core.crawl import Policy
     from scrapy_aopic.core.layout import TOTALS_KEY
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.job.job import Job
@@ -180,7 +182,8 @@ def test_each_subcommand_has_help_of_its_own(subcommand: str, capsys: pytest.Cap
 @pytest.fixture(scope="module")
 def closed_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job of two thousand pages."""
-    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.records import Link, host_key, page_key
 
     folder = tmp_path_factory.mktemp("job")
@@ -280,7 +283,8 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl, Policy
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.records import Link, host_key, page_key
 
     store = open_store(store_folder(tmp_path), "sqlite")

@@ -14,7 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError

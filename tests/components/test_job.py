@@ -8,7 +8,7 @@ import pytest
 from support.small_web import ask
 from support.stored_jobs import make_job
 
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job

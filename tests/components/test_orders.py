@@ -16,10 +16,10 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.graph import KnownGraph, Ranking
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, PageView, front_queue
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job

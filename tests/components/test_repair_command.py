@@ -14,7 +14,8 @@ import pytest
 from support.small_web import check
 from support.stored_jobs import link, make_job, rows
 
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.folder import store_folder

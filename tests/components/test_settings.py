@@ -21,8 +21,8 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError

@@ -17,10 +17,11 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ledger import Ledger
 from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.lab.comparison import PARTS, draw_seed_sets, half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, load_graph, pagerank, simulate

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_aopic.core.api import CrawlPort
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.testing.crawls import CrawlContract
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Counts, Lease
-from scrapy_aopic.core.crawl import Crawl, Policy, split_links
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.links import split_links
 from scrapy_aopic.core.order import (
     Aopic,
     Backlinks,
@@ -20,6 +21,7 @@ from scrapy_aopic.core.order import (
     OpicRandom,
     front_queue,
 )
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, repeat_key

@@ -11,7 +11,7 @@ from support.core_crawl import NOW
 from support.twelve_pages import LINKS, crawl_twelve_pages
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import StorageError

@@ -17,10 +17,11 @@ from msgspec import structs
 from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import MAX_HEIGHT, Policy
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.core.pages import MAX_HEIGHT
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State
 from scrapy_aopic.core.revisits import Content, Recrawl

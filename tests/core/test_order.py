@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.core_crawl import Job, link
 
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.order import (
     ORDERS,
     Aopic,
@@ -26,6 +25,7 @@ from scrapy_aopic.core.order import (
     PageRank,
     front_queue,
 )
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import HOST_BYTES, HostRecord, Link, Page, State, queue_row
 from scrapy_aopic.lab.simulation import simulate
 
@@ -245,7 +245,7 @@ def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
     last = [0] * 9
     for before in range(2000):
         job = Job(order=OpicRandom())
-        job.crawl._order = 10 * before  # as if so many pages had been queued in this job
+        job.crawl.pages.serial = 10 * before  # as if so many pages had been queued in this job
         pages = [link("abc"[number % 3], number) for number in range(9)]
         job.seed(*pages)
         drained = job.drain()
@@ -269,19 +269,19 @@ def test_the_clock_outlives_a_restart():
     job.seed(*(link("a", number) for number in range(9)))
     for _ in range(5):
         job.visit()
-    clock = job.crawl.order_clock
+    clock = job.crawl.pages.clock
     job.commit(is_clean=True)
     job.reopen()
-    assert job.crawl.order_clock == clock > 0
+    assert job.crawl.pages.clock == clock > 0
 
 
 def test_two_crawls_with_one_policy_have_a_clock_each():
     one = Job(order=OpicRandom())
     one.seed(*(link("a", number) for number in range(9)))
     one.visit()
-    clock = one.crawl.order_clock
+    clock = one.crawl.pages.clock
     other = Job(order=one.policy.order)
-    assert (one.crawl.order_clock, other.crawl.order_clock) == (clock, 0)
+    assert (one.crawl.pages.clock, other.crawl.pages.clock) == (clock, 0)
 
 
 def test_a_page_of_another_priority_leaves_the_clock_alone():

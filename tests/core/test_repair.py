@@ -12,11 +12,12 @@ from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page
 from scrapy_aopic.core.repair import Repaired, repair

@@ -15,7 +15,9 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
-from scrapy_aopic.core.revisits import _RATES, OVERDUE, Content, Due, Rates, Recrawl, Wheel
+from scrapy_aopic.core.revisits import Content, Rates, Recrawl
+from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
+from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.core.saved import read_saved
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -46,10 +48,10 @@ def phi(x: float) -> float:
 
 def fixed(rate: float) -> Rates:
     """All pages change at *rate*."""
-    return Rates([float(each == rate) for each in _RATES])
+    return Rates([float(each == rate) for each in RATES])
 
 
-@pytest.mark.parametrize("rate", _RATES)
+@pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("x", [0.01, 1.0, 1.8, 30.0])
 def test_a_visit_is_worth_what_it_does_for_the_copy(rate: float, x: float):
     rates = fixed(rate)
@@ -62,7 +64,7 @@ def test_a_page_that_was_just_seen_is_worth_nothing():
 
 
 def test_pages_that_surely_have_not_changed_or_change_all_the_time_count_for_less():
-    rate = _RATES[5]
+    rate = RATES[5]
     changes = visits(fixed(rate))
     worths = {x: fixed(rate).phi(changes, NOW + x / rate) for x in (0.1, 0.5, 1.8, 10.0, 100.0)}
     assert max(worths, key=worths.__getitem__) == 1.8
@@ -75,14 +77,14 @@ def test_pages_that_surely_have_not_changed_or_change_all_the_time_count_for_les
 def test_what_is_known_of_a_rate_is_what_bayes_says(gaps: list[tuple[float, bool]]):
     logs = [
         math.fsum(math.log(-math.expm1(-rate * gap)) if changed else -rate * gap for gap, changed in gaps)
-        for rate in _RATES
+        for rate in RATES
     ]
     check_evidence(visits(Rates(), *gaps), logs, len(gaps))
 
 
 def check_evidence(changes: Changes, logs: list[float], n: int) -> None:
     """After *n* visits *changes* say how likely it was, by its logarithm at each rate, what they have found."""
-    found = Rates([1.0] * len(_RATES)).of(changes.evidence)
+    found = Rates([1.0] * len(RATES)).of(changes.evidence)
     expected = [math.exp(each - max(logs)) for each in logs]
     # The evidence is rounded to a thousandth of a factor of e at each visit.
     assert [each / sum(found) for each in found] == pytest.approx(
@@ -99,7 +101,7 @@ def test_the_rates_of_a_web_are_learnt_from_all_its_pages():
         gaps = [draw.uniform(0.2, 60) * DAY for _ in range(12)]
         visits(rates, *((gap, draw.random() < -math.expm1(-rate * gap)) for gap in gaps))
         fast, slow = fast + (page % 4 == 0), slow + (page % 4 != 0)
-    found = dict(zip(_RATES, rates.counts, strict=True))
+    found = dict(zip(RATES, rates.counts, strict=True))
     near_day = sum(count for rate, count in found.items() if rate > 1 / (8 * DAY))
     assert near_day / sum(found.values()) == pytest.approx(fast / (fast + slow), abs=0.05)
     seldom = sum(count for rate, count in found.items() if rate < 1 / (30 * DAY))
@@ -115,14 +117,14 @@ def test_each_page_is_counted_once_however_often_it_is_visited():
 
 
 def test_of_all_pages_that_were_counted_10_000_are_remembered():
-    rates = Rates([1000.0] * len(_RATES))
+    rates = Rates([1000.0] * len(RATES))
     visits(rates, (DAY, True))
     assert sum(rates.counts) == pytest.approx(10_000)
 
 
 def test_no_rate_is_given_up_by_a_page_that_was_taken_for_another_one():
     page = visits(Rates(), (100 * DAY, False))
-    rates = Rates([10_000.0 if rate == _RATES[5] else 0.1 for rate in _RATES])
+    rates = Rates([10_000.0 if rate == RATES[5] else 0.1 for rate in RATES])
     for number in range(1, 6):
         page = rates.learn(page, version(number), page.seen_at + 60.0)
     assert min(rates.counts) > 0
@@ -172,7 +174,7 @@ def test_a_change_was_when_the_server_says_if_that_may_be_true(age: float, is_be
     changes = rates.learn(rates.learn(None, version(0), NOW), version(1, changed_at=now - age), now)
     logs = [
         math.log(rate) - rate * age if is_believed else math.log(-math.expm1(-rate * 10 * DAY))
-        for rate in _RATES
+        for rate in RATES
     ]
     check_evidence(changes, logs, 1)
 
@@ -199,7 +201,7 @@ def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 @given(steps())
 def test_the_best_page_is_next_as_in_a_sorted_list(steps: list[tuple[str, int, int]]):
-    due = Due()
+    due = DueQueue()
     waiting: dict[bytes, tuple[int, float]] = {}
     free: set[bytes] = set()
     for kind, number, level in steps:
@@ -228,7 +230,7 @@ def test_the_best_page_is_next_as_in_a_sorted_list(steps: list[tuple[str, int, i
 
 
 def test_of_many_pages_the_best_stay():
-    due = Due()
+    due = DueQueue()
     pages = [link(f"h{number % 7}", number).key for number in range(100)]
     for number, key in enumerate(pages):
         due.add(key, number // 2, 0.0)
@@ -238,16 +240,16 @@ def test_of_many_pages_the_best_stay():
 
 
 def test_each_tenth_visit_is_of_an_overdue_page_while_others_are_due():
-    wheel = Wheel(Job().crawl.frontier.index, share=1.0)
+    pages = DuePages(Job().crawl.frontier.index, share=1.0)
     overdue = [link("a", number).key for number in range(5)]
     for number in range(40):
-        wheel.offer(link("b", number).key, 30, NOW)
+        pages.offer(link("b", number).key, 30, NOW)
     for number, key in enumerate(overdue):
-        wheel.offer(key, OVERDUE, NOW + number)
+        pages.offer(key, OVERDUE, NOW + number)
     taken = []
     for _ in range(30):
-        wheel.fetched()
-        taken.append(wheel.best())
+        pages.fetched()
+        taken.append(pages.best())
     assert {at: key for at, key in enumerate(taken) if key in overdue} == dict(
         zip((0, 10, 20), overdue, strict=False)
     )

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.heap import RisingHeap
 from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.core.sponsors import FAMILY, MAX_SPONSORS

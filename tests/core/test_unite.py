@@ -15,9 +15,9 @@ from support.core_crawl import link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import MAX_HEIGHT
 from scrapy_aopic.core.duplicates import Text, text_of
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, State, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl
@@ -84,7 +84,7 @@ def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
     assert histories(job, B) == [0]
     assert (job.virtual, job.crawl.ledger.totals.distributed) == (virtual, distributed)
     assert (job.page(B).outcome, job.page(B).canonical, job.page(B).visits) == ("duplicate", A.key, 1)
-    assert job.crawl.n_united == 1
+    assert job.crawl.n_merged == 1
     job.commit()
 
 
@@ -192,7 +192,7 @@ def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_it
     job.settle(lease, D)
     assert histories(job, A, B) == had
     assert holdings(job, C, D) == had
-    assert (job.page(B).outcome, job.page(B).canonical, job.crawl.n_united) == ("", b"", 0)
+    assert (job.page(B).outcome, job.page(B).canonical, job.crawl.n_merged) == ("", b"", 0)
     job.commit()
 
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import Policy
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, repeat_key

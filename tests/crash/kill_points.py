@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.faults import Fault, FaultyStore

@@ -13,7 +13,7 @@ import pytest
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Policy
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.folder import store_folder

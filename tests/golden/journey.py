@@ -19,11 +19,12 @@ import msgpack
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key

@@ -10,9 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore

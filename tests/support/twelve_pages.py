@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.crawl import Crawl, Policy
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Content

@@ -1,0 +1,70 @@
+"""What changed since the last commit, as one batch that leaves the store in a state between two steps.
+
+At most one batch is *in flight*: taken, and neither landed nor failed. Steps may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from .ports import Family
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .frontier.frontier import Frontier
+
+
+class Table(Protocol):
+    """Rows of a family that are written behind."""
+
+    def take(self) -> dict[bytes, bytes | None]:
+        """Move all changes in flight and return them as rows."""
+        ...
+
+    def landed(self) -> None:
+        """The rows in flight are in the store."""
+        ...
+
+    def failed(self) -> None:
+        """The rows in flight did not reach the store: they are changes again."""
+        ...
+
+
+class Commits:
+    """Takes the changes of all that a crawl remembers.
+
+    Args:
+        frontier: Of which some families are.
+        tables: Those of the other families.
+
+    Attributes:
+        has_changes: Whether anything happened since the last batch was taken; set by whoever changes something.
+    """
+
+    def __init__(self, frontier: Frontier, tables: Mapping[Family, Table]) -> None:
+        self.has_changes = False
+        self._frontier = frontier
+        self._tables = tables
+
+    def take(self, totals: Mapping[bytes, bytes]) -> dict[Family, dict[bytes, bytes | None]]:
+        """All changes as one batch, with the rows *totals* of the ``META`` family."""
+        self.has_changes = False
+        batch = self._frontier.take_changes()
+        for family, table in self._tables.items():
+            batch[family] = table.take()
+        batch[Family.META] = {**batch[Family.META], **totals}
+        return batch
+
+    def landed(self) -> None:
+        """The batch in flight is in the store."""
+        self._frontier.changes_landed()
+        for table in self._tables.values():
+            table.landed()
+
+    def failed(self) -> None:
+        """The batch in flight did not reach the store; the next one will hold it too."""
+        self._frontier.changes_failed()
+        for table in self._tables.values():
+            table.failed()
+        self.has_changes = True

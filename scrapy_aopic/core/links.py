@@ -1,0 +1,90 @@
+"""The links of visited pages, for those who need them later: revisits without a body, and orders on the whole graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .graph import KnownGraph
+from .order import BatchOrder
+from .ports import Family
+from .records import PAGE_BYTES
+from .tables import BlobTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .graph import Ranking
+    from .order import Order
+    from .pages import Pages
+    from .ports import Store
+
+
+def split_links(targets: bytes) -> list[bytes]:
+    """Page keys in a row of the links family."""
+    return [targets[begin : begin + PAGE_BYTES] for begin in range(0, len(targets), PAGE_BYTES)]
+
+
+class KeptLinks:
+    """Which pages each visited page linked to at its last visit.
+
+    Args:
+        is_on: Whether links are kept.
+    """
+
+    def __init__(self, store: Store, *, is_on: bool) -> None:
+        self.table = BlobTable(store, Family.LINKS)
+        self.is_on = is_on
+
+    def keep(self, key: bytes, targets: Sequence[bytes]) -> None:
+        """The page under *key* links to *targets*, if links are kept."""
+        if self.is_on:
+            self.table.put(key, b"".join(targets))
+
+    def of(self, key: bytes) -> list[bytes]:
+        """Keys of the pages that the one under *key* linked to at its last visit."""
+        return split_links(self.table.get(key) or b"")
+
+
+class Scores:
+    """Scores of all pages on the known graph, for a :class:`~scrapy_aopic.core.order.BatchOrder`.
+
+    Args:
+        order: What computes them; nothing happens for any other order.
+    """
+
+    def __init__(self, store: Store, order: Order, pages: Pages) -> None:
+        self._order = order if isinstance(order, BatchOrder) else None
+        self._pages = pages
+        self._graph = KnownGraph()
+        self._n_ranked = 0
+        if self._order is not None:
+            for key, targets in store.scan(Family.LINKS):
+                self._graph.add(key, split_links(targets))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the order computes scores."""
+        return self._order is not None
+
+    def add(self, key: bytes, targets: Sequence[bytes]) -> None:
+        """The page under *key* was visited, and links to *targets*."""
+        if self._order is not None:
+            self._graph.add(key, targets)
+
+    def task(self) -> Callable[[], Ranking] | None:
+        """What computes the scores of all pages, if it is time; not to be changed: run it in any thread."""
+        order, graph = self._order, self._graph
+        if order is None or len(graph) <= self._n_ranked * (1 + order.growth):
+            return None
+        self._n_ranked = len(graph)
+        return order.ranking(graph)
+
+    def apply(self, scores: Ranking, now: float, begin: int = 0, n: int | None = None) -> int:
+        """Give *n* pages from number *begin* on the *scores* of a :meth:`task`; returns the next *begin*."""
+        end = len(scores) if n is None else min(begin + n, len(scores))
+        keys = self._graph.keys[begin:end]
+        for key, page, score in zip(keys, self._pages.get_many(keys), scores[begin:end], strict=True):
+            if page is not None and page.score != score:
+                page.score = score
+                self._pages.replace(key, page, now)
+        return end

@@ -1,0 +1,197 @@
+"""Pages that are one: duplicates, pages that name a canonical one, and permanent redirects.
+
+A visit may show that its page is another page: because that one had the same text (:mod:`.duplicates`), or because the
+page says so itself. The two are merged once both were visited: cash and history move to the *root*, the page that
+stands for both, and so does whatever is paid to the other one later. Until then such a word is a *claim*, which the
+store remembers.
+
+Rule 1: what a response shows counts only when its lease is settled. Until then it is a *verdict*, in memory.
+
+Rule 2: who names the page that it is proves nothing about that page; so a claim gives cash away, and never takes any.
+
+Rule 3: merged pages are at most :data:`~scrapy_aopic.core.pages.MAX_HEIGHT` hops from their root. Each page of an
+endless chain says that it is the next one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .api import Ending
+from .duplicates import Claim, Found
+from .pages import MAX_HEIGHT
+from .records import FAILED, VISITED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .api import Lease
+    from .duplicates import Duplicates, Text
+    from .leases import Leases
+    from .ledger import Ledger
+    from .pages import Pages
+    from .records import Page
+
+_UNJUDGED = Found()
+
+
+class Merging:
+    """Finds out which pages are one, and makes one page of them.
+
+    Args:
+        site_of: Key of the registered domain of the page under a key.
+        adds_scores: Whether the scores of merged pages are added up: they are if they count links.
+
+    Attributes:
+        n_merged: Pages that were merged with another one in this run.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        leases: Leases,
+        ledger: Ledger,
+        duplicates: Duplicates,
+        site_of: Callable[[bytes], bytes],
+        *,
+        adds_scores: bool,
+    ) -> None:
+        self.n_merged = 0
+        self._pages = pages
+        self._leases = leases
+        self._ledger = ledger
+        self._duplicates = duplicates
+        self._site_of = site_of
+        self._adds_scores = adds_scores
+        self._verdicts: dict[bytes, Found] = {}  # by page key of the lease
+
+    # -- while a page is in flight
+
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
+        """Note the *text* of a leased page.
+
+        Args:
+            text: ``None`` for the text that it had at its last visit.
+            key: Key of the page itself, if the lease is of a repeat.
+
+        Returns:
+            Key of the page that had the text first, or nearly the same; ``b""`` if this one is the first.
+        """
+        key = key or lease.key
+        text = text or self._duplicates.text(key)
+        if text is None or self._leases.standing(lease) != Ending.OK:
+            return b""
+        found = self._verdicts[lease.key] = self._duplicates.judge(key, text, partial(self._is_other, key))
+        return found.first
+
+    def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
+        """Let a leased page, which was judged and says that it is the one under key *other*, be a duplicate of that.
+
+        Args:
+            key: Key of the page itself, if the lease is of a repeat.
+
+        Returns:
+            False if that one is not known to have the same text.
+        """
+        if self._leases.standing(lease) != Ending.OK:
+            return False
+        key = key or lease.key
+        page = self._pages.get(other)
+        is_there = page is not None and page.state != FAILED and self._pages.root(other)[0] != key
+        if not is_there or not self._duplicates.agree(key, other):
+            return False
+        self._verdicts[lease.key] = Found(other)
+        return True
+
+    def verdict(self, key: bytes) -> Found:
+        """What the leased page under *key* was found to be the same as."""
+        return self._verdicts.get(key, _UNJUDGED)
+
+    def drop_verdict(self, key: bytes) -> None:
+        """The lease of the page under *key* is over."""
+        self._verdicts.pop(key, None)
+
+    def are_same(self, key: bytes, other: bytes) -> bool:
+        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
+        return self._duplicates.agree(key, other)
+
+    def same_as(self, key: bytes) -> bytes:
+        """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""
+        page = self._pages.get(key)
+        other = self.verdict(key).first or (page.canonical if page is not None else b"")
+        return self._pages.root(other)[0] if other else b""
+
+    def _is_other(self, key: bytes, first: bytes) -> bool:
+        """Whether the page under key *first* is there, and another one than that under *key*."""
+        root, page = self._pages.root(first)
+        is_this = root == key or any(claim.page == first for claim in self._duplicates.claims(key))
+        return page is not None and page.state != FAILED and not is_this
+
+    # -- when it was visited
+
+    def visited(self, key: bytes, page: Page, claim: Claim | None, other: bytes, now: float) -> None:
+        """*page* was just visited: make one page of all that can be merged by now.
+
+        Args:
+            claim: That it is the page under key *other*, if anything says so.
+        """
+        # A page that links to itself with dont_filter is queued again: it may say so then.
+        if claim is not None and page.state == VISITED:
+            self._claim(claim, other, now)
+        if page.is_claimed:
+            self._merge_claimants(key, page, now)
+
+    def _claim(self, claim: Claim, other: bytes, now: float) -> None:
+        """Merge the page of *claim* with the one under *other*, now or once that is visited."""
+        root, page = self._partner(claim.page, other)
+        if page is None:
+            return
+        if page.visits:
+            if self._is_backed(claim, other):
+                self._merge(claim.page, root, page, claim.outcome, now)
+            return
+        page.is_claimed = True
+        self._pages.keep(root, page)
+        self._duplicates.claim(root, claim)
+
+    def _merge_claimants(self, key: bytes, page: Page, now: float) -> None:
+        """Merge the pages that claim to be *page* with it, unless it failed."""
+        claims = self._duplicates.claims(key)
+        page.is_claimed = False
+        self._pages.keep(key, page)
+        for claim in claims:
+            self._duplicates.drop_claim(key, claim)
+            source = self._pages.get(claim.page)
+            if source is None or source.state != VISITED or source.visits != claim.visits:
+                continue  # it may say something else by now
+            root, other = self._partner(claim.page, key)
+            if other is not None and self._is_backed(claim, key):
+                self._merge(claim.page, root, other, claim.outcome, now)
+
+    def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
+        """The page to merge the one under *key* with if it is the one under *other*; ``None`` for no other one."""
+        root, page = self._pages.root(other)
+        is_one = page is not None and page.state != FAILED and root != key
+        return root, page if is_one else None
+
+    def _is_backed(self, claim: Claim, other: bytes) -> bool:
+        """Whether *claim* to be the page under key *other* counts."""
+        return not claim.is_if_same or self._duplicates.agree(claim.page, other, with_links=False)
+
+    def _merge(self, key: bytes, root: bytes, other: Page, outcome: str, now: float) -> None:
+        """Move cash and history of the page under *key* to *other*, and lead there what is paid to it."""
+        page = self._pages.expect(key, "a claim")
+        # A chain from another site leaves room for the pages of this site: else whoever leads one to a page could keep
+        # it from being merged with its canonical page.
+        if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
+            return
+        other.height = max(other.height, page.height + 1)
+        self._ledger.merge(page, other)
+        page.canonical = root
+        page.outcome = outcome
+        if self._adds_scores:
+            other.score += page.score
+        self._pages.keep(key, page)
+        self._pages.replace(root, other, now)
+        self.n_merged += 1

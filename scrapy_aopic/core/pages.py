@@ -1,0 +1,406 @@
+"""The pages of a crawl: what is known of each, and where it waits.
+
+Rule 1: a page that is ``QUEUED`` has one queue row, in the front queue of its cash (of what it is worth, if it is to
+be revisited); a page that is not has none. A page that is leased is queued.
+
+Rule 2: only a page that is ``VISITED`` may be due for a revisit.
+
+Rule 3: a page that was merged with another one stays ``VISITED``; what is paid to it goes to its *root*, the page that
+stands for it. Chains of such pages are at most :data:`MAX_HEIGHT` long.
+
+Rule 4: whoever changes a page outside this file calls :meth:`Pages.keep` before anything else is read, if no more than
+the record is concerned, or :meth:`Pages.replace`, if it may have to wait elsewhere now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scrapy_aopic.exceptions import StorageError
+
+from .ports import Family
+from .records import (
+    FAILED,
+    HOST_BYTES,
+    QUEUED,
+    VISITED,
+    Page,
+    pack_page,
+    queue_row,
+    repeat_key,
+    unpack_page,
+)
+from .tables import BlobTable, RecordTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .api import Lease
+    from .caches import Cache
+    from .frontier.frontier import Frontier, Move
+    from .frontier.host_state import HostState
+    from .leases import Leases
+    from .ledger import Ledger
+    from .order import Order
+    from .ports import Store
+    from .records import Link
+    from .revisits.due import DuePages
+    from .revisits.looks import Looks
+    from .revisits.worth import Worth
+
+MAX_HEIGHT = 32
+"""Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
+
+_SERIAL = (1 << 32) - 1
+"""The bits of a place that hold the serial number of the page queued."""
+
+
+class Pages:
+    """Page records, requests and queue rows.
+
+    Args:
+        worth: What visited pages are worth; ``None`` if pages are visited once.
+        is_chosen: Whether the virtual page spends on a host's pages; ``None`` if it spends on no chosen domains.
+        capacity: Page records kept in memory.
+
+    Attributes:
+        n_visited, n_failed: Pages by state; the frontier counts those that are queued.
+        serial: Number of the page that was queued last in this job.
+        clock: What the order remembers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ledger: Ledger,
+        order: Order,
+        frontier: Frontier,
+        leases: Leases,
+        looks: Looks,
+        due: DuePages,
+        worth: Worth | None = None,
+        is_chosen: Callable[[str], bool] | None = None,
+        capacity: int = 100_000,
+        cache: Cache | None = None,
+    ) -> None:
+        self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity, cache=cache)
+        self.requests = BlobTable(store, Family.REQUESTS)
+        self.n_visited = self.n_failed = 0
+        self.serial = self._serial_before = 0
+        self.clock = 0
+        self._ledger = ledger
+        self._order = order
+        self._frontier = frontier
+        self._leases = leases
+        self._looks = looks
+        self._due = due
+        self._worth = worth
+        self._is_chosen = is_chosen
+
+    def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
+        """Go on counting where an earlier run stopped."""
+        self.n_visited, self.n_failed = visited, failed
+        self.serial = self._serial_before = serial
+        self.clock = clock
+
+    # -- what is known
+
+    def get(self, key: bytes) -> Page | None:
+        """The page under *key*; see rule 4."""
+        return self.table.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[Page | None]:
+        """The pages under *keys*, in their order, with one read of the store."""
+        return self.table.get_many(keys)
+
+    def expect(self, key: bytes, what: str) -> Page:
+        """The page under *key*, which something else in the store, *what*, says is there."""
+        page = self.table.get(key)
+        if page is None:
+            raise StorageError(
+                f"There is {what} of page {key.hex()}, but no such page: 'scrapy aopic repair' mends the job."
+            )
+        return page
+
+    def expect_many(self, keys: Sequence[bytes], what: str) -> Iterator[tuple[bytes, Page]]:
+        """The pages under *keys* with their keys; see :meth:`expect`."""
+        for key, page in zip(keys, self.table.get_many(keys), strict=True):
+            yield key, page if page is not None else self.expect(key, what)
+
+    def request(self, key: bytes) -> bytes:
+        """The request of the page under *key*; empty if it is not known."""
+        return self.requests.get(key) or b""
+
+    def is_from_before(self, page: Page) -> bool:
+        """Whether *page* was last queued by an earlier run of this job."""
+        return page.place & _SERIAL <= self._serial_before
+
+    def root(self, key: bytes) -> tuple[bytes, Page | None]:
+        """Key and page that stands for the one under *key*; ``None`` if that is not known."""
+        at, page, hops = key, self.table.get(key), 0
+        while page is not None and page.canonical:
+            at, hops = page.canonical, hops + 1
+            page = self.table.get(at)
+        if hops > 1 and (first := self.table.get(key)) is not None:
+            first.canonical = at  # one hop the next time
+            self.table.put(key, first)
+        return at, page
+
+    # -- changes
+
+    def keep(self, key: bytes, page: Page) -> None:
+        """Keep what is known of *page*, which waits where it did."""
+        self.table.put(key, page)
+
+    def replace(self, key: bytes, page: Page, now: float) -> None:
+        """Keep what is known of *page*, whose cash is up to date, and let it wait where that belongs."""
+        if page.state == QUEUED:
+            number = self._front_queue(page, now)
+            if number != page.front_queue:
+                move = (
+                    queue_row(page.front_queue, page.place),
+                    queue_row(number, page.place),
+                    key[HOST_BYTES:],
+                )
+                page.front_queue = number
+                self._frontier.move(key[:HOST_BYTES], [move], now)
+        self.table.put(key, page)
+
+    def add(self, link: Link, now: float, *, cash: int = 0, worth: float = 0.0) -> None:
+        """Let the page of *link*, which is not known, wait.
+
+        Args:
+            cash: Units that it holds.
+            worth: Seeds' cash that the virtual page grants it on top of that.
+        """
+        page = self._admit(link, cash)
+        if worth:
+            self._ledger.grant(page, worth)
+        self._queue(link, page, now)
+
+    def enrich(self, key: bytes, worth: float, now: float) -> int:
+        """Let the virtual page grant *worth* seeds' cash to the page that stands for the one under *key*.
+
+        Returns:
+            The units; 0 if that page failed or is not known.
+        """
+        key, page = self.root(key)
+        if page is None or page.state == FAILED:
+            return 0
+        self._ledger.catch_up(page)
+        units = self._ledger.grant(page, worth)
+        self.replace(key, page, now)
+        return units
+
+    def repeat(self, link: Link, page: Page, now: float, cash: int = 0) -> None:
+        """Wait for one more request for *page*, which is known: the page itself if it is done, else another beside it.
+
+        Args:
+            cash: Units that the request was paid.
+        """
+        self._ledger.catch_up(page)
+        if page.state != QUEUED:
+            if page.state == VISITED:
+                self._due.remove(link.key)
+            self._revive(page)
+            page.cash += cash
+            page.place = self.next_place()
+            self._queue(link, page, now)
+            return
+        # What is in flight distributes the cash that it was leased with.
+        half = 0 if link.key in self._leases else self._ledger.split(page)
+        beside = self._admit(link, cash + half)
+        beside.is_repeat = True
+        self.replace(link.key, page, now)
+        self._queue(replace(link, key=repeat_key(link.key, beside.place)), beside, now)
+
+    def queue_again(self, key: bytes, now: float) -> None:
+        """Let the page under *key*, which was due, wait in the frontier."""
+        page, host = self.expect(key, "a row of pages that are due"), self._host(key)
+        self._ledger.catch_up(page)
+        self._revive(page)
+        page.state = QUEUED
+        page.place = self.next_place()
+        page.front_queue = self._front_queue(page, now)
+        self.table.put(key, page)
+        self._frontier.insert(key, host.name, page.front_queue, page.place, now)
+
+    def looked_at(self, key: bytes, page: Page, now: float) -> None:
+        """Let *page*, which was visited before, wait where it belongs as of now: also if nothing but time has passed."""
+        self._ledger.catch_up(page)
+        if page.state != QUEUED:
+            self._offer(key, page, now)
+        self.replace(key, page, now)
+
+    def lease(self, key: bytes, now: float) -> Page:
+        """The page under *key*, which was taken from the frontier, with its cash up to date."""
+        page, ledger = self.expect(key, "a queue row"), self._ledger
+        ledger.catch_up(page)
+        if ledger.spend_virtual(page.cash):
+            ledger.catch_up(page)
+        self.clock = self._order.clock_after(page, self.clock)
+        self.replace(key, page, now)
+        return page
+
+    def put_back(self, lease: Lease, link: Link, now: float) -> None:
+        """Let the page of *lease*, which is over, wait again for the request in *link*."""
+        key = lease.key
+        page = self.expect(key, "a lease")
+        if link.request != lease.request:
+            self.requests.put(key, link.request)
+        self._frontier.put_back(key, page.front_queue, page.place, now)
+        page.shift = link.shift
+        self.replace(key, page, now)
+
+    def next_place(self) -> int:
+        """Place of a page that is queued now."""
+        self.serial += 1
+        return self._order.place(self.serial, self.clock)
+
+    def visited(self, page: Page, outcome: str) -> None:
+        """*page* left the frontier, as its visit is over and ended with *outcome*; the caller keeps it."""
+        page.state = VISITED
+        page.outcome = outcome
+        self.n_visited += 1
+
+    def failed(self, key: bytes, page: Page) -> None:
+        """*page*, which was visited, is not to be fetched any more; the caller keeps it."""
+        self._ledger.fail(page)
+        self.n_visited -= 1
+        self.n_failed += 1
+        if page.changes is not None:
+            self._looks.set(key, page, 0.0)
+            page.changes = None
+
+    # -- payments
+
+    def pay(
+        self,
+        links: Iterable[Link],
+        targets: Sequence[Page | None],
+        paid: Sequence[int],
+        now: float,
+        *,
+        found: int,
+    ) -> None:
+        """Pay the pages that a visited page links to, and let those wait that are new.
+
+        Args:
+            links: One to each page.
+            targets: Those pages, ``None`` if they are not known.
+            paid: Units for each.
+            found: What the visit adds to their scores, 0 or 1.
+        """
+        catch_up = self._ledger.catch_up if self._ledger.has_handed else None
+        keep, keep_request = self.table.put, self.requests.put
+        merged: list[tuple[bytes, int]] = []
+        new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
+        moves: dict[bytes, list[Move]] = {}  # by key of the host
+        for link, page, units in zip(links, targets, paid, strict=True):
+            key = link.key
+            if page is None:
+                page = self._admit(link, units, found)  # noqa: PLW2901
+                page.front_queue = number = self._order.front_queue(page, units)
+                keep_request(key, link.request)
+                keep(key, page)
+                host = key[:HOST_BYTES]
+                if host not in new:
+                    new[host] = (link.host, {})
+                new[host][1][queue_row(number, page.place)] = key[HOST_BYTES:]
+            elif link.again:
+                page.score += found
+                self.repeat(link, page, now, units)
+            elif page.canonical:
+                merged.append((key, units))  # later: the page that stands for it may be among the others
+            elif page.state != FAILED:
+                page.score += found
+                if catch_up is not None:
+                    catch_up(page)
+                page.cash += units
+                keep(key, page)
+                if page.state != QUEUED:
+                    self._offer_unknown(key, page, now)
+                elif (number := self._front_queue(page, now)) != page.front_queue:
+                    move = (
+                        queue_row(page.front_queue, page.place),
+                        queue_row(number, page.place),
+                        key[HOST_BYTES:],
+                    )
+                    page.front_queue = number
+                    moves.setdefault(key[:HOST_BYTES], []).append(move)
+        for host, (name, rows) in new.items():
+            self._frontier.insert_all(host, name, rows, now)
+        for host, moved in moves.items():
+            self._frontier.move(host, moved, now)
+        for key, units in merged:
+            self._pay_root(key, units, now, found=found)
+
+    def _pay_root(self, key: bytes, units: int, now: float, *, found: int) -> None:
+        """Pay *units* to the page that stands for the one under *key*."""
+        root, page = self.root(key)
+        if page is None or page.state == FAILED:
+            self._ledger.forfeit(units)
+            return
+        page.score += found
+        self._ledger.catch_up(page)
+        page.cash += units
+        if page.state != QUEUED:
+            self._offer_unknown(root, page, now)
+        self.replace(root, page, now)
+
+    def _offer_unknown(self, key: bytes, page: Page, now: float) -> None:
+        """Let *page* be due if it was visited by a run that visited pages once: nothing looks at it by itself."""
+        if self._worth is not None and page.changes is None and not self._worth.is_early(page, now):
+            self._offer(key, page, now)
+
+    # -- steps of the above
+
+    def _front_queue(self, page: Page, now: float) -> int:
+        """Front queue of *page*, whose cash is up to date, as of now."""
+        worth = self._worth
+        return self._order.front_queue(
+            page, page.cash if worth is None or page.changes is None else worth.of(page, now)
+        )
+
+    def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
+        """A new page with *cash*, in its class."""
+        page = Page(QUEUED, self.next_place(), shift=link.shift, score=score)
+        if self._is_chosen is not None:
+            page.is_chosen = self._is_chosen(link.host)
+        self._ledger.admit(page, cash)
+        return page
+
+    def _queue(self, link: Link, page: Page, now: float) -> None:
+        """Let *page*, which has no queue row, wait for the request in *link*."""
+        page.state = QUEUED
+        page.outcome = ""
+        page.shift = link.shift
+        page.front_queue = self._front_queue(page, now)
+        self.requests.put(link.key, link.request)
+        self.table.put(link.key, page)
+        self._frontier.insert(link.key, link.host, page.front_queue, page.place, now)
+
+    def _revive(self, page: Page) -> None:
+        """*page*, which failed or was visited, is about to wait again."""
+        if page.state == FAILED:
+            self.n_failed -= 1
+        else:
+            self.n_visited -= 1
+        if page.state == FAILED or page.canonical:
+            self._ledger.revive(page)
+
+    def _offer(self, key: bytes, page: Page, now: float) -> None:
+        """Let *page*, which was visited and whose cash is up to date, be due."""
+        if self._worth is not None:
+            self._due.offer(key, self._worth.queue(page, now), page.visited_at)
+
+    def _host(self, key: bytes) -> HostState:
+        host = self._frontier.host(key[:HOST_BYTES])
+        if host is None:
+            raise StorageError(
+                f"There is no host of page {key.hex()}, which is known: 'scrapy aopic repair' mends the job."
+            )
+        return host

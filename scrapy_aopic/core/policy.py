@@ -1,0 +1,70 @@
+"""How a crawl spends its cash and treats its hosts: one frozen value, which any number of crawls may share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .caches import ClockCache
+from .order import Aopic, Order
+from .politeness import Politeness
+from .window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .caches import Cache
+    from .revisits.policy import Recrawl
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a crawl spends its cash and treats its hosts; see docs/settings.md for each.
+
+    Attributes:
+        order: Which page is next.
+        window: How much of a page's past is its history.
+        politeness: How long hosts are left alone.
+        share: Part of each distribution that goes to the virtual page, 0 to 1; ``None`` for 1/(links + 1).
+        endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
+        spending: How the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
+        recrawl: How pages are revisited; ``None`` to visit each page once.
+        domain_of: Registered domain of a host name.
+        chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
+        keep_links: Whether the links of each visited page are kept.
+        is_near: Whether pages with nearly the same text count as the same, too.
+        same_words: Pages of one registered domain with the same words and other links that count as different ones,
+            0 for any number.
+        by_domain: Whether hosts of one registered domain count as one for politeness.
+        by_address: Whether hosts of one network address do.
+        connections: Transfers that may be under way at once, 0 for any number.
+        max_active: Hosts kept in memory.
+        page_cache: Page records kept in memory.
+        cache: Makes what says which of them go when there are more.
+        commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
+            crash leaves no request older than that unknown.
+    """
+
+    order: Order = field(default_factory=Aopic)
+    window: Window = field(default_factory=Window)
+    politeness: Politeness = field(default_factory=Politeness)
+    share: float | None = 0.15
+    endowment: float = 6.0
+    spending: str = "endowment"
+    recrawl: Recrawl | None = None
+    domain_of: Callable[[str], str] = str
+    chosen: frozenset[str] = frozenset()
+    keep_links: bool = False
+    is_near: bool = False
+    same_words: int = 0
+    by_domain: bool = False
+    by_address: bool = False
+    connections: int = 0
+    max_active: int = 10_000
+    page_cache: int = 100_000
+    cache: Callable[[], Cache] = ClockCache
+    commit_within: float = 1.0
+
+    def is_chosen(self, host: str) -> bool:
+        """Whether the virtual page spends on the pages of *host* if it spends on chosen domains."""
+        return bool(self.chosen) and (host in self.chosen or self.domain_of(host) in self.chosen)

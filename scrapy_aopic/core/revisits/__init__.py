@@ -1,0 +1,27 @@
+"""When a visited page is worth another visit, and which of them is next.
+
+A visited page waits for its next visit with the priority cash x phi(D S): cash is what it is expected to have got
+since its last visit, D the rate at which it changes, S the time since it was last seen, and
+phi(x) = (1 - (1 + x) e^-x) / x what one more visit is worth for the freshness of its copy. That is compared with the
+cash of pages that were never visited. phi is largest near D S = 1.8: a page that has surely not changed yet, and one
+that changes faster than it can be followed, both count for less.
+
+1. :mod:`.rates` learns D from what the visits find. The uncertainty of a rate matters as much as its mean, so D is a
+   distribution, and phi its mean over it. :mod:`.worth` multiplies.
+2. :mod:`.looks`: the priority of a page is looked at again each time S has grown by half, at instants that the store
+   remembers.
+3. :mod:`.due`: pages that were looked at wait until a visit is paid for. The frontier has them from then on.
+4. :mod:`.revisits` does the looking and the letting in; :mod:`.policy` says how often.
+
+Sources: Cho and Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", TODS 28(4), 2003, and "Estimating
+Frequency of Change", TOIT 3(3), 2003; Azar et al., "Tractable near-optimal policies for crawling", PNAS 2018.
+"""
+
+from __future__ import annotations
+
+from .policy import Recrawl
+from .rates import Rates, Version
+
+Content = Version
+
+__all__ = ["Content", "Rates", "Recrawl", "Version"]

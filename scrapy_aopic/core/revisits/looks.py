@@ -1,0 +1,84 @@
+"""When the priority of each visited page is looked at again.
+
+Rule: in the store, a page that may be revisited has one row that says when; ``Page.changes.wakes_at`` repeats it.
+The first rows are kept in memory, in a sorted list.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import WAKES
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.records import Page
+    from scrapy_aopic.core.tables import RowTable
+
+_AT_ONCE = 100
+"""Looks in one step, so that a step takes milliseconds even after a long pause."""
+
+_IN_MEMORY = 1000
+"""Rows read from the store at once; up to twice as many are kept."""
+
+
+class Looks:
+    """Pages by the times at which they are looked at.
+
+    Args:
+        index: Their rows in the store.
+    """
+
+    def __init__(self, index: RowTable) -> None:
+        self._index = index
+        self._first: list[bytes] = []  # the first rows
+        self._is_whole = False  # whether these are all
+
+    def set(self, key: bytes, page: Page, instant: float) -> None:
+        """Look at *page* at *instant*, at no time if it is 0, and no more at the time set before."""
+        if page.changes is None:
+            raise StorageError(
+                f"page {key.hex()} is to be looked at, but nothing is known of its changes: 'scrapy aopic repair' mends "
+                "the job"
+            )
+        first = self._first
+        if page.changes.wakes_at:
+            row = wake_row(page.changes.wakes_at, key)
+            self._index.delete(row)
+            position = bisect_left(first, row)
+            if position < len(first) and first[position] == row:
+                del first[position]
+        page.changes = page.changes._replace(wakes_at=instant)
+        if not instant:
+            return
+        row = wake_row(instant, key)
+        self._index.put(row, b"")
+        if self._is_whole or (first and row < first[-1]):
+            insort(first, row)
+            if len(first) > 2 * _IN_MEMORY:
+                del first[_IN_MEMORY:]
+                self._is_whole = False
+
+    def when(self) -> float:
+        """Instant of the next look; infinite if there is none."""
+        if not self._first and not self._is_whole:
+            rows, self._is_whole = self._index.first(WAKES, _IN_MEMORY)
+            self._first = [row for row, _ in rows]
+        return _instant(self._first[0]) if self._first else math.inf
+
+    def due(self, now: float) -> list[bytes]:
+        """Keys of some pages to look at; the caller sets their next time."""
+        if self.when() > now:
+            return []
+        return [row[9:] for row in self._first[:_AT_ONCE] if _instant(row) <= now]
+
+
+def wake_row(instant: float, key: bytes) -> bytes:
+    """Row that says that the page under *key* is looked at at *instant*."""
+    return WAKES + int(instant * 1000).to_bytes(8, "big") + key
+
+
+def _instant(row: bytes) -> float:
+    return (int.from_bytes(row[1:9], "big") + 1) / 1000

@@ -1,0 +1,63 @@
+"""How often visited pages may be revisited, must be, and at what share of all fetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.records import Page
+
+    from .rates import Rates
+
+_FIRST_LOOK = 0.25
+"""Part of a page's last interval after which its priority is first looked at: it may change faster than it seemed to."""
+
+_NEXT_LOOK = 1.5
+"""Factor between the times since the last visit at which the priority is looked at: phi grows by half at most between."""
+
+_FIRST = 1 << 62
+"""Units that an overdue page is worth: more than there are, so that it comes before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recrawl:
+    """How pages are revisited.
+
+    Attributes:
+        min_interval: Shortest time between two visits of a page, in seconds.
+        max_interval: Seconds after a visit from which a page is overdue. Overdue pages get a tenth of all revisits,
+            those that have waited longest first, however little cash they hold.
+        share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
+        uses_changes: Whether the rate of change counts; else a page's cash alone does.
+    """
+
+    min_interval: float = 86_400.0
+    max_interval: float = 90 * 86_400.0
+    share: float = 0.5
+    uses_changes: bool = True
+
+    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
+        """Units that *page*, whose cash is up to date, is worth at *now*; *expected* is its cash without chance."""
+        if not page.visits or page.changes is None:
+            return page.cash
+        if self.is_overdue(page, now):
+            return _FIRST
+        return int(expected * rates.phi(page.changes, now)) if self.uses_changes else page.cash
+
+    def is_early(self, page: Page, now: float) -> bool:
+        """Whether the shortest interval of *page*, which was visited, is not over."""
+        return now - page.visited_at < self.min_interval
+
+    def is_overdue(self, page: Page, now: float) -> bool:
+        """Whether the longest interval of *page*, which was visited, is over."""
+        return now - page.visited_at >= self.max_interval
+
+    def first_look(self, interval: float) -> float:
+        """Seconds after a visit at which to look at a page that was visited *interval* seconds after the last one."""
+        return max(min(interval * _FIRST_LOOK, self.max_interval), self.min_interval)
+
+    def next_look(self, passed: float) -> float:
+        """Seconds after a visit at which to look at a page again, *passed* seconds after it."""
+        later = max(passed * _NEXT_LOOK, self.min_interval)
+        return min(later, self.max_interval) if passed < self.max_interval else later

@@ -1,0 +1,136 @@
+"""How often pages change: a distribution over twelve rates for each page, learnt from its visits."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.records import Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RATES = [1 / (3600 * 2.5**n) for n in range(12)]
+"""Changes a second, a factor of 2.5 apart: from one an hour to one in 2.7 years."""
+
+_PRIOR_PAGES = 12.0
+"""Pages that are counted before any is known, one at each rate: they are soon outnumbered."""
+
+_LEAST_PAGES = 0.1
+"""Pages at each rate at least, so that no rate is ever ruled out."""
+
+_MAX_PAGES = 10_000.0
+"""Pages at all rates at most: beyond that each new page takes the weight of older ones, so that the counts can follow."""
+
+_STEPS_A_NAT = 1000.0
+"""Steps of the evidence in a factor of e: 16 bits hold likelihoods down to e^-65."""
+
+_PACK, _UNPACK = struct.Struct(f">{len(RATES)}H").pack, struct.Struct(f">{len(RATES)}H").unpack
+
+_JUST_NOW = 60.0
+"""Seconds; a page that claims to have changed within so many says no more than that it was made for this request."""
+
+
+class Version(NamedTuple):
+    """What a response says of the version of a page that it holds.
+
+    Attributes:
+        digest: Digest of the body.
+        etag: ``ETag``.
+        modified: ``Last-Modified``.
+        is_same: The server says that it is the version of the last visit (304), whose links count.
+        is_missing: There was no such response: nothing is known of the page, and the links of the last visit count.
+        changed_at: Instant of the last change according to the server, 0 if it does not say.
+    """
+
+    digest: bytes = b""
+    etag: bytes = b""
+    modified: bytes = b""
+    is_same: bool = False
+    is_missing: bool = False
+    changed_at: float = 0.0
+
+
+class Rates:
+    """How often pages change, as far as their visits have shown.
+
+    A page's rate is one of :data:`RATES`. The prior of each rate is its frequency among all pages that were visited
+    more than once; each of those counts once, by what is known of it by now (incremental EM, Neal and Hinton 1998).
+    What the visits of a page have found is kept as its evidence: the likelihood of that at each of the rates.
+
+    Attributes:
+        counts: Expected number of pages at each of the rates.
+    """
+
+    def __init__(self, counts: Sequence[float] = ()) -> None:
+        self.counts = list(counts) or [_PRIOR_PAGES / len(RATES)] * len(RATES)
+
+    def of(self, evidence: bytes) -> list[float]:
+        """Probabilities of the rates for a page with *evidence*, but for a common factor."""
+        if not evidence:
+            return self.counts
+        return [
+            count * math.exp(-doubt / _STEPS_A_NAT)
+            for count, doubt in zip(self.counts, _UNPACK(evidence), strict=True)
+        ]
+
+    def phi(self, changes: Changes, now: float) -> float:
+        """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth, 0 to 0.3."""
+        passed = now - changes.seen_at
+        if passed <= 0:
+            return 0.0
+        odds = self.of(changes.evidence)
+        worth = 0.0
+        for part, rate in zip(odds, RATES, strict=True):
+            x = rate * passed
+            worth += part * (1 - (1 + x) * math.exp(-x)) / x
+        return worth / sum(odds)
+
+    def learn(self, known: Changes | None, version: Version, now: float) -> Changes:
+        """What is known of a page after a response with *version* at *now*; *known* is ``None`` at its first visit."""
+        age = now - version.changed_at if version.changed_at else -1.0
+        if known is None:
+            evidence = self._weigh(b"", [_dated(rate, age) for rate in RATES]) if age > _JUST_NOW else b""
+            return Changes(0.0, now, evidence, version.digest, version.etag, version.modified)
+        if version.is_missing:
+            return known
+        interval = max(now - known.seen_at, 1.0)
+        if version.is_same or version.digest == known.digest:
+            logs = [-rate * interval for rate in RATES]
+        # Many servers say of each page that it was made just now.
+        elif max(_JUST_NOW, interval / 100) < age <= interval:
+            logs = [_dated(rate, age) for rate in RATES]
+        else:
+            logs = [math.log(-math.expm1(-rate * interval)) for rate in RATES]
+        known = known._replace(seen_at=now, evidence=self._weigh(known.evidence, logs))
+        if version.is_same:
+            return known
+        return known._replace(digest=version.digest, etag=version.etag, modified=version.modified)
+
+    def _weigh(self, evidence: bytes, logs: list[float]) -> bytes:
+        """Add to a page's *evidence* the logarithms of how likely it was, at each of the rates, what was found."""
+        doubts = [-_STEPS_A_NAT * log for log in logs]
+        if evidence:
+            doubts = [doubt + old for doubt, old in zip(doubts, _UNPACK(evidence), strict=True)]
+        least = min(doubts)
+        found = _PACK(*(min(round(doubt - least), 0xFFFF) for doubt in doubts))
+        changed = self._posterior(found)
+        if evidence:
+            changed = [part - old for part, old in zip(changed, self._posterior(evidence), strict=True)]
+        self.counts = [
+            max(count + part, _LEAST_PAGES) for count, part in zip(self.counts, changed, strict=True)
+        ]
+        if (total := sum(self.counts)) > _MAX_PAGES:
+            self.counts = [count * _MAX_PAGES / total for count in self.counts]
+        return found
+
+    def _posterior(self, evidence: bytes) -> list[float]:
+        odds = self.of(evidence)
+        total = sum(odds)
+        return [part / total for part in odds]
+
+
+def _dated(rate: float, age: float) -> float:
+    """Logarithm of how likely it is that the last change was *age* seconds ago."""
+    return math.log(rate * 3600) - rate * age

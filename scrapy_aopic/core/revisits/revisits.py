@@ -1,0 +1,87 @@
+"""Visited pages come back: their priority is looked at from time to time, and the best ones are let into the frontier."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.frontier.host_state import LEASED
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.frontier.frontier import Frontier
+    from scrapy_aopic.core.pages import Pages
+    from scrapy_aopic.core.records import Page
+
+    from .due import DuePages
+    from .looks import Looks
+    from .policy import Recrawl
+    from .rates import Rates, Version
+
+
+class Revisits:
+    """The steps by which visited pages are visited again.
+
+    Args:
+        policy: How often; ``None`` for visiting each page once. What an earlier run with another policy left due is
+            then let in when there is nothing else to fetch.
+    """
+
+    def __init__(
+        self,
+        policy: Recrawl | None,
+        *,
+        rates: Rates,
+        looks: Looks,
+        due: DuePages,
+        pages: Pages,
+        frontier: Frontier,
+    ) -> None:
+        self.policy = policy
+        self.rates = rates
+        self._looks = looks
+        self._due = due
+        self._pages = pages
+        self._frontier = frontier
+
+    def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
+        """Note what a visit of *page* has shown of its changes, and when to look at it again; the caller keeps it."""
+        if self.policy is None or page.is_repeat:
+            return
+        known = page.changes
+        interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
+        page.changes = self.rates.learn(known, version, now)
+        self._looks.set(key, page, now + self.policy.first_look(interval))
+
+    def when(self) -> float:
+        """Instant of the next look; infinite if there is none."""
+        return self._looks.when() if self.policy is not None else inf
+
+    def step(self, now: float) -> None:
+        """Look at the pages whose time has come, and let in the best pages that are due and paid for."""
+        if self.policy is not None:
+            self._look(self.policy, now)
+            while (key := self._due.best()) is not None:
+                self._pages.queue_again(key, now)
+
+    def let_in_one(self, now: float) -> bool:
+        """Let in the best page of the hosts that have nothing else to fetch, paid for or not; returns whether any is."""
+        key = self._due.best(self._is_free)
+        if key is not None:
+            self._pages.queue_again(key, now)
+        return key is not None
+
+    def released(self, host: bytes) -> None:
+        """The transfer from the host under key *host* is over."""
+        if self.policy is not None and self._is_free(host):
+            self._due.freed(host)
+
+    def _look(self, policy: Recrawl, now: float) -> None:
+        keys = self._looks.due(now)
+        for key, page in self._pages.expect_many(keys, "a time to look"):
+            self._looks.set(key, page, page.visited_at + policy.next_look(now - page.visited_at))
+            self._pages.looked_at(key, page, now)
+
+    def _is_free(self, host: bytes) -> bool:
+        """Whether no page of the host under key *host* waits in the frontier, and none is fetched."""
+        known = self._frontier.host(host)
+        return known is None or (known.queued == len(known.in_flight) and known.phase != LEASED)

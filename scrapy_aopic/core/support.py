@@ -1,0 +1,93 @@
+"""What links say about registered domains: who links to whom, and how far a domain's pages are trusted for it.
+
+The domains themselves, and the budgets that follow from their supporters, are in :mod:`.domains` and :mod:`.sponsors`;
+here is what a visit or a seed changes about them, and what the endowment of a visit depends on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+from .records import HOST_BYTES
+from .sponsors import FAMILY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .domains import Domains
+    from .frontier.frontier import Frontier
+    from .frontier.host_state import HostState
+
+_MAX_NOTED = 50_000
+"""Pairs of a host and a domain that links to it kept in memory, some 5 MB: most links repeat one of them."""
+
+
+class Support:
+    """The registered domains of a crawl whose order counts by domain."""
+
+    def __init__(self, domains: Domains, frontier: Frontier) -> None:
+        self._domains = domains
+        self._frontier = frontier
+        self._noted: set[bytes] = set()
+
+    def vouch(self, seed: bytes, now: float) -> None:
+        """*seed*, a page key, is a seed: whoever names a page vouches for its domain."""
+        host = seed[:HOST_BYTES]
+        domain = self._domain(host)
+        self._domains.vouch(domain, seed)
+        self._rose(domain, host, now)
+
+    def linked(self, source: HostState, hosts: Iterable[bytes], now: float) -> None:
+        """A page of *source* links to pages of *hosts*, by their keys."""
+        supporter, noted = self._domains.key(source), self._noted
+        for target in hosts:
+            if target + supporter not in noted:
+                self._support(target, supporter, now)
+                noted.add(target + supporter)
+        if len(noted) > _MAX_NOTED:
+            noted.clear()
+
+    def found(self, target: bytes, source: bytes, now: float) -> None:
+        """A page of the host under key *source*, still in flight, links to one of the host under key *target*."""
+        self._support(target, self._domain(source), now)
+
+    def n_visited(self, host: HostState) -> int:
+        """Visited pages of the registered domain of *host*; of those behind a link, its part of them if that is more."""
+        domains, visits = self._domains, self._frontier.visits
+        key = domains.key(host)
+        route = domains.sponsors.known_route(key, visits)
+        behind = route.charge // FAMILY if route.due > visits else 0
+        return max(domains.get(key).visited, behind)
+
+    def is_outdone(self, host: HostState, copy: bytes) -> bool:
+        """Whether the page under key *copy*, with the text of one of *host*, is of a domain with no fewer supporters.
+
+        Such a page is not endowed: else the same text could be endowed under any number of names. Who was first does
+        not matter, and nothing else depends on it, because supporters can be bought.
+        """
+        if not copy:
+            return False
+        own, other = self._domains.key(host), self._domain(copy[:HOST_BYTES])
+        return self._domains.get(own).supporters <= self._domains.get(other).supporters
+
+    def _support(self, host: bytes, supporter: bytes, now: float) -> None:
+        """Let the domain of the host under key *host* be linked to by *supporter*."""
+        domain = self._domain(host)
+        if domain != supporter and self._domains.support(domain, supporter):
+            self._rose(domain, host, now)
+
+    def _rose(self, domain: bytes, host: bytes, now: float) -> None:
+        """*domain* may be fetched from sooner than it seemed, and so may its host under key *host*."""
+        self._frontier.supported(domain)
+        self._frontier.look_again(host, now)
+
+    def _domain(self, host: bytes) -> bytes:
+        """Key of the domain of the host under key *host*."""
+        known = self._frontier.host(host)
+        if known is None:
+            raise StorageError(
+                f"A page is known of host {host.hex()}, but no such host: 'scrapy aopic repair' mends the job."
+            )
+        return self._domains.key(known)

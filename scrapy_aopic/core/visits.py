@@ -1,0 +1,225 @@
+"""The end of a visit: which pages its links lead to, what they are paid, and what follows from the rest of the response.
+
+Rule: everything that is given is checked before anything is changed; a :class:`~scrapy_aopic.exceptions.CallError` has
+done nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import CallError
+
+from .api import Ending, Settled
+from .duplicates import Claim
+from .records import FAILED, HOST_BYTES, PAGE_BYTES, Link, host_key
+from .revisits.rates import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .api import Findings, Lease
+    from .frontier.frontier import Frontier
+    from .frontier.host_state import HostState
+    from .leases import Leases
+    from .ledger import Ledger
+    from .links import KeptLinks, Scores
+    from .merging import Merging
+    from .order import Order
+    from .pages import Pages
+    from .records import Page
+    from .revisits.revisits import Revisits
+    from .support import Support
+
+_NO_VERSION = Version()
+
+
+@dataclass(slots=True)
+class _Targets:
+    """The pages that a visited page links to, without itself.
+
+    Attributes:
+        links: The first link to each page, by its key.
+        pages: Those pages in the same order, ``None`` if they are not known.
+        repeats: Further links that ask for a fetch of their own.
+        weights: What the links are paid in proportion to; 0 for those that are not paid.
+        n: Distinct links, at least those that are here.
+        whole: Weight of all of these.
+    """
+
+    links: dict[bytes, Link]
+    pages: list[Page | None]
+    repeats: list[Link]
+    weights: list[int]
+    n: int
+    whole: int
+
+
+class Visits:
+    """Ends visits: what a leased page has shown becomes cash, queued pages and notes."""
+
+    def __init__(
+        self,
+        *,
+        leases: Leases,
+        pages: Pages,
+        ledger: Ledger,
+        order: Order,
+        frontier: Frontier,
+        support: Support | None,
+        merging: Merging,
+        revisits: Revisits,
+        links: KeptLinks,
+        scores: Scores,
+    ) -> None:
+        self._leases = leases
+        self._pages = pages
+        self._ledger = ledger
+        self._counts_links = order.counts_links
+        self._frontier = frontier
+        self._support = support
+        self._merging = merging
+        self._revisits = revisits
+        self._links = links
+        self._scores = scores
+
+    def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings) -> Settled:
+        """End the visit of a leased page; see :meth:`scrapy_aopic.core.api.CrawlPort.settle`."""
+        if (standing := self._leases.standing(lease)) != Ending.OK:
+            return Settled(standing)
+        key, pages, frontier = lease.key, self._pages, self._frontier
+        page = pages.expect(key, "a lease")
+        first, copy = self._merging.verdict(key)
+        to = self._targets(lease, page, links, found, is_duplicate=bool(first))
+        hosts = {target[:HOST_BYTES] for target in to.links}
+        self._leases.end(lease)
+        self._merging.drop_verdict(key)
+        frontier.preload(hosts)
+        host = frontier.finish(key, page.front_queue, page.place)
+        paid = self._ledger.visit(
+            page,
+            0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole
+            to.weights,
+            to.n,
+            now,
+            whole=to.whole,
+            domain_visited=None if found.outcome else self._endowed_before(host, copy),
+            is_plain=not found.outcome,
+        )
+        pages.visited(page, found.outcome)
+        if found.is_failure:
+            pages.failed(key, page)
+        else:
+            self._revisits.visited(key, page, found.version or _NO_VERSION, now)
+        is_first = page.visits == 1
+        if is_first:
+            frontier.count(host)
+        pages.keep(key, page)
+        pages.pay(to.links.values(), to.pages, paid, now, found=int(self._counts_links and is_first))
+        for link in to.repeats:
+            pages.repeat(link, pages.expect(link.key, "a link"), now)
+        if self._support is not None:
+            self._support.linked(host, hosts, now)
+        # A redirect is a link of the graph, but none to follow once more when the page has not changed.
+        if self._links.is_on and (not found.outcome or (self._scores.is_on and not found.is_failure)):
+            self._links.keep(key, list(to.links))
+            self._scores.add(key, list(to.links))
+        self._merging.visited(key, page, _claim(key, page, first, found), first or found.same_as, now)
+        return Settled(Ending.OK, paid)
+
+    def _targets(
+        self, lease: Lease, page: Page, links: Sequence[Link], found: Findings, *, is_duplicate: bool
+    ) -> _Targets:
+        """The pages that *page* links to. Changes nothing.
+
+        Raises:
+            CallError: If there cannot be such links, or such findings.
+        """
+        version = found.version
+        if (
+            version is not None
+            and (version.is_same or version.is_missing)
+            and page.visits
+            and not is_duplicate
+        ):
+            links = [*links, *self._last_links(lease.key)]
+        targets, repeats = _distinct(links, lease.key)
+        known = self._pages.get_many(list(targets))
+        weights = []
+        for link, target in zip(targets.values(), known, strict=True):
+            if target is None:
+                check_link("settle", link)
+            weights.append(link.weight if target is None or target.state != FAILED or link.again else 0)
+        _check_findings(found, least_weight=min(weights, default=0))
+        n = max(found.n_links, len(targets))
+        whole = max(found.weight or n, sum([link.weight for link in targets.values()]))
+        return _Targets(targets, known, repeats, weights, n, whole)
+
+    def _last_links(self, key: bytes) -> list[Link]:
+        """The links that the page under *key* had at its last visit, as far as their pages are known."""
+        keys = self._links.of(key)
+        known = self._pages.get_many(keys)
+        return [Link(target, "", b"") for target, page in zip(keys, known, strict=True) if page is not None]
+
+    def _endowed_before(self, host: HostState, copy: bytes) -> int | None:
+        """Visited pages for which the endowment of a page of *host* falls; ``None`` if it is not endowed.
+
+        Args:
+            copy: Key of a page of another domain with the same text, if there is one.
+        """
+        if self._support is None:
+            return host.visited
+        return None if self._support.is_outdone(host, copy) else self._support.n_visited(host)
+
+
+def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:
+    """What the visit of *page* says that it is, if that is another page: one with the text of the page *first*, or so."""
+    if first:
+        return Claim(key, found.outcome or "duplicate", page.visits)
+    if found.same_as:
+        return Claim(key, found.outcome or "canonical", page.visits, found.is_if_same)
+    return None
+
+
+def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:
+    """The first of the *links* to each page but the one under *key*, and further ones that ask for a fetch."""
+    targets = {link.key: link for link in links}  # as it is for most pages
+    if len(targets) == len(links) and key not in targets:
+        return targets, []
+    targets.clear()
+    repeats: list[Link] = []
+    for link in links:
+        if link.key not in targets and link.key != key:
+            targets[link.key] = link
+        elif link.again:
+            repeats.append(link)
+    return targets, repeats
+
+
+def check_link(call: str, link: Link) -> None:
+    """Refuse a *link* to a new page that would be stored where nobody finds it.
+
+    Raises:
+        CallError: If its key is none of its host.
+    """
+    if len(link.key) != PAGE_BYTES or link.key[:HOST_BYTES] != host_key(link.host):
+        raise CallError(
+            f"{call}: the key of a page of {link.host!r} must begin with {host_key(link.host)!r} and have {PAGE_BYTES} "
+            f"bytes (core.page_key makes one), not {link.key!r}"
+        )
+
+
+def _check_findings(found: Findings, *, least_weight: int) -> None:
+    """Refuse what a visit cannot have shown."""
+    for name, number in (
+        ("n_links", found.n_links),
+        ("weight", found.weight),
+        ("weight of a link", least_weight),
+    ):
+        if number < 0:
+            raise CallError(f"settle: {name} must be 0 or more, not {number}")
+    if found.same_as and len(found.same_as) != PAGE_BYTES:
+        raise CallError(
+            f"settle: same_as must be the key of a page, {PAGE_BYTES} bytes, not {found.same_as!r}"
+        )
