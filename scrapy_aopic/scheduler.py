@@ -77,7 +77,7 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
-        return self.session is not None and self.session.enqueue(request)
+        return self.session is not None and self.session.intake.enqueue(request)
 
     def next_request(self) -> Request | None:
         """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""

@@ -46,25 +46,6 @@ Weigh: TypeAlias = Callable[[Request, Response], float]
 _UNIT = 1000
 
 
-@dataclass(slots=True)
-class PageFound:
-    """A page whose callback yields requests.
-
-    Attributes:
-        visit: Its visit; ``None`` if it belongs to none.
-        n_links: Links so far, if they are counted.
-        has_canonical: Whether its canonical page was looked for.
-        added: Requests to be yielded before the one in work.
-    """
-
-    response: Response
-    visit: Visit | None
-    session: Session
-    n_links: int = 0
-    has_canonical: bool = False
-    added: list[Request] = field(default_factory=list)
-
-
 class LinkFound(Struct):
     """A request that a callback yields.
 
@@ -80,6 +61,36 @@ class LinkFound(Struct):
 
 Step: TypeAlias = Callable[[LinkFound], bool]
 """Something that a request goes through on its way from a callback to the scheduler: whether it is to go on."""
+
+
+@dataclass(slots=True)
+class PageFound:
+    """A page whose callback yields requests.
+
+    Attributes:
+        visit: Its visit; ``None`` if it belongs to none.
+        is_link: Whether a request is a link that the page happens to have.
+        steps: What its links go through, in order. They are chosen once a page, so that ordinary links cost no more than
+            it takes to admit and to mark them.
+        added: Requests to be yielded before the one in work.
+        n_links: Links so far, if they are counted.
+    """
+
+    response: Response
+    visit: Visit | None
+    session: Session
+    is_link: Callable[[Request], bool]
+    steps: list[Step]
+    added: list[Request] = field(default_factory=list)
+    n_links: int = 0
+
+    def take(self, request: Request) -> Request | None:
+        """What *request* has become after all steps; ``None`` if one of them has dropped it."""
+        link = LinkFound(request, self, self.is_link(request))
+        for step in self.steps:
+            if not step(link):
+                return None
+        return link.request
 
 
 class LinkMiddleware:
@@ -143,7 +154,8 @@ class LinkMiddleware:
             async for item in result:
                 yield item
             return
-        take, added = self._steps(response, self.session)
+        page = self._page(response, self.session)
+        added = page.added
         turns = Turns()
         async for item in result:
             if not isinstance(item, Request):
@@ -153,7 +165,7 @@ class LinkMiddleware:
                 perf_counter() > turns.ends_at
             ):  # a page may have thousands of links, each of which takes 50 microseconds
                 await turns.step()
-            link = take(item)
+            link = page.take(item)
             while added:
                 yield added.pop(0)
             if link is not None:
@@ -161,17 +173,10 @@ class LinkMiddleware:
 
     # -- what a link goes through
 
-    def _steps(
-        self, response: Response, session: Session
-    ) -> tuple[Callable[[Request], Request | None], list[Request]]:
-        """What takes each request that the callback for *response* yields, and a list of what is to be yielded before.
-
-        Which steps a link goes through is decided once a page. A step gets a :class:`LinkFound` and says whether it is
-        to go on; so a page of ordinary links costs what it takes to admit and to mark them.
-        """
+    def _page(self, response: Response, session: Session) -> PageFound:
+        """The page of *response*, with the steps that its links go through."""
         assert self._crawler.spider is not None
         visit = session.visits.of(response.request) if response.request is not None else None
-        page = PageFound(response, visit, session)
         steps: list[Step] = []
         if visit is not None and visit.is_duplicate and not self._follows_duplicates:
             steps.append(self._drop_of_duplicate)
@@ -180,16 +185,7 @@ class LinkMiddleware:
         if visit is not None and self._canonical != "off":
             steps.append(self._add_canonical)
         steps.append(self._admit)
-        is_link = link_test(response, self._crawler.spider)
-
-        def take(request: Request) -> Request | None:
-            link = LinkFound(request, page, is_link(request))
-            for step in steps:
-                if not step(link):
-                    return None
-            return link.request
-
-        return take, page.added
+        return PageFound(response, visit, session, link_test(response, self._crawler.spider), steps)
 
     def _drop_of_duplicate(self, link: LinkFound) -> bool:
         """Drop what a duplicate leads to, and count it; the first one of a kind is logged."""
@@ -233,8 +229,8 @@ class LinkMiddleware:
     def _add_canonical(self, link: LinkFound) -> bool:
         """Add the canonical page to the links, before the first of them."""
         page = link.page
-        if page.visit is not None and not page.has_canonical:
-            page.has_canonical = True
+        page.steps = [step for step in page.steps if step != self._add_canonical]  # once is enough
+        if page.visit is not None:
             canonical = self._canonical_of(page.response, page.visit, page.session)
             if canonical is not None:
                 page.visit.note(canonical, self._weight(canonical, page.response), "canonical")

@@ -15,9 +15,11 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.dupefilter import DupeFilter
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.meta import SLOT, TAG
+from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
+
+from .trouble import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.records import Page
+    from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import Places
 
     from .admission import Admission
     from .queued import QueuedRequests
+    from .seeding import Seeding
     from .stats import Stats
+    from .trouble import Trouble
     from .visit import Mark, Visit, Visits
 
 logger = logging.getLogger(__name__)
@@ -48,11 +53,11 @@ class Duplicates:
     """
 
     def __init__(self, crawler: Crawler, spider: Spider, crawl: Crawl, stats: Stats) -> None:
-        self._spider = spider
         self._crawl = crawl
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
-        self._log: Callable[[Request, Spider], None] = DupeFilter(crawler, stats.count).log
+        self.log: Callable[[Request, Spider], None] = DupeFilter(crawler, stats.count).log
+        """Logs and counts a request that is not wanted."""
         self._filter: BaseDupeFilter | None = None
         if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
             if read(settings, "AOPIC_DUPEFILTER") == "bloom":
@@ -63,7 +68,7 @@ class Duplicates:
             return
         self._filter = build_from_crawler(cls, crawler)
         if cls.log is not BaseDupeFilter.log:  # which only warns
-            self._log = self._filter.log
+            self.log = self._filter.log
         logger.info(
             "%(name)s decides what is a duplicate",
             {"name": settings["DUPEFILTER_CLASS"]},
@@ -104,23 +109,18 @@ class Duplicates:
             again = not (is_plain and self._crawl.is_from_before(page))
         return is_new, again
 
-    def log(self, request: Request) -> None:
-        """Log and count *request*, which is not wanted."""
-        self._log(request, self._spider)
-
 
 class Intake:
     """Takes requests as links of pages in work, or queues them.
 
     Args:
-        clock: Gives the instant now.
+        seeding: Takes the seeds that wait beside the job, if any can.
         max_links: Links of a page that are paid; further ones are queued without cash.
     """
 
     def __init__(
         self,
-        crawl: Crawl,
-        clock: Callable[[], float],
+        job: Job,
         spider: Spider,
         *,
         keys: Places,
@@ -128,47 +128,57 @@ class Intake:
         requests: QueuedRequests,
         admission: Admission,
         duplicates: Duplicates,
+        seeding: Seeding | None,
+        trouble: Trouble,
         max_links: int,
     ) -> None:
-        self._crawl = crawl
-        self._clock = clock
+        self.trouble = trouble
+        self._job = job
+        self._crawl = job.crawl
         self._spider = spider
         self._keys = keys
         self._visits = visits
         self._requests = requests
         self._admission = admission
         self._duplicates = duplicates
+        self._seeding = seeding
         self._decides_by_page = not duplicates.are_users
         self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
 
+    @guarded(False)
     def enqueue(self, request: Request) -> bool:
-        """Take *request* as a link, a retry, a redirect, or as what the spider requests; False if its page is known."""
-        mark: Mark | None = request.meta.get(TAG)
-        visit = self._visits.numbered(mark.visit) if mark is not None else None
-        if mark is None or (mark.kind == "page" and visit is None):
+        """Take *request* as a link, a retry, a redirect, a seed, or as what the spider requests by itself.
+
+        Returns:
+            False if its page is known.
+        """
+        if self._job.is_torn:
+            return False
+        meta = request.meta
+        mark: Mark | None = meta.get(TAG)
+        if mark is None or (mark.kind == "page" and self._visits.numbered(mark.visit) is None):
+            if SEED in meta and self._seeding is not None:
+                return self._seeding.enqueue(request, meta.pop(SEED))
             admitted = self._admission.admit(request)
             return admitted is not None and self._take(admitted, *self._keys(admitted), None)
+        visit = self._visits.numbered(mark.visit)
         if mark.kind == "page" and visit is not None:
             return self._take_copy(request, visit)
-        # What a callback yields was admitted there.
-        host, key = self._key_again(request, mark)
+        # What a callback yields was admitted there, and its page key is still the same unless a middleware changed it.
+        if (
+            mark.url == request.url
+            and mark.slot == meta.get(SLOT)
+            and request.method == "GET"
+            and not meta.get("verbatim_url")
+            and self._keys.are_of_urls
+        ):
+            host, key = mark.host, mark.key
+        else:
+            host, key = self._keys(request)
         if mark.kind == "canonical" and visit is not None:
             visit.same_as = key
         return self._take(request, host, key, visit, mark.weight)
-
-    def _key_again(self, request: Request, mark: Mark) -> tuple[str, bytes]:
-        """Host and page key of *request*, which were worked out when it got its *mark*."""
-        meta = request.meta
-        if (
-            self._keys.are_of_urls
-            and request.url == mark.url
-            and request.method == "GET"
-            and meta.get(SLOT) == mark.slot
-            and not meta.get("verbatim_url")
-        ):
-            return mark.host, mark.key
-        return self._keys(request)  # a middleware has changed it
 
     def _take_copy(self, request: Request, visit: Visit) -> bool:
         """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
@@ -200,7 +210,7 @@ class Intake:
         if request.dont_filter or not self._decides_by_page or (page is not None and page.outcome):
             is_new, again = self._duplicates.decide(request, page, is_new=is_new, is_link=visit is not None)
         if not is_new and not again:
-            self._duplicates.log(request)
+            self._duplicates.log(request, self._spider)
             if visit is not None:
                 if page is not None:
                     visit.links.append(Link(key, host, b"", weight=1 if weight is None else weight))
@@ -212,7 +222,7 @@ class Intake:
             self._wait(visit, link)
         else:
             found_on = visit.lease.key if visit is not None else b""
-            if not self._crawl.seed(link, self._clock(), is_endowed=visit is None, found_on=found_on):
+            if not self._crawl.seed(link, self._job.clock(), is_endowed=visit is None, found_on=found_on):
                 return False
         self._requests.count_in(link)
         return True

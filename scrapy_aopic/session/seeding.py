@@ -14,6 +14,7 @@ from scrapy_aopic.web.request_rows import encode_url
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic._engine.engine import Engine
@@ -41,6 +42,7 @@ class Seeding:
     def __init__(
         self,
         crawler: Crawler,
+        spider: Spider,
         engine: Engine,
         job: Job,
         *,
@@ -53,6 +55,7 @@ class Seeding:
         stats: Stats,
     ) -> None:
         self._crawler = crawler
+        self._spider = spider
         self._engine = engine
         self._job = job
         self._keys = keys
@@ -114,7 +117,7 @@ class Seeding:
         link = self._requests.link(request, key, host, again=again) if is_new or again else None
         is_taken = self._take(seed, key, page, link)
         if not is_taken:
-            self._duplicates.log(request)
+            self._duplicates.log(request, self._spider)
         return is_taken
 
     def _take(self, seed: Seed, key: bytes, page: Page | None, link: Link | None) -> bool:

@@ -46,7 +46,6 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.output import OutputError, drop
 from scrapy_aopic.job.report import print_report
-from scrapy_aopic.web.meta import SEED
 from scrapy_aopic.web.page_keys import Places
 
 from .dispatch import Dispatch
@@ -96,6 +95,7 @@ class Session:
         keys: Finds the page keys of requests.
         admission: What may be queued, under which URL.
         visits: The visits under way.
+        intake: Takes requests.
         responses: What responses show.
         pacer: What the downloader's middlewares need.
         stats: What is counted.
@@ -133,15 +133,31 @@ class Session:
         self.visits = Visits(keys, opened.max_links)
         self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats)
         requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)
-        self._intake = Intake(
-            job.crawl,
-            job.clock,
+        self._seeding: Seeding | None = None
+        if opened.seeds is not None and opened.seeds_path is not None:
+            self._seeding = Seeding(
+                crawler,
+                spider,
+                self._engine,
+                job,
+                waiting=opened.seeds,
+                where=opened.seeds_path,
+                keys=keys,
+                requests=requests,
+                admission=self.admission,
+                duplicates=self._duplicates,
+                stats=self.stats,
+            )
+        self.intake = Intake(
+            job,
             spider,
             keys=keys,
             visits=self.visits,
             requests=requests,
             admission=self.admission,
             duplicates=self._duplicates,
+            seeding=self._seeding,
+            trouble=self.trouble,
             max_links=opened.max_links,
         )
         self._dispatch = self.dispatch_class(
@@ -150,7 +166,7 @@ class Session:
             job,
             visits=self.visits,
             requests=requests,
-            intake=self._intake,
+            intake=self.intake,
             stats=self.stats,
             trouble=self.trouble,
             look_up=addresses.look_up,
@@ -162,26 +178,12 @@ class Session:
             visits=self.visits,
             keys=keys,
             admission=self.admission,
-            intake=self._intake,
+            intake=self.intake,
             stats=self.stats,
             trouble=self.trouble,
             seen=opened.content_seen,
             recrawls=opened.recrawls,
         )
-        self._seeding: Seeding | None = None
-        if opened.seeds is not None and opened.seeds_path is not None:
-            self._seeding = Seeding(
-                crawler,
-                self._engine,
-                job,
-                waiting=opened.seeds,
-                where=opened.seeds_path,
-                keys=keys,
-                requests=requests,
-                admission=self.admission,
-                duplicates=self._duplicates,
-                stats=self.stats,
-            )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)
         self._beats = create_looping_call(self._beat_alone)
@@ -241,15 +243,6 @@ class Session:
         return self._duplicates.close(reason)
 
     # -- what the engine calls
-
-    @guarded(False)
-    def enqueue(self, request: Request) -> bool:
-        """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
-        if self.job.is_torn:
-            return False
-        if SEED in request.meta and self._seeding is not None:
-            return self._seeding.enqueue(request, request.meta.pop(SEED))
-        return self._intake.enqueue(request)
 
     @guarded(None)
     def next_request(self) -> Request | None:

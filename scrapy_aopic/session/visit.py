@@ -141,6 +141,8 @@ class Visits:
         self._n = 0
         self.get: Callable[[Request], Visit | None] = self._by_request.get
         """The visit of *request*; none of a copy of it, as a callback may download one inline."""
+        self.numbered: Callable[[int], Visit | None] = self._by_number.get
+        """The visit with a number."""
 
     def __len__(self) -> int:
         return len(self._by_request)
@@ -165,10 +167,6 @@ class Visits:
         """Forget all visits."""
         self._by_request.clear()
         self._by_number.clear()
-
-    def numbered(self, number: int) -> Visit | None:
-        """The visit with *number*."""
-        return self._by_number.get(number)
 
     def of(self, request: Request) -> Visit | None:
         """The visit that *request*, or a copy of it, belongs to."""

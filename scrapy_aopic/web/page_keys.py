@@ -73,9 +73,9 @@ class Places:
 def _place(url: str) -> tuple[str, bytes]:
     """Place of a plain request for *url*."""
     name = plain_host(url)
-    if name:
-        return _plain_place(url, name)
-    return _plain_place(json.dumps(canonicalize_url(url))[1:-1], urlsplit(url).hostname or "")
+    if not name:
+        url, name = json.dumps(canonicalize_url(url))[1:-1], urlsplit(url).hostname or ""
+    return _plain_place(url, name)
 
 
 def _plain_place(url: str, name: str) -> tuple[str, bytes]:

@@ -49,45 +49,66 @@ def encode(request: Request, spider: Spider) -> bytes:
         UnserialisableError: If it holds what cannot be written.
     """
     try:
-        values = _attributes(request)
-        headers: dict[Any, Any] = dict(request.headers)
-        meta = {key: value for key, value in request.meta.items() if key not in _NOT_WRITTEN}
-        if meta.get(SLOT) is not None and meta[SLOT] == request.meta.get(OWN_SLOT):
-            del meta[SLOT]
         callback = _method_name(spider, request.callback) if request.callback is not None else ""
         errback = _method_name(spider, request.errback) if request.errback is not None else ""
-        if len(values) == 1 and _is_line(values["url"]) and (rest := _plain(headers, meta)) is not None:
-            return f"{values['url']}\n{callback}\n{errback}\n{rest}".rstrip("\n").encode()
-        others = {"headers": headers, "meta": meta, "callback": callback, "errback": errback}
-        values |= {name: value for name, value in others.items() if value}
-        data = pack_values(values)
+        data = _lines(request, callback, errback)
+        if data is None:
+            data = _packed(request, callback, errback)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
 
 
-def _plain(headers: dict[bytes, list[bytes]], meta: dict[str, Any]) -> str | None:
-    """Depth, referer and purpose as lines; ``None`` if there is more to *headers* and *meta*."""
+def _lines(request: Request, callback: str, errback: str) -> bytes | None:
+    """*request* as lines, which most requests are; ``None`` if there is more to it than lines can say."""
+    url = request.url
+    is_plain = not (
+        type(request) is not Request  # a subclass may have attributes of its own
+        or request.method != "GET"
+        or request.encoding != "utf-8"
+        or request.body
+        or request.priority
+        or request.dont_filter
+        or request.flags
+        or request.cookies
+        or request.cb_kwargs
+        or not (url.isascii() and url.isprintable())
+    )
+    if not is_plain:
+        return None
     depth = referer = purpose = ""
-    if meta:
-        if PURPOSE in meta:
+    for key, value in request.meta.items():
+        if key == "depth" and type(value) is int:
+            depth = str(value)
+        elif key == PURPOSE:
             purpose = "1"
-            meta = {key: value for key, value in meta.items() if key != PURPOSE}
-        if meta:
-            if meta.keys() != {"depth"} or type(meta["depth"]) is not int:
-                return None
-            depth = str(meta["depth"])
-    if headers:
+        elif key not in _NOT_WRITTEN and not _is_own_slot(request, key):
+            return None
+    if request.headers:
+        headers: dict[bytes, list[bytes]] = dict(request.headers)
         if headers.keys() != {b"Referer"} or len(headers[b"Referer"]) != 1:
             return None
         referer = headers[b"Referer"][0].decode("latin-1")
-        if not _is_line(referer):
+        if not (referer and referer.isascii() and referer.isprintable()):
             return None
-    return f"{depth}\n{referer}\n{purpose}"
+    return f"{url}\n{callback}\n{errback}\n{depth}\n{referer}\n{purpose}".rstrip("\n").encode()
 
 
-def _is_line(text: str) -> bool:
-    return text.isascii() and text.isprintable() and text != ""
+def _packed(request: Request, callback: str, errback: str) -> bytes:
+    """*request* as its attributes that differ from their defaults."""
+    meta = {
+        key: value
+        for key, value in request.meta.items()
+        if key not in _NOT_WRITTEN and not _is_own_slot(request, key)
+    }
+    others = {"headers": dict(request.headers), "meta": meta, "callback": callback, "errback": errback}
+    return pack_values(_attributes(request) | {name: value for name, value in others.items() if value})
+
+
+def _is_own_slot(request: Request, key: str) -> bool:
+    """Whether *key* is that of a download slot that the user did not choose."""
+    slot = request.meta[key] if key == SLOT else None
+    return slot is not None and slot == request.meta.get(OWN_SLOT)
 
 
 def _attributes(request: Request) -> dict[str, Any]:
