@@ -11,12 +11,13 @@ from __future__ import annotations
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
 from .opening import exists, open_for_repair, open_snapshot, open_store
-from .registry import Backend, Compacts, Repairs, use
+from .registry import Backend, Compacts, Repairs, VerifiesStructure, use
 
 __all__ = [
     "Backend",
     "Compacts",
     "Repairs",
+    "VerifiesStructure",
     "arrange",
     "copy_store",
     "exists",

@@ -1,6 +1,6 @@
 """Makes one store out of another, row by row, so that the two share no file.
 
-What is in a folder is a store only once :func:`finish_store` has said that it is whole.
+A folder holds a store only once :func:`finish_store` has noted that it is whole.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def arrange(store: Store) -> None:
 
 
 def finish_store(folder: Path) -> None:
-    """Say that the store in *folder* is whole; without it nobody opens it."""
+    """Note that the store in *folder* is whole; without that note it is never opened."""
     write_format(folder)
     sync_folder(folder.parent)
 

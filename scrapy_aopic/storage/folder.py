@@ -1,7 +1,8 @@
-"""What the folder of a store says of itself: the format of what is in it, and how long its files were.
+"""What a folder says of its store: the format of the rows, and how long the files were when the store was closed.
 
-These are small text files beside the files of the store, so that they can be read without opening it: a store of
-another format is refused before its library has touched it.
+1. Both are small text files beside those of the store, so that they can be read without opening it: a store of another
+   format is refused before its library has touched it.
+2. A file is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FORMAT_FILE = "format"
+"""Its line is the number of the format."""
+
 _SIZES_FILE = "sizes.json"
+"""``{"generation": text, "sizes": {name: bytes}}``; not there while the store is open."""
 
 
 def format_of(folder: Path) -> int | None:
-    """Number of the format of the store in *folder*; ``None`` if it does not say so in one.
+    """Number of the format of the store in *folder*; ``None`` if the folder does not name one.
 
     Raises:
-        StorageError: If what it says cannot be read.
+        StorageError: If the file that should name it cannot be read.
     """
     path = folder / _FORMAT_FILE
     try:
@@ -45,7 +49,7 @@ def check_format(folder: Path, *, is_damaged: bool = False) -> None:
     """Raise an error unless the store in *folder* was written in the format of this version.
 
     Args:
-        is_damaged: Whether a store that names no format will do.
+        is_damaged: Whether a folder that names no format is accepted.
     """
     number = format_of(folder)
     if number == FORMAT or (number is None and is_damaged):
@@ -63,13 +67,13 @@ def check_format(folder: Path, *, is_damaged: bool = False) -> None:
 
 
 def write_format(folder: Path) -> None:
-    """Say that what is in *folder*, which is made if need be, has the format of this version."""
+    """Note that the rows in *folder*, which is made if need be, have the format of this version."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / _FORMAT_FILE, f"{FORMAT}\n")
 
 
 def in_use(folder: Path) -> StorageError:
-    """The error for a store whose files are open elsewhere, although nobody has the lock of its job."""
+    """The error for a store whose files are open elsewhere although the lock of its job is free."""
     return StorageError(
         f"The store in {folder} is in use: this process, or another, has it open; wait for its end or choose another "
         "folder."
@@ -77,50 +81,54 @@ def in_use(folder: Path) -> StorageError:
 
 
 def not_made(folder: Path) -> StorageError:
-    """The error for a snapshot of a store whose tables are not all there; who opens it for writing makes them."""
+    """The error for a snapshot of a store whose tables are not all there; opening it for writing makes them."""
     return StorageError(
         f"The store in {folder} is not made yet: its first crawl has only just begun, or ended before it was; "
         "start it again."
     )
 
 
+def damaged(folder: Path, what: str) -> StorageError:
+    """The error for a store in which *what*, a clause, shows damage."""
+    return StorageError(
+        f"The store in {folder} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
+    )
+
+
 def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
-    """Note how long the files of a store that was closed are; they are as long as long as it has this *generation*."""
+    """Note how long the files of a closed store are; this holds as long as the store has this *generation*."""
     replace_file(folder / _SIZES_FILE, json.dumps({"generation": generation, "sizes": sizes}) + "\n")
 
 
 def forget_sizes(folder: Path) -> None:
-    """The store is opened: its files may become longer and shorter."""
+    """Forget the sizes, because the store is opened: its files may grow and shrink."""
     with suppress(FileNotFoundError):
         (folder / _SIZES_FILE).unlink()
         sync_folder(folder)
 
 
 def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
-    """Raise an error if a file of a closed store is not as long as when it was closed; libraries may not notice."""
+    """Raise an error if a file of a closed store has another length than when it was closed; libraries may not notice."""
     try:
         noted = json.loads((folder / _SIZES_FILE).read_text("utf-8"))
         expected = noted["sizes"].items() if noted["generation"] == generation else ()
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return  # it was not closed, or only this file is damaged
+        return  # the store was not closed, or only this file is damaged
     for name, size in expected:
         if sizes.get(name) != size:
             found = f"has {sizes[name]:,} bytes" if name in sizes else "is gone"
-            raise StorageError(
-                f"The store in {folder} is damaged: its file {name} {found}, and had {size:,} bytes when it was closed. "
-                "'scrapy aopic repair' saves what can be saved."
-            )
+            raise damaged(folder, f"its file {name} {found}, and had {size:,} bytes when it was closed")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Make *text* the content of the file at *path*, as a whole or not at all."""
+    """Make *text* the content of the file at *path*."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which takes the place of the one at *path* once it is whole and on the disk."""
+    """A file to write, which replaces the one at *path* once it is whole and on the disk."""
     temporary = path.with_name(path.name + ".new")
     try:
         with temporary.open("wb") as file:

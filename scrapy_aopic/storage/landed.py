@@ -1,7 +1,7 @@
-"""The number of the last commit that landed, kept beside the files of the store that holds the commit itself.
+"""The number of the last commit that landed, in a file beside those of the store.
 
-It is written after the commit was synchronised and is not synchronised itself. So whatever is on the disk after a crash,
-a power failure included, is too low or right: a store whose last commit has a lower number has lost one.
+It is written after the commit was synchronised, and is not synchronised itself. So after any crash, a power failure
+included, it is right or too low: a store whose last commit has a lower number has lost commits.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from scrapy_aopic.exceptions import StorageError
+from .folder import damaged
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
 _FILE = "landed"
+"""Its line has 20 digits and the CRC-32 of these."""
 
 
 def read_landed(folder: Path) -> int:
-    """Number of the last commit that is known to have landed in the store in *folder*; 0 if none is."""
+    """Number of the last commit that is known to have landed in *folder*; 0 if none is."""
     try:
         found = re.fullmatch(rb"(\d{20}) (\w{8})\n", (folder / _FILE).read_bytes())
     except OSError:
@@ -30,28 +31,25 @@ def read_landed(folder: Path) -> int:
 
 
 def forget_landed(folder: Path) -> None:
-    """The store in *folder* may hold less than what landed: it is being repaired."""
+    """Forget the number, because the store in *folder* is being repaired, and may hold less than what landed."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
 def check_landed(folder: Path, landed: int, number: int) -> None:
-    """Raise an error if the last commit in the store in *folder* is *number*, but *landed* had landed."""
+    """Raise an error if the last commit in *folder* is *number*, but *landed* had landed."""
     if number < landed:
-        raise StorageError(
-            f"The store in {folder} is damaged: its last commit is number {number:,}, but number {landed:,} had landed. "
-            "'scrapy aopic repair' saves what can be saved."
-        )
+        raise damaged(folder, f"its last commit is number {number:,}, but number {landed:,} had landed")
 
 
 class Landed:
-    """Notes which commits have landed in the store in *folder*."""
+    """Notes each commit that landed in the store in *folder*."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
         self._file: BinaryIO | None = None
 
     def note(self, number: int) -> None:
-        """The commit *number* has landed. It costs 2 us; if it fails, the note is too low, which it may be."""
+        """Note that the commit *number* has landed. Takes 2 us; a note that fails leaves a number that is too low."""
         digits = b"%020d" % number
         with suppress(OSError):
             if self._file is None:
@@ -60,7 +58,7 @@ class Landed:
             self._file.seek(0)
             self._file.write(
                 digits + b" " + _seal(digits) + b"\n"
-            )  # always as long: nothing is left of the one before
+            )  # always of the same length, so that nothing is left of the number before
 
     def close(self) -> None:
         """Release the file."""

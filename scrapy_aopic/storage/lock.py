@@ -1,18 +1,18 @@
 """One lock for everything that changes a job, and a hold on its folders.
 
-The lock is a file beside the folder of the store, so that the store may be exchanged for another under the lock:
-``<JOBDIR>/aopic.lock`` for ``<JOBDIR>/aopic``. The operating system locks the file (``flock``, on Windows a byte of it)
-and drops the lock when the process ends in any way, so nothing depends on process ids, which a container starts
-anew and a machine uses again. What the file says of its owner is only for the message. Each store that is open has a
-second one inside, ``store.lock``, for whoever opens it without a job.
+The lock is a file beside the folder of the store, so that the store can be replaced under the lock:
+``<JOBDIR>/aopic.lock`` for ``<JOBDIR>/aopic``. The operating system locks the file (``flock``; on Windows, a byte of it)
+and drops the lock when the process ends in any way. So nothing depends on process ids, which a container counts anew
+and a machine reuses. What the file says about its owner is only for messages. Each open store has a second lock inside,
+``store.lock``, against processes that open the store without its job.
 
 A folder that is held stays the same one whatever becomes of its name. On Linux its files are reached through the open
-folder itself (``/proc/self/fd/N``), so that even a library that opens and removes files by their paths, as RocksDB
-does in threads of its own, cannot touch a folder that was put in its place. Elsewhere the place can only be looked at
-before each write.
+folder itself (``/proc/self/fd/N``), so that even a library that opens and removes files by path, as RocksDB does in
+threads of its own, cannot touch a folder that was put in its place. Elsewhere the path is only compared before each
+write.
 
-Why not the ``filelock`` package, which tldextract brings: where ``flock`` is not supported it may take a file's
-existence for a lock, which outlives a kill; and a forked child keeps what its parent has locked.
+The ``filelock`` package, which comes with tldextract, was not chosen: where ``flock`` is not supported it may take the
+existence of a file for a lock, which outlives a kill; and a forked child keeps what its parent has locked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _ATTEMPTS = 10
 """Times that a lock file may be replaced while it is being locked."""
 
 _OWNER_BYTES = 1_000
+"""Bytes of a lock file that are read for a message: several times what an owner writes."""
 
+# What the operating system says when another process has the lock, when the file system has no locks, and when it
+# cannot synchronise a folder.
 _CONTENTION = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 _NO_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -45,7 +48,7 @@ _NO_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENO
 if sys.platform == "win32":
     import msvcrt
 
-    _LOCKED_BYTE = 1 << 30  # far behind what others must be able to read
+    _LOCKED_BYTE = 1 << 30  # far behind what other processes must be able to read
 
     def _lock(descriptor: int) -> None:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
@@ -66,7 +69,7 @@ else:
 
 
 class HeldFolder:
-    """A folder that is held open until it is closed.
+    """A folder that is held open.
 
     Args:
         path: Where it is now; the working directory may change later.
@@ -75,7 +78,7 @@ class HeldFolder:
         path: The same, for messages.
         where: Path for its files. If :attr:`is_followed`, it leads to this folder wherever that is moved, and nowhere
             once it is deleted.
-        is_followed: Whether it does; else it is where the folder was found.
+        is_followed: Whether :attr:`where` does that; else it is the path at which the folder was found.
 
     Raises:
         OSError: If there is no such folder, or it cannot be read.
@@ -100,7 +103,7 @@ class HeldFolder:
     @property
     def is_lost(self) -> bool:
         """Whether the folder was moved or deleted, or another one is in its place."""
-        # Not what was found at first: some file systems number a folder anew.
+        # Compared with the open folder, not with what was found at first: some file systems renumber a folder.
         mine = self._found if self._descriptor is None else os.fstat(self._descriptor)
         try:
             return not os.path.samestat(self._absolute.stat(), mine)
@@ -108,10 +111,10 @@ class HeldFolder:
             return True
 
     def check(self) -> None:
-        """Raise an error if the folder is not in its place any more.
+        """Do nothing if the folder is still in its place.
 
         Raises:
-            LostError: If so.
+            LostError: If it is not.
         """
         if self.is_lost:
             raise LostError(
@@ -120,7 +123,7 @@ class HeldFolder:
             )
 
     def close(self) -> None:
-        """Hold it no longer; :attr:`where` must not be used any more."""
+        """Let go of the folder; :attr:`where` must no longer be used."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -130,12 +133,12 @@ class HeldFolder:
 class Lock:
     """The right to change what is in a folder, until it is released or the process ends.
 
-    Only one object at a time has it, in all processes; a forked child does not.
+    Only one object at a time has it, in all processes of the machine; a forked child does not.
 
     Args:
         path: Its file; the folder around it is made if need be.
         store: Folder of the store that it protects.
-        task: What it is wanted for, for the message to others.
+        task: What it is needed for, for the message to other processes.
 
     Attributes:
         around: The folder around its file.
@@ -181,17 +184,17 @@ class Lock:
             descriptor = self._open()
             try:
                 _lock(descriptor)
-                if self._is_mine(descriptor):  # else somebody has replaced it meanwhile
+                if self._is_mine(descriptor):  # else the file was replaced meanwhile
                     return descriptor
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
-        raise StorageError(f"{self._path} cannot be locked: it is replaced all the time.")
+        raise StorageError(f"{self._path} cannot be locked: another process keeps replacing it.")
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT
-        # A job folder may come from a stranger: neither write to what a link leads to nor wait for a pipe's end.
+        # A job folder may come from a stranger: do not write to the target of a link, do not wait for a pipe.
         flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         path = self.around.where / self._path.name
         try:
@@ -201,7 +204,7 @@ class Lock:
             raise
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise StorageError(f"{self._path} cannot be locked: it is no file.")
+            raise StorageError(f"{self._path} cannot be locked: it is not a regular file.")
         return descriptor
 
     def _is_mine(self, descriptor: int) -> bool:
@@ -216,7 +219,7 @@ class Lock:
         owner = {"task": task, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
         os.ftruncate(self._descriptor, 0)
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        with suppress(OSError):  # a full disk: it is only for the message
+        with suppress(OSError):  # the disk may be full, and this is only for messages
             os.write(self._descriptor, json.dumps(owner).encode() + b"\n")
 
     def _in_use(self) -> StorageError:
@@ -225,14 +228,14 @@ class Lock:
                 owner = json.loads(file.read(_OWNER_BYTES))
             task = f" ({owner['task']})" if owner["task"] else ""
             who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
-        except (OSError, ValueError, LookupError, TypeError):  # it has only just begun
+        except (OSError, ValueError, LookupError, TypeError):  # the other process has only just begun
             who = "another process has it open"
         return StorageError(
             f"The store in {self._store} is in use: {who}; wait for its end or choose another folder."
         )
 
     def check(self) -> None:
-        """Raise an error if the lock protects nothing any more.
+        """Do nothing if the lock still protects the store.
 
         Raises:
             LostError: If the folder around it, or its file, was moved, deleted or replaced.
@@ -240,12 +243,12 @@ class Lock:
         self.around.check()
         if self._descriptor is None or not self._is_mine(self._descriptor):
             raise LostError(
-                f"The file {self._path} was moved, deleted or replaced, so this process could not keep others out of "
-                f"the store in {self._store} any more."
+                f"The file {self._path} was moved, deleted or replaced, so this process could no longer keep others out of "
+                f"the store in {self._store}."
             )
 
     def release(self) -> None:
-        """Let others have it; any number of times."""
+        """Let other processes have it. Idempotent."""
         _HELD.discard(self)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
@@ -267,7 +270,7 @@ def lock_store(folder: Path) -> Lock:
 
 
 def hold_store(folder: Path) -> HeldFolder:
-    """Hold the *folder* of a store, which is only looked at."""
+    """Hold the *folder* of a store that is only read."""
     try:
         return HeldFolder(folder)
     except OSError as error:
@@ -280,10 +283,11 @@ def lock_job(store: Path, task: str) -> Lock:
 
 
 _HELD: WeakSet[Lock] = WeakSet()
+"""The locks of this process."""
 
 
 def _after_fork() -> None:
-    """In a forked child: let go of the locks, which else would outlive the parent that took them."""
+    """In a forked child: let go of the locks, which would otherwise outlive the parent that took them."""
     for lock in list(_HELD):
         lock._let_go()
 
@@ -293,9 +297,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def sync_names(folder: Path) -> None:
-    """Make the names in *folder*, its own and those of all folders around it outlive a power failure.
+    """Make the names in *folder*, and in all folders around it, outlive a power failure.
 
-    Who made them is not known, and one that was not changed costs nothing. Those that may not be read are left out.
+    Any of them may have been made just now, and synchronising an unchanged one costs nothing. Folders that may not be
+    read are left out.
     """
     sync_folder(folder)
     for each in folder.absolute().parents:
@@ -304,12 +309,12 @@ def sync_names(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in *folder* outlive a power failure, where folders can be synchronised."""
+    """Make the names in *folder* outlive a power failure, as far as the system can synchronise folders."""
     if sys.platform == "win32":
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # one may write in it without seeing what is there
+    except PermissionError:  # a folder in which one may write, but not read
         return
     try:
         os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""A store without a disk: for crawls that need not survive, and as the model of the other backends.
+"""A store without a disk: for crawls that need not survive, and as the model that other backends are compared with.
 
-1. Values are in one dictionary a family; the order of the keys is made when a scan first asks for it
-   and then kept up to date, so that families which are only read by key pay nothing for it.
-2. A scan pins the table it started from; the next write works on a copy of that table. Scans are
-   usually finished or thrown away before the next write, so copies are rare.
+1. Values are in one dictionary for each family. The order of the keys is made at the first scan and then kept up to
+   date, so that families that are only read by key pay nothing for it.
+2. A scan pins the table that it started from; the next write works on a copy of that table. Most scans are finished or
+   dropped before the next write, so copies are rare.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch
 
-# One flat sorted list moves half of its keys at every insertion; chunks bound that to a few KB.
 _CHUNK_KEYS = 1_000
+"""Keys in a chunk of the order. One flat list would move half of its keys at each insertion; a chunk moves a few KB."""
+
+_MANY_CHANGES = 1_000
+"""Changed keys, beside a quarter of all, from which sorting everything anew is cheaper than single insertions."""
 
 
 class MemoryStore:
@@ -107,8 +110,7 @@ class _Table:
                 del self.values[key]
             if self._order is not None and (before is None) is not (value is None):
                 self._changed.add(key)
-        # Sorting everything anew is cheaper than so many single insertions, and frees the set.
-        if len(self._changed) > 1_000 + len(self.values) // 4:
+        if len(self._changed) > _MANY_CHANGES + len(self.values) // 4:
             self._order = None
             self._changed.clear()
 
@@ -177,7 +179,7 @@ class _SortedKeys:
             begin = 0
 
     def _find(self, key: bytes) -> tuple[int, int]:
-        """Where *key* is, or would be: the index of its chunk, and its index in there."""
+        """Where *key* is, or would be: the index of its chunk, and its index in that chunk."""
         chunk_index = max(bisect_right(self._chunks, key, key=_first) - 1, 0) if len(self._chunks) > 1 else 0
         return chunk_index, bisect_left(self._chunks[chunk_index], key)
 

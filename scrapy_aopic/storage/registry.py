@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
 _BACKEND_FILE = "backend"
+"""Its line is the import path of the backend."""
 
 _NAME_BYTES = 1_000
 """Bytes of the longest import path that a folder may name."""
 
 _STORE_METHODS = ("get_many", "scan", "write", "size_bytes", "verify", "close")
+"""Those of :class:`~scrapy_aopic.core.ports.Store`."""
 
 
 class Backend(Protocol):
     """What opens the stores of one kind: a class of stores, or a function that makes them.
 
     The promises of the stores themselves are those of :class:`~scrapy_aopic.core.ports.Store`. What a kind need not be
-    able to do has a protocol of its own: :class:`Compacts` for a store, :class:`Repairs` for a backend.
+    able to do has a protocol of its own: :class:`Compacts` and :class:`VerifiesStructure` for a store, :class:`Repairs`
+    for a backend.
     """
 
     def __call__(self, folder: Path, *, memory_mb: int, read_only: bool) -> Store:
@@ -68,10 +71,10 @@ class Compacts(Protocol):
 
 @runtime_checkable
 class VerifiesStructure(Protocol):
-    """A store in which rows may be lost that no scan misses."""
+    """A store that can lose rows without a scan noticing."""
 
     def verify_structure(self) -> None:
-        """Look for such losses.
+        """Look for such losses; called before a copy is made, so faster than ``verify``.
 
         Raises:
             StorageError: If there are any.

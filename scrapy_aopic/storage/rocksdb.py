@@ -1,14 +1,14 @@
-"""Keeps a crawl in RocksDB: the least written to disk, and flat in memory up to 100 million pages.
+"""Keeps a crawl in RocksDB: it writes the least to the disk, and its memory stays flat up to 100 million pages.
 
 1. One column family for each :class:`~scrapy_aopic.core.ports.Family`, tuned for how it is used: see
    :func:`_family_options`.
 2. Every batch is one write-ahead log record, so a killed process loses no batch whose ``write()``
    returned, and a power cut none that was written with ``sync``.
 3. No more than about 45 file descriptors, however large the crawl: see ``_MAX_OPEN_FILES``.
-4. A snapshot is a *read-only instance*: it replays the log of the live store into its own memory. Why not a
-   *secondary* one: where a table cannot be opened, that goes back to what was there before it without a word.
-5. A commit at the end of the log that is not whole had not landed when the power failed; it is cut off. Before
-   that, and before RocksDB opens anything, the logs are compared with what must be there: see ``_check_logs``.
+4. A snapshot is a *read-only instance*, which replays the log of the live store into its own memory. A *secondary*
+   instance was not chosen, because it silently goes back to an older state where a table cannot be opened.
+5. An incomplete commit at the end of the log had not landed when the power failed; it is cut off. Before that, and
+   before RocksDB opens anything, the logs are compared with what must be there: see ``_check_logs``.
 
 Only :mod:`rocksdict` 0.3 is known to work; what it cannot do (merge operators, comparators) is not used.
 """
@@ -47,7 +47,7 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, in_use, not_made, note_sizes
+from .folder import check_sizes, damaged, in_use, not_made, note_sizes
 from .landed import Landed, read_landed
 from .lock import hold_store, lock_store
 from .rocksdb_log import check_logs, find_end
@@ -64,33 +64,39 @@ _View = TypeVar("_View")
 logger = logging.getLogger(__name__)
 
 _MB = 1 << 20
+"""Bytes."""
 
 _CONFIG_FILE = "rocksdict-config.json"
+"""What rocksdict itself keeps in the folder: whether keys and values are plain bytes."""
 
-# RocksDB keeps ten less than this many tables open. A table that is not open costs 15 us to open, which
-# made random reads 3.3 times slower with twice as many tables as descriptors; hence the large files of
-# _FILE_SIZE and _FILE_SIZE_GROWTH, with which 100 million pages (6 GB) are about 30 tables.
 _MAX_OPEN_FILES = 40
+"""Tables that RocksDB keeps open, plus ten.
 
-_FILE_SIZE = 128 * (1 << 20)
+Opening a table takes 15 us, which made random reads 3.3 times slower with twice as many tables as descriptors; hence the
+large files of ``_FILE_SIZE`` and ``_FILE_SIZE_GROWTH``, with which 100 million pages (6 GB) are about 30 tables.
+"""
 
-# Files of the last level are 4 times larger than those of the one above it. Measured: no more bytes
-# written by compaction than with equal sizes, half as many files.
+_FILE_SIZE = 128 * _MB
+"""Bytes of a table in the first level."""
+
 _FILE_SIZE_GROWTH = 4
+"""How many times larger the tables of a level are than those of the one above it.
 
-# A busy store deletes files every few seconds and a snapshot opens in 0.05-0.5 s.
+Measured: compaction writes no more bytes than with equal sizes, and there are half as many files.
+"""
+
 _SNAPSHOT_ATTEMPTS = 50
-
+"""Tries to open a snapshot. A busy store deletes files every few seconds, and a snapshot opens in 0.05 to 0.5 s."""
 
 _ABANDONED: list[Rdict] = []
-"""Databases that may neither be closed nor collected; see :meth:`RocksStore._abandon`."""
+"""Databases that must neither be closed nor collected; see :meth:`RocksStore._abandon`."""
 
 
 class RocksStore:
     """A RocksDB database in *folder*, or with *read_only* a snapshot of one that may be in use.
 
-    One process at a time may have the store open; any number may have snapshots of it. One that *is_damaged*, after
-    :func:`repair_files`, opens whatever cannot be read in it.
+    One process at a time may have the store open; any number may have snapshots of it. One that *is_damaged* can be
+    opened after :func:`repair_files`; reads of what is lost then fail.
 
     Files: those of RocksDB, ``rocksdict-config.json`` and two log files of at most 1 MB; they may change
     without warning.
@@ -161,8 +167,8 @@ class RocksStore:
     def write(self, batch: Batch, *, sync: bool) -> None:
         """Apply *batch* atomically; see :meth:`scrapy_aopic.core.ports.Store.write`.
 
-        If the batch was stored but could not be forced to the disk, nobody can tell whether it would
-        outlive a power cut: this is an error too, and the store refuses further writes until reopened.
+        If the batch was stored but could not be forced to the disk, it is unknown whether it would outlive a power
+        cut: this is an error, too, and the store refuses further writes until it is reopened.
         """
         with self._writing:
             db = self._writable()
@@ -243,7 +249,7 @@ class RocksStore:
         self._release()
 
     def _let_go(self) -> None:
-        """It could not be opened."""
+        """Release what an attempt to open it has taken."""
         self._handles.clear()
         self._families.clear()
         self._db = None
@@ -290,22 +296,22 @@ class RocksStore:
         return StorageError(f"Cannot {action} the store in {self._folder}: {self._named(_cause(error))}.")
 
     def _named(self, text: str) -> str:
-        """*text* with the folder called as its user does."""
+        """*text* with the folder named as the user did."""
         return text.replace(str(self._held.where), str(self._folder))
 
 
 def repair_files(folder: Path) -> None:
-    """Make the files in *folder* a database that can be opened, of what is left in them."""
+    """Turn what is left of the files in *folder* into a database that can be opened."""
     try:
         _check_current(folder)
         _open_what_is_left(folder).close()
     except Exception:  # noqa: BLE001 (rocksdict raises nothing narrower)
-        logger.info("It is not only rows and the log of %(folder)s that are damaged", {"folder": folder})
+        logger.info("More than rows and the log of %(folder)s is damaged", {"folder": folder})
     else:
         return
     for _ in range(1 + len(list(folder.glob("*.sst")))):
         try:
-            # It finds all tables, but of the log only what belongs to families that have some.
+            # It finds all tables, but of the log only what belongs to families that have tables.
             Rdict.repair(str(folder), _options(16))
             _open_what_is_left(folder).close()
         except Exception as error:  # noqa: PERF203 (few tables)
@@ -326,8 +332,8 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
     def __init__(self, store: RocksStore, cursor: RdictIter, stop: bytes | None) -> None:
         self._store = store
         self._cursor: RdictIter | None = cursor
-        # Nobody reads it, but RocksDB holds a bare pointer to these bytes: without this reference the
-        # memory is reused and the scan ends wherever its new content says.
+        # Never read here, but RocksDB holds a bare pointer to these bytes: without this reference the memory is
+        # reused, and the scan ends wherever its new content says.
         self._stop = stop
 
     def __next__(self) -> tuple[bytes, bytes]:
@@ -340,7 +346,7 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
                 value: bytes = cursor.value()
                 cursor.next()
                 return key, value
-            # Why not rocksdict's items(): it is a quarter faster but takes a damaged block for the end.
+            # rocksdict's items() is a quarter faster, but takes a damaged block for the end.
             cursor.status()
         except Exception as error:
             raise self._store._error("read", error) from error
@@ -374,7 +380,7 @@ def _open(folder: Path, memory_mb: int) -> Rdict:
 
 
 def _open_what_is_left(folder: Path) -> Rdict:
-    """Open the database in *folder* with what can be read of its log, and with tables that can be read in parts."""
+    """Open the database in *folder* with what can be read of its log, and with tables of which parts can be read."""
     options = _options(16)
     options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
     return Rdict(str(folder), options, _families_options(16, is_damaged=True))
@@ -386,8 +392,8 @@ def _cut(log: Path, end: int) -> None:
         file.truncate(end)
         os.fsync(file.fileno())
     logger.warning(
-        "The last commit in the log %(log)s is not whole, as a power failure leaves one that had not landed: the crawl "
-        "goes on from the commit before it; %(bytes)d bytes were cut off",
+        "The last commit in the log %(log)s is not whole, as a power failure leaves one that had not landed: the "
+        "crawl goes on from the commit before it; %(bytes)d bytes were cut off",
         {"log": log.name, "bytes": size - end},
     )
 
@@ -405,11 +411,11 @@ def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
 def _undisturbed(
     folder: Path, look: Callable[[], _View], discard: Callable[[_View], object] = lambda _: None
 ) -> _View | None:
-    """What *look* sees in *folder* when nothing is deleted meanwhile; ``None`` if something always is.
+    """What *look* returns for *folder* if nothing is deleted meanwhile; ``None`` if something always is.
 
-    RocksDB first reads the list of tables, then the tables, then the log. What the live store deletes in
-    between it has moved elsewhere, where the view does not look, and RocksDB takes a deleted log for an
-    empty one; so an attempt is only good if nothing was deleted meanwhile.
+    RocksDB first reads the list of tables, then the tables, then the log. What the live store deletes in between was
+    moved elsewhere, where the view does not look, and RocksDB takes a deleted log for an empty one; so an attempt
+    counts only if nothing was deleted meanwhile.
     """
     for _ in range(_SNAPSHOT_ATTEMPTS):
         before = _file_sizes(folder).keys()
@@ -440,7 +446,7 @@ def _open_read_only(folder: Path, memory_mb: int) -> Rdict:
 
 
 def _open_before_damage(folder: Path, memory_mb: int, error: Exception) -> Rdict:
-    """A view of the commits before the first damage in the log; raises *error* if it is not the log that is damaged."""
+    """A view of the commits before the first damage in the log; raises *error* if something else is damaged."""
     options = _options(memory_mb, max_open_files=-1)
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     try:
@@ -450,7 +456,7 @@ def _open_before_damage(folder: Path, memory_mb: int, error: Exception) -> Rdict
 
 
 def _check_logs(folder: Path, landed: int) -> None:
-    """Raise an error if the logs do not hold each commit that should be in them; RocksDB may not notice."""
+    """Raise an error if a commit is missing in the logs; RocksDB may not notice."""
     options = _options(1)
     with tempfile.TemporaryDirectory(prefix="aopic-") as without_logs:
         options.set_wal_dir(without_logs)
@@ -472,8 +478,8 @@ def _read_only(folder: Path, options: Options, memory_mb: int, names: Sequence[s
 def _link_files(folder: Path, view: Path) -> Path:
     """Make *view* look like *folder*; returns the one to open, which is *folder* where files cannot be linked.
 
-    rocksdict writes its own file anew whenever it opens a database, be it only to look: that takes the right to write,
-    and who opens it at that moment may find the file empty.
+    rocksdict rewrites its own file whenever it opens a database, even for reading: that takes the right to write, and a
+    process that opens the database at that moment may find the file empty.
     """
     try:
         for path in folder.iterdir():
@@ -508,7 +514,7 @@ def _file_sizes(folder: Path) -> dict[str, int]:
 
 
 def _generation(folder: Path) -> str:
-    """What differs each time a store is opened for writing."""
+    """Text that changes each time the store is opened for writing."""
     try:
         return (folder / "CURRENT").read_text("utf-8", "replace")
     except FileNotFoundError:
@@ -516,16 +522,13 @@ def _generation(folder: Path) -> str:
 
 
 def _check_current(folder: Path) -> None:
-    """Raise an error if RocksDB would take what is left of a store for none, and make a new one in its place."""
+    """Raise an error if RocksDB would overlook what is left of a store, and make a new one in its place."""
     if not (folder / "CURRENT").exists() and _holds_rows(folder):
-        raise StorageError(
-            f"The store in {folder} is damaged: its file CURRENT is gone. "
-            "'scrapy aopic repair' saves what can be saved."
-        )
+        raise damaged(folder, "its file CURRENT is gone")
 
 
 def _holds_rows(folder: Path) -> bool:
-    """Whether *folder* has files with the rows of a store."""
+    """Whether there are files with rows in *folder*."""
     return folder.is_dir() and any(
         size for name, size in _file_sizes(folder).items() if not name.startswith("MANIFEST")
     )
@@ -536,7 +539,7 @@ def _check_sizes(folder: Path) -> None:
     try:
         check_sizes(folder, generation, _file_sizes(folder) if generation else {})
     except StorageError:
-        if _generation(folder) == generation:  # else somebody opened it meanwhile
+        if _generation(folder) == generation:  # else another process opened the store meanwhile
             raise
 
 
@@ -550,13 +553,13 @@ def _options(memory_mb: int, max_open_files: int = _MAX_OPEN_FILES) -> Options:
     options.set_table_cache_num_shard_bits(0)
     options.set_max_background_jobs(2)
     options.set_bytes_per_sync(_MB)  # large files reach the disk steadily, not in one burst at their end
-    # Unflushed rows: together no more memory than the cache, and no more log than reopens in about 1 s.
+    # Rows that are in no table yet: no more memory than the cache has, and no more log than is replayed in about 1 s.
     options.set_db_write_buffer_size(max(memory_mb, 16) * _MB)
     options.set_max_total_wal_size(max(memory_mb, 64) * _MB)
     # The default takes a damaged record in the middle of the log for its end, and forgets what came later.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
-    # RocksDB's diary. Do not "recycle" log files: that option is about the write-ahead log, and a
-    # recycled one cannot be followed by snapshots.
+    # RocksDB's diary. The option to "recycle" log files is not used: it is about the write-ahead log, and snapshots
+    # cannot follow a recycled one.
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(_MB)
     options.set_stats_dump_period_sec(0)
@@ -592,10 +595,10 @@ def _family_options(family: Family, cache: Cache, memory_mb: int, *, is_damaged:
     options.set_target_file_size_multiplier(_FILE_SIZE_GROWTH)
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(min(max(memory_mb // 4, 4), 64) * _MB)
-    # What has come to rest, most of all there is, is small: 36 instead of 57 bytes for a visited page, 22 for its
-    # request. A read unpacks one block, so blocks are small: 3 us in 2 KB, 5 in 4 KB, 10 in 16 KB.
+    # Only the last level is compressed, where most rows are and few change: 36 instead of 57 bytes for a visited page,
+    # 22 for its request. A read unpacks one block, so blocks are small: 3 us for 2 KB, 5 for 4 KB, 10 for 16 KB.
     if family is Family.PAGES:
-        # Most links are looked for in vain among the rows that are not in a table yet: a filter for these, too.
+        # Most links are not among the rows that are in no table yet: a filter for these, too.
         options.set_memtable_whole_key_filtering(True)
         options.set_memtable_prefix_bloom_ratio(0.02)
         tables.set_block_size(2 * 1024)

@@ -1,8 +1,9 @@
-"""Reads RocksDB's write-ahead log as far as it takes to distinguish damage from a commit that had not landed.
+"""Reads as much of RocksDB's write-ahead log as it takes to distinguish damage from a commit that had not landed.
 
-RocksDB itself cannot: of a commit that is not whole it knows whether the file goes on behind it, which it does when the
-power fails while blocks of that commit are on their way to the disk, in any order. What counts is whether a *later*
-commit begins behind: commits are synchronised one after another, so then the one that is not whole had landed.
+RocksDB itself cannot do that. All that it knows of an incomplete commit is whether the file continues behind it, and
+so it does when the power fails while the blocks of that commit are written, which happens in any order. What counts is
+whether a *later* commit begins behind it: commits are synchronised one after another, so then the incomplete one had
+landed.
 
 Format: "Write Ahead Log File Format" in RocksDB's wiki. A file is blocks of 32 KB, a record is fragments that do not
 cross blocks, and the record of a commit begins with the number of its first row and the number of its rows.
@@ -15,8 +16,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.exceptions import StorageError
-
+from .folder import damaged
 from .landed import check_landed
 
 if TYPE_CHECKING:
@@ -24,19 +24,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK = 32 * 1024
-_HEADER = 7  # checksum (4 bytes), length (2), kind (1)
+"""Bytes of a block."""
+
+_HEADER = 7
+"""Bytes of the header of a fragment: checksum (4), length (2), kind (1)."""
+
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_NUMBERS = 12  # number of the first row (8 bytes), number of rows (4)
+"""Kinds of fragments."""
+
+_NUMBERS = 12
+"""Bytes with which the record of a commit begins: number of its first row (8), number of its rows (4)."""
 
 
 class _Log(NamedTuple):
-    """A log file, as its headers say.
+    """A log file, by its headers.
 
     Attributes:
-        first: Number of its first row; ``None`` if it does not even begin with a commit.
+        first: Number of its first row; ``None`` if it does not begin with a commit.
         last: Number of the last row of the last commit before the headers end or break off.
         end: Where that commit ends.
-        size: Bytes that were there; a live store has added more since.
+        size: Its bytes when it was read; a live store may have added more.
     """
 
     path: Path
@@ -49,8 +56,8 @@ class _Log(NamedTuple):
 def check_logs(folder: Path, oldest: int, number: int, landed: int) -> None:
     """Raise an error if commits are missing before, in or behind the logs of the store in *folder*.
 
-    RocksDB may not notice: it takes a damaged header in the last block of a log for its end, and so it does in its
-    list of tables; and a log that is gone for one that is not needed any more.
+    RocksDB may not notice: it takes a damaged header in the last block of a log, or of its list of tables, for the end,
+    and a log that is gone for one that is no longer needed.
 
     Args:
         oldest: Number of the oldest log that is needed.
@@ -61,15 +68,15 @@ def check_logs(folder: Path, oldest: int, number: int, landed: int) -> None:
     for log in logs:
         if log.first is not None:
             if log.first > number + 1:
-                raise _damaged(folder, f"commits before its log {log.path.name} are damaged or gone")
+                raise damaged(folder, f"commits before its log {log.path.name} are damaged or gone")
             number = max(number, log.last)
     if logs and _has_later_commit(log, log.end, (log.last if log.end else number) + 1):
-        raise _damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
+        raise damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
     check_landed(folder, landed, number)
 
 
 def find_end(folder: Path, oldest: int, number: int, landed: int) -> tuple[Path, int] | None:
-    """The log that ends in a commit that had not landed, and where that begins; ``None`` if there is none.
+    """The log that ends in a commit that had not landed, and the offset of that commit; ``None`` if there is none.
 
     Args:
         oldest: Number of the oldest log that is needed.
@@ -86,14 +93,8 @@ def find_end(folder: Path, oldest: int, number: int, landed: int) -> tuple[Path,
     log = logs[-1]
     end = _end_behind(log.path, number)
     if (log.first is not None and log.first > number + 1) or _has_later_commit(log, end, number + 1):
-        raise _damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
+        raise damaged(folder, f"its log {log.path.name} has commits behind a damaged one")
     return log.path, end
-
-
-def _damaged(folder: Path, what: str) -> StorageError:
-    return StorageError(
-        f"The store in {folder} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
-    )
 
 
 def _read_logs(folder: Path, oldest: int) -> list[_Log]:
@@ -111,15 +112,15 @@ def _read(path: Path) -> _Log:
 
 
 def _end_behind(path: Path, number: int) -> int:
-    """Where in the log file at *path* the commit ends whose last row is *number*; 0 if it is in none."""
+    """Offset in the log file at *path* at which the commit ends whose last row is *number*; 0 if there is none."""
     with _mapped(path) as data:
         return next((end for _, last, end in _commits(data) if last == number), 0)
 
 
 def _has_later_commit(log: _Log, at: int, number: int) -> bool:
-    """Whether behind *at* in *log* a commit begins that comes after the one that begins with *number*."""
+    """Whether behind the offset *at* in *log* a commit begins that is later than the one that begins with *number*."""
     with _mapped(log.path) as data:
-        # Each row takes a byte at least, which limits what numbers can be there.
+        # Each row takes at least a byte, which limits the numbers that can be there.
         highest = number + log.size - at
         tops = {(value >> 40).to_bytes(3, "little") for value in (number, highest)}
         pattern = b"|".join(b"[\\x01\\x02](?=.{5}" + re.escape(top) + b")" for top in sorted(tops))
@@ -138,7 +139,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap]:
 
 
 def _commits(data: mmap.mmap) -> Iterator[tuple[int, int, int]]:
-    """First row, last row and end of each commit, as long as one follows the other; checksums are not looked at."""
+    """First row, last row and end of each commit, as long as one follows the other; checksums are not compared."""
     at, expected = 0, None
     while (record := _record(data, at)) is not None:
         numbers, at = record
@@ -150,7 +151,7 @@ def _commits(data: mmap.mmap) -> Iterator[tuple[int, int, int]]:
 
 
 def _record(data: mmap.mmap, at: int) -> tuple[bytes, int] | None:
-    """The numbers with which the record at *at* begins, and its end; ``None`` if there is none."""
+    """The numbers with which the record at the offset *at* begins, and its end; ``None`` if there is no record."""
     numbers, allowed = b"", {_FULL, _FIRST}
     while True:
         room = _BLOCK - at % _BLOCK
@@ -170,7 +171,7 @@ def _record(data: mmap.mmap, at: int) -> tuple[bytes, int] | None:
 
 
 def _is_fragment(data: mmap.mmap, at: int, size: int) -> bool:
-    """Whether in the first *size* bytes there is a fragment at *at* that has the checksum that it should have."""
+    """Whether there is a fragment at the offset *at*, within the first *size* bytes, whose checksum is right."""
     end = at + _HEADER + (data[at + 4] | data[at + 5] << 8)
     if end > size or end - at > _BLOCK - at % _BLOCK:
         return False
@@ -180,6 +181,7 @@ def _is_fragment(data: mmap.mmap, at: int, size: int) -> bool:
 
 
 def _crc32c(data: bytes) -> int:
+    """Checksum of *data* with the Castagnoli polynomial, which neither zlib nor binascii has."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8

@@ -4,11 +4,11 @@
    the order of their keys and what is near in the order is near on the disk.
 2. A batch is one transaction in the write-ahead log, forced to the disk at its end even without
    ``sync``: measured, forcing costs 2 % when a batch holds a second of crawling.
-3. Each value ends with a checksum of its row, for SQLite itself has none: it would read a damaged row as it is.
-   Each batch raises ``user_version``, so that batches that had landed and are gone are missed: see :mod:`.landed`.
-4. Writer and reader have a connection each, so that neither waits for the other. A scan that does not
-   end at once gets a connection of its own, whose read transaction is its snapshot. A scan or snapshot
-   that stays open keeps the log from being reused, so the log grows until it ends.
+3. Each value ends with a checksum of its row, because SQLite has none and would read a damaged row as it is.
+   Each batch raises ``user_version``, so that the loss of batches that had landed is noticed: see :mod:`.landed`.
+4. Writer and reader have a connection each, so that neither waits for the other. A scan of more than a few rows
+   gets a connection of its own, whose read transaction is its snapshot. A scan or snapshot that stays open keeps
+   SQLite from reusing the log, which grows until then.
 
 SQLite writes 30 times more to the disk than RocksDB does for the same crawl (125-184 KB a page).
 """
@@ -31,7 +31,7 @@ from zlib import crc32
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_sizes, forget_sizes, not_made, note_sizes
+from .folder import check_sizes, damaged, forget_sizes, not_made, note_sizes
 from .landed import Landed, check_landed, read_landed
 from .lock import hold_store, lock_store
 
@@ -42,24 +42,35 @@ if TYPE_CHECKING:
 
 FILE_NAME = "store.sqlite3"
 
-# SQLite before 3.32 takes at most 999 parameters.
 _KEYS_PER_QUERY = 512
+"""Keys in one query; SQLite before 3.32 takes at most 999 parameters."""
 
-# A scan of fewer rows, as most are, is over at once and gives its connection back before it returns.
 _ROWS_AT_ONCE = 64
+"""Rows that a scan reads before it returns; if there are fewer, as in most scans, it gives its connection back at once."""
 
 _SEAL_BYTES = 4
+"""Bytes of the checksum behind each value."""
 
-_PAGE_BYTES = 4096  # SQLite's default
+_PAGE_BYTES = 4096
+"""Bytes of a page of the file: SQLite's default."""
 
-# That of user_version. Batches beyond it, after 34 years of two a second, are not missed if they are gone.
+_LOG_PAGES = 8000
+"""Pages in the log, 32 MB, from which SQLite moves them into the database; 1,000, its default, writes hot pages more often."""
+
+_MAX_LOG_BYTES = 64 << 20
+"""Bytes to which SQLite cuts its log file when it begins it anew."""
+
 _MAX_NUMBER = (1 << 31) - 1
+"""Highest ``user_version``; the loss of batches beyond it, after 34 years of two a second, is not noticed."""
 
-# A write transaction ends within a second; only the recovery of a large log takes longer.
 _PATIENCE = 30.0
+"""Seconds to wait for another connection. A write transaction ends within a second; recovering a large log takes longer."""
 
-# A busy log begins anew once in 32 MB.
 _LOOKS = 3
+"""Looks at a log that must all find damage, because another process may just begin it anew, once in 32 MB."""
+
+_SCAN_CACHE_KB = 2048
+"""Kilobytes of cache for a scan, which reads each page once: about SQLite's default."""
 
 
 class SqliteStore:
@@ -211,29 +222,26 @@ class SqliteStore:
             self._held.close()
 
     def _sizes(self) -> dict[str, int]:
-        names = (FILE_NAME, f"{FILE_NAME}-wal")  # the log is gone unless somebody still has a snapshot
+        names = (FILE_NAME, f"{FILE_NAME}-wal")  # there is no log unless a snapshot is still open
         where = self._held.where
         return {name: (where / name).stat().st_size for name in names if (where / name).exists()}
 
     def _check_files(self) -> None:
         log = self._held.where / f"{FILE_NAME}-wal"
-        if _size(log) and not _size(log.with_name(FILE_NAME)):  # SQLite would remove the log, even to look
-            raise StorageError(
-                f"The store in {self._folder} is damaged: its file {FILE_NAME} is empty or gone, but not its log. "
-                "'scrapy aopic repair' saves what can be saved."
-            )
+        # Opened without its database, even for reading, the log would be removed by SQLite.
+        if _size(log) and not _size(log.with_name(FILE_NAME)):
+            raise damaged(self._folder, f"its file {FILE_NAME} is empty or gone, but not its log")
         try:
             check_sizes(self._folder, "", self._sizes())
         except StorageError:
-            check_sizes(
-                self._folder, "", self._sizes()
-            )  # else somebody opened it meanwhile, which forgets them
+            # Another process may have opened the store meanwhile; then the noted sizes are gone.
+            check_sizes(self._folder, "", self._sizes())
 
     def _probe(self, landed: int) -> None:
-        """Look at what is there before anything is changed, by a connection that leaves the log of a crash alone."""
+        """Inspect the database before anything is changed, by a connection that leaves the log of a crash alone."""
         number = 0
         path = self._held.where / FILE_NAME
-        # A journal is there only while the store is made; to look at it is to write.
+        # There is a journal only while the store is made; even reading would roll it back.
         if path.exists() and (landed or not self._has_journal()):
             uri = f"{path.as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as probe:
@@ -248,8 +256,8 @@ class SqliteStore:
     def _check_log(self) -> None:
         """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
 
-        A single commit behind what SQLite has found may be the one during which the process died, or that another
-        one is writing now. Damage is there each time one looks, a log that another process begins anew is not.
+        A single commit behind what SQLite has found may be the one during which the process died, or which another
+        process is writing now. Damage stays; a log that another process begins anew looks damaged only once.
         """
         path, index = (self._held.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
         if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
@@ -259,12 +267,12 @@ class SqliteStore:
             )
 
     def _connect_to_look(self, cache_kb: int) -> sqlite3.Connection:
-        """Connect without a right to write, maybe not even in the folder, where SQLite would keep an index of its log."""
+        """Connect for reading, maybe without the right to write in the folder, where SQLite keeps an index of its log."""
         try:
             return self._connect(cache_kb)
         except sqlite3.OperationalError:
             if any((self._held.where / f"{FILE_NAME}-{part}").exists() for part in ("wal", "shm")):
-                raise  # somebody has it open, or had when he died
+                raise  # another process has it open, or was killed
             return self._connect(cache_kb, "&immutable=1")
 
     def _connect(self, cache_kb: int, more: str = "") -> sqlite3.Connection:
@@ -274,7 +282,7 @@ class SqliteStore:
         )
         self._connections.append(connection)
         connection.execute(f"PRAGMA cache_size = -{cache_kb}")
-        connection.execute("PRAGMA trusted_schema = OFF")  # views and triggers may be somebody else's
+        connection.execute("PRAGMA trusted_schema = OFF")  # a stranger's file may have views and triggers
         return connection
 
     def _prepare(self) -> None:
@@ -283,8 +291,8 @@ class SqliteStore:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         run("PRAGMA fullfsync = ON")  # without it macOS leaves the bytes in the drive's own memory
-        run("PRAGMA wal_autocheckpoint = 8000")  # pages: 32 MB
-        run(f"PRAGMA journal_size_limit = {64 << 20}")
+        run(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+        run(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
         self._n_batches = _number(self._writer)
         _make_tables(self._writer)
 
@@ -330,14 +338,14 @@ class SqliteStore:
 
     def _take_connection(self) -> sqlite3.Connection:
         if self._read_only:
-            return self._reader  # everything on it is one moment anyway
+            return self._reader  # all that it reads is as of one moment
         if self._closed:
             raise sqlite3.ProgrammingError("it is closed")
         if self._idle:
             return self._idle.pop()
         if not self._held.is_followed:
             self._held.check()  # else it may be a connection to another store
-        return self._connect(cache_kb=2048)
+        return self._connect(_SCAN_CACHE_KB)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         if not self._read_only and not self._closed:
@@ -349,11 +357,11 @@ class SqliteStore:
 
 
 def repair_files(folder: Path) -> None:
-    """Make the files in *folder* a database that can be opened, of what is left in them.
+    """Turn what is left of the files in *folder* into a database that can be opened.
 
-    The pages in its log are put in their places, also those behind a damaged one: each row has its own checksum. A
-    first page that is damaged is replaced by that of a new database, for all have the same tables in the same places;
-    and if the end is missing, reads of what was there fail.
+    The pages in its log are put in their places, even those behind a damaged one: each row has its own checksum. A
+    damaged first page is replaced by that of a new database, because all have the same tables in the same places. If
+    the end is missing, reads of what was there fail.
     """
     path = folder / FILE_NAME
     try:
@@ -375,7 +383,7 @@ def repair_files(folder: Path) -> None:
 
 
 def _spread_log(path: Path, log: Path) -> None:
-    """Write the pages in the *log* of the database at *path* up to its last commit into it, and remove the log."""
+    """Write the pages in the *log*, up to its last commit, into the database at *path*, and remove the log."""
     if log.exists():
         with log.open("rb") as frames, path.open("r+b") as pages:
             header = frames.read(32)
@@ -431,7 +439,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _number(connection: sqlite3.Connection) -> int:
-    """Batches that were written to the database."""
+    """Number of the last batch in the database."""
     number: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return number
 
@@ -464,7 +472,7 @@ def _lost_commits(path: Path, index: Path) -> int:
             if frame[8:16] == header[16:24] and any(frame[4:8]):
                 commits.append(number)
             file.seek(frame_bytes - 24, os.SEEK_CUR)
-    found = _frames_found(index)  # only now: another process may have gone on writing
+    found = _frames_found(index)  # read last: another process may have gone on writing
     return sum(number > found for number in commits)
 
 
@@ -479,7 +487,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def _sealed(family: Family, key: bytes, value: bytes) -> bytes:
-    """*value* with a checksum of the row behind it."""
+    """*value* followed by a checksum of the row."""
     return value + crc32(value, crc32(key, family)).to_bytes(_SEAL_BYTES, "big")
 
 
@@ -496,7 +504,7 @@ def _unsealed(family: Family, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[t
 
 
 class _Scan(Iterator[tuple[bytes, bytes]]):
-    """The *pairs*, which *cursor* may still have to read; gives *connection* back at the end."""
+    """The *pairs*, some of which *cursor* has still to read; gives *connection* back at the end."""
 
     __slots__ = ("_connection", "_cursor", "_pairs", "_store")
 
