@@ -17,12 +17,12 @@ from .loop import start
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ADDRESSES = 10_000
-"""Addresses that are remembered."""
+_REMEMBERED = 10_000
+"""Addresses that are remembered: 2 MB. As many as Scrapy's resolver remembers (``DNSCACHE_SIZE``)."""
 
 
 class _Receiver:
-    """Takes the first address that Twisted finds."""
+    """Takes the first address that Twisted finds (``IResolutionReceiver``)."""
 
     def __init__(self, found: Callable[[str], None]) -> None:
         self._found = found
@@ -39,15 +39,15 @@ class _Receiver:
 
 
 class Addresses:
-    """Network addresses of hosts, each looked up once at a time and without waiting for it.
+    """Network addresses of hosts; each is looked up once at a time, and nothing waits for it.
 
-    With a reactor they come from the resolver that the downloader uses, and its cache, so that they are the ones
-    that it connects to.
+    With a reactor they come from the resolver that the downloader uses, and its cache, so that they are those that it
+    connects to.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, str] = OrderedDict()
-        self._asking: dict[str, list[Callable[[str], None]]] = {}
+        self._pending: dict[str, list[Callable[[str], None]]] = {}
 
     def get(self, name: str) -> str:
         """Address of the host called *name*, empty if it is not known."""
@@ -57,7 +57,7 @@ class Addresses:
         """The host called *name* has *address*."""
         self._known[name] = address
         self._known.move_to_end(name)
-        if len(self._known) > _ADDRESSES:
+        if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
     def look_up(self, name: str, found: Callable[[str], None]) -> None:
@@ -65,43 +65,43 @@ class Addresses:
         known = self.get(name) or (name if _is_address(name) else "")
         if known or not name:
             found(known)
-        elif name in self._asking:
-            self._asking[name].append(found)
+        elif name in self._pending:
+            self._pending[name].append(found)
         else:
-            self._asking[name] = [found]
-            self._ask(name)
+            self._pending[name] = [found]
+            self._resolve(name)
 
     async def find(self, name: str) -> str:
         """Address of the host called *name*, empty if it has none."""
         from scrapy.utils.defer import maybe_deferred_to_future  # noqa: PLC0415  # as in start
 
-        answer: Deferred[str] = Deferred()
-        self.look_up(name, answer.callback)
-        return await maybe_deferred_to_future(answer)
+        address: Deferred[str] = Deferred()
+        self.look_up(name, address.callback)
+        return await maybe_deferred_to_future(address)
 
-    def _ask(self, name: str) -> None:
+    def _resolve(self, name: str) -> None:
         if not is_reactor_installed():
-            start(partial(self._ask_loop, name))
+            start(partial(self._resolve_by_loop, name))
             return
         from twisted.internet import reactor  # noqa: PLC0415  # whichever was installed
 
-        receiver = _Receiver(partial(self._answer, name))
+        receiver = _Receiver(partial(self._resolved, name))
         try:
             cast("Any", reactor).nameResolver.resolveHostName(receiver, name)
         except ValueError:  # no name that could be one
-            self._answer(name, "")
+            self._resolved(name, "")
 
-    async def _ask_loop(self, name: str) -> None:
+    async def _resolve_by_loop(self, name: str) -> None:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, ValueError):
             found = []
-        self._answer(name, str(found[0][4][0]) if found else "")
+        self._resolved(name, str(found[0][4][0]) if found else "")
 
-    def _answer(self, name: str, address: str) -> None:
+    def _resolved(self, name: str, address: str) -> None:
         if address:
             self.note(name, address)
-        for found in self._asking.pop(name, ()):
+        for found in self._pending.pop(name, ()):
             found(address)
 
 

@@ -1,20 +1,28 @@
-"""What download slots share: the hosts, domains and addresses that all crawls of a process ask one at a time."""
+"""What download slots share: one transfer at a time from a host, domain or address, for all crawls of a process."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .slots import PoliteSlot
+    from collections.abc import Set as AbstractSet
 
 _REMEMBERED = 10_000
-"""Clocks that are remembered."""
+"""Clocks that are remembered: 4 MB. One that is forgotten is the one that was used least recently, and not in use; what
+it knew of other crawls is lost with it, while each job remembers the times of its own hosts."""
+
+
+class Waiting(Protocol):
+    """A slot that shares a clock."""
+
+    def kick(self) -> None:
+        """Start what waits, if it may start."""
 
 
 class Clock:
-    """What slots share: one of them transfers at a time, and none before an instant.
+    """One of the slots that share it transfers at a time, and none before an instant.
 
     Attributes:
         holder: The slot that transfers.
@@ -25,12 +33,12 @@ class Clock:
     __slots__ = ("holder", "not_before", "waiting")
 
     def __init__(self) -> None:
-        self.holder: PoliteSlot | None = None
+        self.holder: Waiting | None = None
         self.not_before = 0.0
-        self.waiting: set[PoliteSlot] = set()
+        self.waiting: set[Waiting] = set()
 
     def release(self) -> None:
-        """The slot that held it transfers no more: those that wait may start."""
+        """Note that the holder transfers no more, and start the slots that wait."""
         self.holder = None
         waiting, self.waiting = self.waiting, set()
         for slot in waiting:
@@ -58,7 +66,7 @@ class Clocks:
         clocks._users.add(user)
         return clocks
 
-    def leave(self, user: object, slots: set[PoliteSlot]) -> None:
+    def leave(self, user: object, slots: AbstractSet[Waiting]) -> None:
         """*user* is done, and its *slots* transfer no more."""
         self._users.discard(user)
         if not self._users and getattr(self._of_threads, "clocks", None) is self:

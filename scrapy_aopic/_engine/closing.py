@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SOON = 0.01
-"""Seconds between looks at an engine that starts."""
+"""Seconds between looks at an engine that is starting, which takes as long as the receivers of its signals."""
 
 _refused: WeakSet[Crawler] = WeakSet()
-"""Crawlers that have been told why their crawl cannot start."""
+"""Crawlers for which the log already says why the crawl cannot start."""
 
 
 @contextmanager
 def configured(crawler: Crawler) -> Iterator[None]:
-    """Inside it, a component reads its settings; one that cannot be used stops the start of the crawl.
+    """A context in which a component reads its settings: one that cannot be used stops the crawl, in one sentence.
 
-    Without it Scrapy would leave out the component, or end with a traceback: a crawl that is not as polite as was
-    wanted, or that says too much.
+    Otherwise Scrapy would leave out the component, and the crawl would be less polite than was wanted; or it would end
+    with a traceback.
     """
     try:
         check_names(crawler.settings)
@@ -76,9 +76,9 @@ class Closing:
         """Make the process end with exit code 1 when the crawl is over.
 
         Scrapy's commands, and ``bootstrap_failed`` of its runners, know two signs of a crawl that failed: an
-        exception out of it, which would be logged with a traceback, and that it has no spider in the end.
+        exception out of it, which would be logged with a traceback, and a crawler without a spider in the end.
         """
-        # Connected late, so that other receivers still find the spider.
+        # Connected last, so that other receivers still find the spider.
         self._connect(self._unset_spider, signals.engine_stopped)
 
     def _unset_spider(self) -> None:
@@ -91,18 +91,18 @@ class Closing:
             self._crawler.signals.disconnect(receiver, signal=signal, weak=False)
 
     def _connect(self, receiver: Callable[[], None], signal: object) -> None:
-        """Call *receiver* at *signal*, not weakly: whoever refuses may have no other use for this object.
+        """Call *receiver* at *signal*, not weakly: nothing else may refer to this object.
 
-        So it must be disconnected in the end, or the crawl would outlive its end.
+        So it must be disconnected in the end, or the crawler would stay in memory.
         """
         if (receiver, signal) not in self._connected:
             self._connected.append((receiver, signal))
             self._crawler.signals.connect(receiver, signal=signal, weak=False)
 
     def refuse(self, error: SettingError | StorageError) -> None:
-        """Say why the crawl cannot start, and close the spider once all is open: what is closed must have been.
+        """Say why the crawl cannot start, and close the spider once all is open: only then can it be closed.
 
-        The first reason is enough: what else reads the setting has nothing to add.
+        Only the first reason is logged, since several components may read the same setting.
         """
         if self._crawler in _refused:
             return
@@ -115,7 +115,7 @@ class Closing:
         self._connect(self._refuse_idle, signals.spider_idle)
 
     def _refuse(self) -> None:
-        """Close the spider as soon as the engine runs: one that does not would not say that it has stopped."""
+        """Close the spider as soon as the engine runs: before, it would not send the signal that it has stopped."""
         engine = self._crawler.engine
         if engine.running:
             self.abort(self._refusal)
@@ -123,6 +123,6 @@ class Closing:
             self._timer = call_later(_SOON, self._refuse)
 
     def _refuse_idle(self) -> None:
-        """The engine has found nothing to do before it was looked at."""
+        """Close the spider of an engine that has found nothing to do before :meth:`_refuse` saw it run."""
         self.fail()
         raise CloseSpider(self._refusal)

@@ -1,27 +1,23 @@
-"""The running engine: which popped requests it is done with, and when it asks for more.
+"""The running engine: when it requests more from the scheduler.
 
-What Scrapy 2.16 to 2.19 does not offer in public, each looked for once, when the crawl starts:
-
-* which popped requests are still in work (``engine._slot.inprogress``), which ends a lease;
-* waking the engine at a given time (``engine._slot.nextcall``); without it a host that becomes ready waits for
-  the engine's heartbeat, up to 5 seconds.
+Scrapy's engine does so when a request is done, and every 5 seconds. A host that becomes ready in between would wait
+for that; so the engine is woken (``engine._slot.nextcall``, which Scrapy 2.16 to 2.19 do not promise).
 """
 
 from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.utils.asyncio import call_later
 
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+from .private import downloader_of, engine_slot_of
 
-    from scrapy import Request
+if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
@@ -29,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """What the scheduler needs of the running engine."""
+    """The running engine of *crawler*."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -38,10 +34,10 @@ class Engine:
         self._can_wake = True
 
     def probe(self) -> None:
-        """Look for every private name once; say in one warning what will not work without it."""
-        slot = getattr(self._crawler.engine, "_slot", None)
+        """Look for the private names that a crawl needs, and say in one warning what does not work without them."""
+        slot, downloader = engine_slot_of(self._crawler), downloader_of(self._crawler)
         missing = [name for name in ("inprogress", "nextcall") if not hasattr(slot, name)]
-        missing += [name for name in ("active", "slots") if not hasattr(self._downloader, name)]
+        missing += [name for name in ("active", "slots") if not hasattr(downloader, name)]
         if missing:
             self._can_wake = "nextcall" not in missing
             logger.warning(
@@ -50,26 +46,13 @@ class Engine:
                 {"names": ", ".join(missing)},
             )
 
-    @property
-    def _downloader(self) -> Any:
-        return getattr(self._crawler.engine, "downloader", None)
-
-    def downloading(self) -> AbstractSet[Request]:
-        """Popped requests that the downloader, its middlewares included, is not done with."""
-        return cast("AbstractSet[Request]", getattr(self._downloader, "active", frozenset()))
-
-    def in_progress(self) -> AbstractSet[Request]:
-        """Popped requests whose callbacks, pipelines and links are not all done."""
-        slot = getattr(self._crawler.engine, "_slot", None)
-        return cast("AbstractSet[Request]", getattr(slot, "inprogress", frozenset()))
-
     def is_told_of_requests(self) -> bool:
-        """Whether anybody looks at the requests that are scheduled, or dropped, by Scrapy's signals.
+        """Whether anything is connected to Scrapy's signals for requests that are scheduled, or dropped.
 
-        Scrapy's filter of ``allowed_domains`` does only if there are any.
+        Scrapy's filter of ``allowed_domains`` always is, and counts only if there are such domains.
         """
         crawler = self._crawler
-        told = [
+        receivers = [
             receiver
             for signal in (signals.request_scheduled, signals.request_dropped)
             for receiver in liveReceivers(getAllReceivers(crawler, signal))
@@ -77,18 +60,18 @@ class Engine:
         is_bounded = bool(getattr(crawler.spider, "allowed_domains", None))
         return any(
             is_bounded or type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware
-            for receiver in told
+            for receiver in receivers
         )
 
     def wake(self) -> None:
-        """Make the engine ask for requests as soon as it can."""
+        """Have the engine request more as soon as it can."""
         self._due = float("inf")
-        slot = getattr(self._crawler.engine, "_slot", None)
+        slot = engine_slot_of(self._crawler)
         if slot is not None and self._can_wake:
             slot.nextcall.schedule()
 
     def wake_in(self, delay: float) -> None:
-        """Make the engine ask for requests after *delay* seconds, unless it will sooner."""
+        """Have the engine request more after *delay* seconds, unless it is to do so sooner."""
         due = monotonic() + delay
         if due >= self._due:
             return
@@ -97,7 +80,7 @@ class Engine:
         self._timer = call_later(max(delay, 0.0), self.wake)
 
     def sleep(self) -> None:
-        """Forget the time to wake."""
+        """Do not wake the engine at the time that was set."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._due = None, float("inf")

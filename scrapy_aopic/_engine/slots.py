@@ -16,7 +16,8 @@ from scrapy_aopic.core.politeness import Gap
 from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
 
 from .clocks import Clocks
-from .network import watch_connections
+from .connections import watch_connections
+from .private import downloader_of
 from .transfers import Transfer, Transfers
 
 if TYPE_CHECKING:
@@ -27,24 +28,28 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from .clocks import Clock
+    from .private import Downloader
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_ELSEWHERE = 60.0
-"""Seconds for which a transfer of one crawl keeps others of the same process from a host: they wait in their
-downloaders, and know about longer wishes when they were told themselves."""
+"""Seconds, at most, for which a transfer of one crawl keeps other crawls of the same process from a host. Their requests
+wait in their downloaders, so it must not be long; of a longer gap that the host wants they learn from it themselves."""
+
+_SHORTEST_DELAY = 1e-4
+"""Seconds between starts, at least: with a delay of 0 the downloader of asyncio mode starts all that is queued at once."""
 
 
 class PoliteSlot(Slot):
     """A download slot that makes one transfer at a time and then leaves its host alone.
 
-    The downloader asks :meth:`download_delay` before every start, sets :attr:`lastseen` when it starts, and removes
-    a request from ``transferring`` when its transfer ends, whether it worked or not and whoever asked for it, so no
-    request can slip by. A delay that others set on the slot (AutoThrottle, ``DOWNLOAD_SLOTS``) stays a lower bound.
+    The downloader calls :meth:`download_delay` before every start, sets :attr:`lastseen` at the start, and removes the
+    request from ``transferring`` at the end of the transfer, whether it worked or not and whatever made the request; so
+    no request can slip by. A delay that others set on the slot (AutoThrottle, ``DOWNLOAD_SLOTS``) stays a lower bound.
 
     Attributes:
         not_before: Instant (``time.monotonic``) before which no transfer may start.
-        clocks: What it shares with other slots: that of its host, for other crawls, and maybe others.
+        clocks: What it shares with slots of other crawls, and maybe of other hosts: first the clock of its host.
     """
 
     __slots__ = ("_default", "_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
@@ -76,7 +81,7 @@ class PoliteSlot(Slot):
     @lastseen.setter
     def lastseen(self, instant: float) -> None:
         self._lastseen = instant
-        if instant:  # it is set once when the slot is made
+        if instant:  # which is 0 when the slot is made
             self._is_busy = True
             for clock in self.clocks:
                 clock.holder = self
@@ -87,12 +92,9 @@ class PoliteSlot(Slot):
         return self._is_busy
 
     def download_delay(self) -> float:
-        """Seconds from the start of the last transfer to the earliest start of the next; never 0.
-
-        A delay of 0 makes the asyncio downloader start everything that is queued at once.
-        """
+        """Seconds from the start of the last transfer to the earliest start of the next; never 0."""
         not_before = max(self.not_before, *(clock.not_before for clock in self.clocks), 0.0)
-        return max(self.delay, not_before - self.lastseen, 1e-4)
+        return max(self.delay, not_before - self.lastseen, _SHORTEST_DELAY)
 
     def free_transfer_slots(self) -> int:
         """1 if neither this slot nor one that shares a clock with it transfers, else 0."""
@@ -111,7 +113,7 @@ class PoliteSlot(Slot):
             self._release(end, gap)
 
     def _release(self, end: float, gap: Gap) -> None:
-        """Let the host and what it shares with others be asked again when *gap* has passed since *end*."""
+        """Let transfers from the host, and from what it shares with others, start when *gap* has passed since *end*."""
         self._is_busy = False
         self.not_before = max(self.not_before, end + gap.own, self.lastseen + self.delay)
         for clock in self.clocks[:1]:  # of the host
@@ -133,10 +135,10 @@ class Slots:
     """Makes the downloader's slots polite.
 
     Args:
-        ended: Called when a transfer ends; returns for how long its host is left alone from then on.
-        waits: Seconds for which a host must still be left alone, by the key of its slot.
-        shares: Names of what a slot shares with others.
-        default: For how long a host is left alone if *ended* fails.
+        ended: Called at the end of a transfer; gives the gap for which its host is left alone from then on.
+        waits: Gives the seconds for which a host must still be left alone, by the key of its slot.
+        shares: Gives the names of what a slot shares with others, by its key.
+        default: Gap in seconds if *ended* fails.
     """
 
     def __init__(
@@ -159,11 +161,11 @@ class Slots:
         self._complained: set[type[Exception]] = set()
 
     @property
-    def _downloader(self) -> Any:
-        return getattr(self._crawler.engine, "downloader", None)
+    def _downloader(self) -> Downloader:
+        return downloader_of(self._crawler)
 
     def govern(self, request: Request) -> None:
-        """Make sure that the slot *request* is about to enter is a polite one."""
+        """Make sure that the slot that *request* is about to enter is a polite one."""
         downloader = self._downloader
         if self._clocks is None:
             self._clocks = Clocks.join(self)
@@ -200,13 +202,13 @@ class Slots:
         )
 
     def _end(self, key: str, slot: PoliteSlot, request: Request) -> tuple[float, Gap]:
-        """Take note of a transfer that ended; returns when, and the gap after it.
+        """Take note of a transfer that ended; gives the instant of its end, and the gap after it.
 
-        Nothing may be raised: others wait for what the slot holds.
+        Nothing may be raised: other slots wait for this one.
         """
         now = monotonic()
         try:
-            # The downloader is between the end of the transfer and whoever waits for it, who gets the exception.
+            # The downloader removes the request in a "finally", while the exception is on its way to the caller.
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
             span = slot.transferring.watch.span(slot.lastseen, request, response)
             at_least = slot.lastseen + slot.delay - span.end
@@ -237,7 +239,7 @@ class Slots:
             )
 
     def _downloaded(self, response: Response, request: Request) -> None:
-        if isinstance(self._downloader.slots.get(request.meta.get(SLOT)), PoliteSlot):
+        if isinstance(self._downloader.slots.get(request.meta.get(SLOT, "")), PoliteSlot):
             self._responses[request] = response
 
     def wait(self, key: str) -> float:
@@ -246,7 +248,7 @@ class Slots:
         return slot.not_before - monotonic() if isinstance(slot, PoliteSlot) else self._waits(key)
 
     def delay(self, key: str) -> float:
-        """Delay that others have set on the slot under *key*."""
+        """Delay in seconds that others have set on the slot under *key*."""
         slot = self._downloader.slots.get(key)
         return float(slot.delay) if slot is not None else self._delay
 

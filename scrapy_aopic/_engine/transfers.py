@@ -1,4 +1,4 @@
-"""One transfer of a download slot: which request it is for, when it began, and how it ended."""
+"""Transfers of a download slot: the set that the downloader keeps of them, and what one was like in the end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class Transfers(set["Request"]):
-    """The requests that a slot transfers; the downloader adds one when it starts and removes it when it ends.
+    """Stands in for ``Slot.transferring``: the downloader adds a request when its transfer starts, and removes it at
+    the end.
 
-    It does so, and all that it has to do with the request in between, in one context.
+    It does both, and all in between, in one context, so that the connection finds the watch by a context variable.
 
     Attributes:
         watch: Over the transfer that was started last.
@@ -44,8 +45,8 @@ class Transfer(NamedTuple):
         key: Key of its slot.
         seconds: How long it took.
         ago: Seconds since it was over.
-        at_least: Seconds from then for which others (AutoThrottle, ``DOWNLOAD_SLOTS``) want the slot to be left alone.
-        response: The answer, if there was one.
+        at_least: Seconds from its end for which others (AutoThrottle, ``DOWNLOAD_SLOTS``) want the slot left alone.
+        response: The response, if there was one.
         error: The exception that ended it, if there was one.
     """
 

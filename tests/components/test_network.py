@@ -56,7 +56,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Connection:
 
 def transfer(connection: Connection) -> tuple[Watch, Any]:
     """A transfer on *connection*: at hand at 100.0, sent at 100.3, there at 100.4, and read at 102.0."""
-    wire = network._Wire(lambda data: None, lambda: connection)
+    wire = network.Wire(lambda data: None, lambda: connection)
     watch = Watch()
     watch.connected(wire)
     connection.sent, connection.received, connection.heard = 100.3, 100.4, 100.4
@@ -81,7 +81,7 @@ def test_a_transfer_lasts_from_its_sending_to_its_arrival_however_late_that_is_n
 
 
 def test_the_process_knows_better_than_the_kernel_if_it_is_in_time(connection):
-    wire = network._Wire(lambda data: None, lambda: connection)
+    wire = network.Wire(lambda data: None, lambda: connection)
     watch = Watch()
     watch.connected(wire)
     connection.sent = connection.received = connection.heard = 100.0
@@ -96,7 +96,7 @@ def test_a_request_that_was_not_sent_at_once_counts_from_when_its_connection_was
         watch, _ = transfer(connection)
         check(watch.span(99.0, BODY, answer()), 0.4 + TICK, 100.4 + TICK)
         return
-    wire = network._Wire(lambda data: None, lambda: connection)
+    wire = network.Wire(lambda data: None, lambda: connection)
     watch = Watch()
     watch.connected(wire)
     connection.sent, connection.received, connection.n_resent = 100.3, 100.4, 1

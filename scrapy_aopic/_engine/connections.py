@@ -1,0 +1,181 @@
+"""The connections of Scrapy's download handlers, which tell :mod:`.network` when data comes, and are kept from harm.
+
+They are those of its handlers for Twisted's HTTP/1.1 and for aiohttp, TLS and proxies included. The handlers' private
+names are touched here alone; a handler without them is left as it is, and its transfers are measured by the event loop.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .network import Socket, Watch, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.http import Response
+    from twisted.internet.defer import Deferred
+
+    from .private import Downloader
+
+_MAX_HEADER = 256 * 1024
+"""Bytes of a response before its body: as much as Chrome takes; curl takes 300 kB."""
+
+_DELIMITED = frozenset({b"Content-Length", b"Transfer-Encoding"})
+"""Headers of which a response has one, unless its end is that of its connection or it has no body (RFC 9112, 6.3)."""
+
+_BODILESS = (204, 304)
+"""Statuses of responses without a body (RFC 9112, 6.3)."""
+
+
+class _AiohttpTransport(Protocol):
+    def get_extra_info(self, name: str) -> Socket | None: ...
+
+
+class _AiohttpProtocol(Protocol):
+    """``aiohttp.client_proto.ResponseHandler``."""
+
+    transport: _AiohttpTransport | None
+    data_received: Callable[[bytes], None]
+    eof_received: Callable[[], object]
+
+
+class _TwistedParser(Protocol):
+    """``twisted.web._newclient.HTTPClientParser``; there is one for each response."""
+
+    state: str
+
+
+class _TwistedTransport(Protocol):
+    def abortConnection(self) -> None: ...
+
+
+class _TwistedProtocol(Protocol):
+    """``twisted.web._newclient.HTTP11ClientProtocol``."""
+
+    _parser: _TwistedParser | None
+    transport: _TwistedTransport
+    dataReceived: Callable[[bytes], None]
+
+
+class _TwistedConnection(Protocol):
+    """``twisted.internet.tcp.Connection``."""
+
+    socket: Socket
+    connectionLost: Callable[..., object]
+
+
+class _AiohttpWire(Wire):
+    """A connection of aiohttp's."""
+
+    def __init__(self, protocol: _AiohttpProtocol) -> None:
+        super().__init__(protocol.data_received, self._socket)
+        self._protocol = protocol
+        protocol.eof_received = partial(self.lose, protocol.eof_received)
+
+    def is_told_of_end(self, response: Response) -> bool:
+        return response.status in _BODILESS or not _DELIMITED.isdisjoint(response.headers)
+
+    def _socket(self) -> Socket | None:
+        transport = self._protocol.transport
+        return transport.get_extra_info("socket") if transport is not None else None
+
+
+class _TwistedWire(Wire):
+    """A connection of Twisted's, which is closed if the header of a response is too long."""
+
+    def __init__(self, protocol: _TwistedProtocol) -> None:
+        super().__init__(protocol.dataReceived, self._socket)
+        self._protocol = protocol
+        self._connection: _TwistedConnection | None = None
+        self._parser: _TwistedParser | None = None
+        self._n_bytes = 0
+
+    def __call__(self, data: bytes) -> None:
+        parser = self._protocol._parser
+        if parser is not self._parser:
+            self._parser, self._n_bytes = parser, 0
+        if parser is not None and parser.state in ("STATUS", "HEADER"):
+            self._n_bytes += len(data)
+            if self._n_bytes > _MAX_HEADER:
+                self._protocol.transport.abortConnection()
+                return
+        super().__call__(data)
+
+    def _socket(self) -> Socket | None:
+        if self._connection is None:
+            self._connection = _connection_below(self._protocol.transport)
+            if self._connection is not None:
+                # Called while the socket is open; the protocol hears of the end only after it was closed.
+                self._connection.connectionLost = partial(self.lose, self._connection.connectionLost)
+        return getattr(self._connection, "socket", None)
+
+
+def _connection_below(transport: Any) -> _TwistedConnection | None:
+    """The TCP connection below *transport*, which may be one of TLS over others."""
+    while transport is not None and "socket" not in getattr(transport, "__dict__", ()):
+        transport = getattr(transport, "__dict__", {}).get("transport")
+    found: _TwistedConnection | None = transport
+    return found
+
+
+def watch_connections(downloader: Downloader) -> None:
+    """Have the connections of *downloader* tell :class:`~.network.Watch`, and do nothing that nobody asked for.
+
+    Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
+    send a request again by themselves, at once, when a kept connection breaks. Headers are bounded: Twisted reads
+    them without end, as long as each line is short, while aiohttp takes 128 of 8 kB.
+    """
+    for scheme in ("http", "https"):
+        handler = downloader.handlers._get_handler(scheme)
+        pool: Any = getattr(handler, "_pool", None)
+        session: Any = getattr(handler, "_session", None)
+        for owner, name in ((pool, "retryAutomatically"), (session, "_retry_connection")):
+            if hasattr(owner, name):
+                setattr(owner, name, False)
+        if hasattr(pool, "_factory") and hasattr(pool, "getConnection"):
+            pool._factory = partial(_make_wired, pool._factory)
+            pool.getConnection = partial(_get_connection, pool.getConnection)
+        connector: Any = getattr(session, "connector", None)
+        if hasattr(connector, "connect"):
+            connector.connect = partial(_connect, connector.connect)
+
+
+# What follows stands in for methods of others and passes their arguments on, whatever they are.
+
+
+def _make_wired(make: Callable[..., Any], *args: Any) -> Any:
+    """A factory of Twisted's connections, as *make* makes it, whose data goes over a :class:`_TwistedWire`."""
+    factory = make(*args)
+    build = factory.buildProtocol
+
+    def build_wired(address: object) -> _TwistedProtocol:
+        protocol: _TwistedProtocol = build(address)
+        protocol.dataReceived = _TwistedWire(protocol)
+        return protocol
+
+    factory.buildProtocol = build_wired
+    return factory
+
+
+def _get_connection(
+    get: Callable[..., Deferred[_TwistedProtocol]], *args: Any, **kwargs: Any
+) -> Deferred[_TwistedProtocol]:
+    deferred, watch = get(*args, **kwargs), Watch.current.get()
+    return deferred.addCallback(partial(_got, watch)) if watch is not None else deferred
+
+
+def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
+    watch.connected(protocol.dataReceived)
+    return protocol
+
+
+async def _connect(connect: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    connection = await connect(*args, **kwargs)
+    watch, protocol = Watch.current.get(), connection.protocol
+    if watch is not None and protocol is not None:
+        if not isinstance(protocol.data_received, _AiohttpWire):
+            protocol.data_received = _AiohttpWire(protocol)
+        watch.connected(protocol.data_received)
+    return connection

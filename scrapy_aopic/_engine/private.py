@@ -1,0 +1,91 @@
+"""The parts of Scrapy's engine that are touched although no documentation promises them, as types.
+
+Scrapy may rename any of them, so :class:`~.engine.Engine` looks for those that a crawl can do without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableSequence, MutableSet
+
+    from scrapy import Request
+    from scrapy.core.downloader import Slot
+    from scrapy.crawler import Crawler
+
+
+class NextCall(Protocol):
+    """``engine._slot.nextcall``."""
+
+    def schedule(self) -> None:
+        """Have the engine request more from the scheduler, soon."""
+
+
+class EngineSlot(Protocol):
+    """``engine._slot``.
+
+    Attributes:
+        inprogress: Popped requests whose callbacks, pipelines and links are not all done.
+    """
+
+    inprogress: MutableSet[Request]
+    nextcall: NextCall
+
+
+class Middlewares(Protocol):
+    """A manager of middlewares.
+
+    Attributes:
+        middlewares: From the engine's side inwards.
+        methods: Bound methods of the middlewares by their name.
+    """
+
+    middlewares: tuple[object, ...]
+    methods: dict[str, MutableSequence[Callable[..., object]]]
+
+    def _add_middleware(self, middleware: object) -> None:
+        """Add *middleware* as the innermost one."""
+
+
+class Handlers(Protocol):
+    """``downloader.handlers``."""
+
+    def _get_handler(self, scheme: str) -> object:
+        """The download handler for *scheme*; ``None`` if there is none."""
+
+
+class Downloader(Protocol):
+    """``engine.downloader``.
+
+    Attributes:
+        active: Popped requests that the downloader, its middlewares included, is not done with.
+        slots: Download slots by their key.
+    """
+
+    active: MutableSet[Request]
+    slots: dict[str, Slot]
+    middleware: Middlewares
+    handlers: Handlers
+
+    def _process_queue(self, slot: Slot) -> None:
+        """Start what waits in *slot*, as far as it may start."""
+
+    def _start_slot_gc(self) -> None:
+        """Forget slots that are empty, every minute."""
+
+
+def engine_slot_of(crawler: Crawler) -> EngineSlot | None:
+    """The slot of the running engine; ``None`` before its spider is opened and after it is closed."""
+    return cast("EngineSlot | None", getattr(crawler.engine, "_slot", None))
+
+
+def downloader_of(crawler: Crawler) -> Downloader:
+    """The downloader of the engine, which must have been made."""
+    return cast("Downloader", getattr(crawler.engine, "downloader", None))
+
+
+def spider_middlewares_of(crawler: Crawler) -> Middlewares:
+    """The spider middlewares of the engine, which must have been made."""
+    scraper = getattr(crawler.engine, "scraper", None)
+    return cast("Middlewares", getattr(scraper, "spidermw", None))
