@@ -34,14 +34,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
-from scrapy_aopic.core.revisits import Content
+from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.backup import backup
 from scrapy_aopic.job.folder import store_folder
@@ -116,7 +116,7 @@ def _crawl(  # noqa: PLR0917
         assert isinstance(lease, Lease)
         crawl.release(lease, now)
         links = [link(dice.randrange(pages)) for _ in range(5)]
-        crawl.settle(lease, links, now, content=Content(b"%16d" % (step // 2)))
+        crawl.settle(lease, links, now, Findings(version=Version(b"%16d" % (step // 2))))
         if step % _COMMIT == _COMMIT - 1:
             commit()
     commit(is_clean=is_clean)

@@ -49,13 +49,13 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.order import Aopic, OpicCycle
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
-from scrapy_aopic.core.revisits import Content, Rates, Recrawl
+from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.lab.comparison import half_width
 from scrapy_aopic.lab.simulation import load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore
@@ -124,7 +124,7 @@ class Web:
         (part,) = self._random.choices(range(len(PARTS)), PARTS)
         return math.exp(self._random.uniform(math.log(INTERVALS[part]), math.log(INTERVALS[part + 1])))
 
-    def visit(self, page: int, now: float, *, is_dated: bool) -> Content:
+    def visit(self, page: int, now: float, *, is_dated: bool) -> Version:
         """The answer to a visit of *page* at *now*; half of the pages tell by 304 that nothing has changed."""
         draw, rate = self._random.expovariate, self.rates[page]
         is_new, out_of_date = not self.visits[page], self._changes[page]
@@ -133,14 +133,14 @@ class Web:
         self._seen[page] = now
         if is_same:
             if page % 2:
-                return Content(is_same=True)
+                return Version(is_same=True)
         else:
             self._versions[page] += 1
             self._changes[page] = now + draw(rate)
         # A Poisson process is the same backwards, but there was a change when the copy became out of date.
         age = draw(rate) if is_new else min(draw(rate), now - out_of_date)
         digest = page.to_bytes(4, "big") + self._versions[page].to_bytes(4, "big")
-        return Content(digest, changed_at=now - age if is_dated and not is_same else 0.0)
+        return Version(digest, changed_at=now - age if is_dated and not is_same else 0.0)
 
     def fresh(self, page: int, begin: float, end: float) -> float:
         """Seconds between *begin* and *end* in which the copy of *page* has been up to date since its last visit."""
@@ -192,7 +192,7 @@ def measure(task: Task) -> Result:
             content = web.visit(page, now, is_dated=task.policy == "with dates")
             not_modified += content.is_same
             crawl.release(lease, now)
-            crawl.settle(lease, [] if content.is_same else targets[page], now, content=content)
+            crawl.settle(lease, [] if content.is_same else targets[page], now, Findings(version=content))
         if not fetch % COMMIT or fetch == end:
             store.write(crawl.take_changes(now), sync=False)
             crawl.changes_landed()

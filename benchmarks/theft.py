@@ -45,7 +45,7 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
@@ -192,7 +192,7 @@ class Run:
         crawl.release(lease, self.now)
         if page.redirect:
             to = link_to(page.redirect)
-            crawl.settle(lease, [to], self.now, outcome="redirect", same_as=to.key)
+            crawl.settle(lease, [to], self.now, Findings("redirect", same_as=to.key))
             return
         named = link_to(page.canonical).key if page.canonical else b""
         is_internal = registered_domain(
@@ -208,9 +208,7 @@ class Run:
             lease,
             links,
             self.now,
-            outcome="duplicate" if is_duplicate else "",
-            same_as=named,
-            is_if_same=not is_internal,
+            Findings("duplicate" if is_duplicate else "", same_as=named, is_if_same=not is_internal),
         )
 
     def importance(self, *urls: str) -> float:

@@ -12,7 +12,7 @@ from measure import Runner, cpu, disk_bytes, live_by_cpu_time, resident
 from stage import OURS, STOCK, Stage
 from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.folder import store_folder
@@ -77,7 +77,7 @@ def core(folder: str, size: int, pages: int, calls: list[Call] | None = None) ->
                 targets.append(Link(page_key(host, data), name, data))
             crawl.transferred(lease.host, 0.02, now, Outcome.ANSWER)
             crawl.release(lease, now)
-            crawl.settle(lease, targets, now, n_links=len(targets))
+            crawl.settle(lease, targets, now, Findings(n_links=len(targets)))
             job.tick()
 
         def begins() -> None:

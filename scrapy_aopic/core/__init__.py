@@ -15,7 +15,7 @@ and :mod:`.caches` (how it is kept in a store), :mod:`.audit` and :mod:`.repair`
 
 from __future__ import annotations
 
-from .api import Counts, CrawlPort, Ending, Lease, Settled
+from .api import Counts, CrawlPort, Ending, Findings, Lease, Settled
 from .audit import audit
 from .crawl import Crawl
 from .frontier.frontier import Empty, NotBefore, Unlocated
@@ -23,7 +23,7 @@ from .policy import Policy
 from .politeness import Gap, Outcome, Politeness
 from .ports import Batch, Family, Store
 from .records import Link, host_key, page_key
-from .revisits import Recrawl
+from .revisits import Recrawl, Version
 from .window import Window
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Empty",
     "Ending",
     "Family",
+    "Findings",
     "Gap",
     "Lease",
     "Link",
@@ -45,6 +46,7 @@ __all__ = [
     "Settled",
     "Store",
     "Unlocated",
+    "Version",
     "Window",
     "audit",
     "host_key",

@@ -115,6 +115,10 @@ class Findings(NamedTuple):
     is_if_same: bool = False
 
 
+ORDINARY = Findings()
+"""An ordinary page, of which no more is known than its links."""
+
+
 class Counts(NamedTuple):
     """Pages by state, and hosts."""
 
@@ -165,14 +169,7 @@ class CrawlPort(Protocol):
         lease: Lease,
         links: Sequence[Link],
         now: float,
-        *,
-        n_links: int = 0,
-        outcome: str = "",
-        is_failure: bool = False,
-        weight: int = 0,
-        content: Version | None = None,
-        same_as: bytes = b"",
-        is_if_same: bool = False,
+        found: Findings = ORDINARY,
     ) -> Settled:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to."""
         ...

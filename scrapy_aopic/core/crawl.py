@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .api import Counts, Ending, Findings, Lease, Settled
+from .api import ORDINARY, Counts, Ending, Lease, Settled
 from .commits import Commits, Table
 from .domains import Domains
 from .duplicates import Duplicates
@@ -56,13 +56,13 @@ from .visits import Visits, check_link
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .api import Findings
     from .duplicates import Text
     from .graph import Ranking
     from .policy import Policy
     from .politeness import Gap, Outcome
     from .ports import Store
     from .records import Link, Page
-    from .revisits.rates import Version
 
 
 class Crawl:
@@ -335,17 +335,17 @@ class Crawl:
         lease: Lease,
         links: Sequence[Link],
         now: float,
-        *,
-        n_links: int = 0,
-        outcome: str = "",
-        is_failure: bool = False,
-        weight: int = 0,
-        content: Version | None = None,
-        same_as: bytes = b"",
-        is_if_same: bool = False,
+        found: Findings = ORDINARY,
     ) -> Settled:
-        """End the visit of a leased page: its cash goes to its history and to the pages it links to."""
-        found = Findings(outcome, is_failure, n_links, weight, content, same_as, is_if_same)
+        """End the visit of a leased page: its cash goes to its history and to the pages it links to.
+
+        Args:
+            links: The requests to make, in document order; of links to one page the first counts, links of the
+                page to itself do not.
+
+        Raises:
+            CallError: If an argument cannot be right; nothing was changed.
+        """
         settled = self._visits.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self._commits.has_changes = True

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic._engine.in_work import InWork
+from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
-from .outcome import outcome_of
+from .outcome import findings_of
 from .stats import FirstOnly
 from .trouble import guarded
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
 
     from .intake import Intake
-    from .outcome import Outcome
     from .queued import QueuedRequests
     from .stats import Stats
     from .trouble import Trouble
@@ -110,7 +110,8 @@ class Dispatch:
         """Fail the page of *lease*, whose request cannot be made."""
         crawl = self._job.crawl
         crawl.release(lease, now)
-        crawl.settle(lease, (), now, outcome=f"{UNREADABLE}: {error}"[:_MAX_REASON], is_failure=True)
+        found = Findings(f"{UNREADABLE}: {error}"[:_MAX_REASON], is_failure=True)
+        crawl.settle(lease, (), now, found)
         self._stats.count("aopic/pages/failed")
         self._stats.count("aopic/pages/unreadable")
         self._stats.count(f"aopic/outcomes/{UNREADABLE}")
@@ -162,38 +163,27 @@ class Dispatch:
                 crawl.put_back(visit.lease, visit.retry, now)
                 return
             visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
-        outcome = outcome_of(visit, recrawls=self._recrawls)
-        self._count_repeated(visit, outcome)
-        crawl.settle(
-            visit.lease,
-            visit.links,
-            now,
-            n_links=visit.n_links,
-            weight=visit.weight,
-            outcome=outcome.reason,
-            is_failure=outcome.is_failure,
-            content=outcome.content,
-            same_as=visit.same_as,
-            is_if_same=visit.is_if_same,
-        )
-        self._stats.count(f"aopic/pages/{'failed' if outcome.is_failure else 'visited'}")
-        if outcome.reason:
-            self._stats.count(f"aopic/outcomes/{outcome.reason}")
+        found = findings_of(visit, recrawls=self._recrawls)
+        self._count_repeated(visit, found)
+        crawl.settle(visit.lease, visit.links, now, found)
+        self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
+        if found.outcome:
+            self._stats.count(f"aopic/outcomes/{found.outcome}")
 
-    def _count_repeated(self, visit: Visit, outcome: Outcome) -> None:
+    def _count_repeated(self, visit: Visit, found: Findings) -> None:
         """Count what a repeated visit has shown."""
-        content = outcome.content
-        if not self._recrawls or not visit.lease.visits or content is None:
+        version = found.version
+        if not self._recrawls or not visit.lease.visits or version is None:
             return
-        if content.is_missing:
+        if version.is_missing:
             self._stats.count("aopic/recrawl/errors")
             return
         self._stats.count("aopic/recrawl/visits")
         page = self._job.crawl.page(visit.lease.key)
-        if outcome.is_failure:
+        if found.is_failure:
             self._stats.count("aopic/recrawl/retired")
-        elif content.is_same:
+        elif version.is_same:
             self._stats.count("aopic/recrawl/not_modified")
         elif page is not None and page.changes is not None:
-            is_changed = page.changes.digest != content.digest
+            is_changed = page.changes.digest != version.digest
             self._stats.count(f"aopic/recrawl/{'changed' if is_changed else 'unchanged'}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from scrapy_aopic.core.revisits import Content
+from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.refusals import AttributesError, CodingsError
 from scrapy_aopic.web.bounds import (
     MAX_ATTRIBUTES,
@@ -143,16 +143,16 @@ class Responses:
             return
         visit.status = response.status
         if self._recrawls:
-            self._note_content(visit, response, request)
+            self._note_version(visit, response, request)
 
     # -- whether they have changed
 
-    def _note_content(self, visit: Visit, response: Response, request: Request) -> None:
+    def _note_version(self, visit: Visit, response: Response, request: Request) -> None:
         """Note by what the next response for the page of *visit* can be compared with this one."""
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        visit.content = Content(
+        visit.version = Version(
             blake2b(response.body, digest_size=8).digest(),
             etag if len(etag) <= _MAX_CONDITION else b"",
             modified if len(modified) <= _MAX_CONDITION else b"",

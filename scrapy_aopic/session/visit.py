@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.records import Link
-    from scrapy_aopic.core.revisits import Content
+    from scrapy_aopic.core.revisits import Version
     from scrapy_aopic.refusals import RefusedError
 
     PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
@@ -63,7 +63,7 @@ class Visit:
         status: Status of the response that reached the callback.
         reason: Why there was none.
         unwanted: What the errback gets, if the response is not read.
-        content: What the response says of the page's content, if pages are visited again.
+        version: What the response says of the page's version, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_downloading: Whether the downloader is not done with the request.
         is_redirect: Whether the response led elsewhere.
@@ -74,9 +74,9 @@ class Visit:
         is_if_same: Whether that only counts if they have the same words.
     """
 
-    __slots__ = ("_keys", "_max_links", "_own", "_seen", "content", "is_conditional", "is_downloading", "is_duplicate",
+    __slots__ = ("_keys", "_max_links", "_own", "_seen", "is_conditional", "is_downloading", "is_duplicate",
                  "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry",
-                 "same_as", "status", "unwanted", "weight")  # fmt: skip
+                 "same_as", "status", "unwanted", "version", "weight")  # fmt: skip
 
     def __init__(self, request: Request, lease: Lease, number: int, keys: PageKeyOf, max_links: int) -> None:
         self.request = request
@@ -87,7 +87,7 @@ class Visit:
         self.status: int | None = None
         self.reason = ""
         self.unwanted: RefusedError | None = None
-        self.content: Content | None = None
+        self.version: Version | None = None
         self.weight = 0
         self.is_conditional = False
         self.is_duplicate = False

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scrapy_aopic.core.api import CrawlPort, Ending, Lease, Settled
+from scrapy_aopic.core.api import CrawlPort, Ending, Findings, Lease, Settled
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome
@@ -91,7 +91,7 @@ class Runner:
         return self.crawl.release(lease, self.now)
 
     def settle(self, lease: Lease, *links: Link, **how: Any) -> Settled:
-        return self.crawl.settle(lease, links, self.now, **how)
+        return self.crawl.settle(lease, links, self.now, Findings(**how))
 
     def put_back(self, lease: Lease) -> Ending:
         return self.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), self.now)

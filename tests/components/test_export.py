@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
@@ -34,7 +34,7 @@ def visit(crawl: Crawl, page: Link, *links: Link, **how: Any) -> None:
     assert isinstance(lease, Lease)
     assert lease.key == page.key
     crawl.release(lease, 0.0)
-    crawl.settle(lease, links, 0.0, **how)
+    crawl.settle(lease, links, 0.0, Findings(**how))
 
 
 @pytest.fixture

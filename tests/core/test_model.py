@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
 from support.core_crawl import Modelled, by_cash, link
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
@@ -24,7 +24,7 @@ from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State
-from scrapy_aopic.core.revisits import Content, Recrawl
+from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.window import Window
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
@@ -342,9 +342,10 @@ class Walk(Modelled):
             model.texts[key] = text
         how = {"n_links": n_filtered and len(links) + n_filtered, "is_failure": outcome == "http 404"}
         same_as = same.key if same is not None else b""
-        content = Content(b"%d" % pick)
+        content = Version(b"%d" % pick)
         what = outcome or ("duplicate" if twin else "")
-        self.crawl.settle(lease, links, self.now, outcome=what, same_as=same_as, content=content, **how)
+        found = Findings(outcome=what, same_as=same_as, version=content, **how)
+        self.crawl.settle(lease, links, self.now, found)
         model.settle(key, links, self.now, same=twin or same_as, is_duplicate=bool(twin), **how)
 
     @precondition(lambda self: self.to_settle)

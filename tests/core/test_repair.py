@@ -21,7 +21,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import State, pack_page, unpack_page
 from scrapy_aopic.core.repair import Repaired, repair
-from scrapy_aopic.core.revisits import Content, Recrawl
+from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -38,7 +38,7 @@ def make(*, recrawl: bool = False) -> MemoryStore:
         links = [link(f"h{n % 7}", n) for n in dice.sample(range(N), 4)]
         same_as = link("h0", 0).key if step in (9, 17) else b""
         job.crawl.release(lease, job.now)
-        job.settle(lease, *links, is_failure=step % 6 == 5, content=Content(b"%d" % step), same_as=same_as)
+        job.settle(lease, *links, is_failure=step % 6 == 5, version=Version(b"%d" % step), same_as=same_as)
         job.now += 1
     job.commit()
     return job.store

@@ -15,17 +15,17 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, State
-from scrapy_aopic.core.revisits import Content, Rates, Recrawl
+from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.core.saved import read_saved
 
 HOUR, DAY = 3600.0, 86_400.0
-SAME = Content(is_same=True)
+SAME = Version(is_same=True)
 
 
-def version(number: int, **how: float) -> Content:
-    return Content(number.to_bytes(8, "big"), **how)
+def version(number: int, **how: float) -> Version:
+    return Version(number.to_bytes(8, "big"), **how)
 
 
 def visits(rates: Rates, *gaps: tuple[float, bool]) -> Changes:
@@ -148,7 +148,7 @@ def test_304_is_an_unchanged_page():
 def test_no_answer_teaches_nothing():
     rates = Rates()
     known = visits(rates, (DAY, True))
-    assert rates.learn(known, Content(is_missing=True), NOW + 9 * DAY) == known
+    assert rates.learn(known, Version(is_missing=True), NOW + 9 * DAY) == known
 
 
 def test_an_old_page_is_known_to_change_seldom_at_its_first_visit():
@@ -269,7 +269,7 @@ def leases(job: Job) -> list[int]:
     while isinstance(lease := job.crawl.lease(job.now), Lease):
         job.crawl.release(lease, job.now)
         found.append(_number(lease))
-        job.settle(lease, *(link("a", number) for number in range(3)), content=version(len(found)))
+        job.settle(lease, *(link("a", number) for number in range(3)), version=version(len(found)))
         if len(found) > 100:
             break
     return found
@@ -295,14 +295,14 @@ def test_a_page_without_cash_comes_back_after_the_longest_interval():
     job.seed(link("a", 0), link("b", 1))
     for lease in (job.lease(), job.lease()):  # all cash goes to page 1
         job.crawl.release(lease, job.now)
-        job.settle(lease, *([link("b", 1)] if lease.host == "a" else []), content=version(1))
+        job.settle(lease, *([link("b", 1)] if lease.host == "a" else []), version=version(1))
     seen = set()
     for _ in range(60):
         job.now += HOUR
         while isinstance(lease := job.crawl.lease(job.now), Lease):
             seen.add(lease.host)
             job.crawl.release(lease, job.now)
-            job.settle(lease, link("b", 1), content=version(1))
+            job.settle(lease, link("b", 1), version=version(1))
     assert seen == {"a", "b"}
     job.commit()
 
@@ -312,7 +312,7 @@ def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: 
     job = again(share=share)
     job.seed(*(link(f"old{number}", number) for number in range(50)))
     for _ in range(50):
-        job.visit(content=version(1))
+        job.visit(version=version(1))
     job.now += DAY
     job.seed(*(link(f"new{number}", 1000 + number) for number in range(200)))
     taken = []
@@ -322,7 +322,7 @@ def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: 
         taken.append(_number(lease))
         job.crawl.release(lease, job.now)
         old = [link(f"old{number}", number) for number in (turn % 5, (turn + 1) % 5)]
-        job.settle(lease, *old, content=version(2))
+        job.settle(lease, *old, version=version(2))
     repeated = sum(number < 1000 for number in taken)
     assert repeated <= share * 200 + 50 * share + 1  # those of the first visits paid, too
     assert bool(repeated) == bool(share)
@@ -333,7 +333,7 @@ def test_each_fetch_pays_for_its_share_of_a_visit_and_all_for_a_hundred_at_most(
     job = again(share=share)
     job.seed(*(link(f"old{number}", number) for number in range(150)))
     for _ in range(150):
-        job.visit(content=version(1))
+        job.visit(version=version(1))
     job.now += DAY
     job.seed(*(link(f"new{number}") for number in range(3)))
     for _ in range(3):
@@ -346,19 +346,19 @@ def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other(passed: flo
     job = again(share=0.0)
     job.seed(link("a", 0), link("a", 1))
     for _ in range(2):
-        job.visit(content=version(1))
+        job.visit(version=version(1))
     job.now += passed
     first = job.lease()
     assert not isinstance(job.crawl.lease(job.now), Lease)
     job.crawl.release(first, job.now)
-    job.settle(first, content=version(9))
+    job.settle(first, version=version(9))
     assert job.lease().key != first.key
 
 
 def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
     job = again()
     job.seed(link("a", 0), link("a", 1))
-    job.visit(content=version(1))
+    job.visit(version=version(1))
     gone = link("a", _number(job.visit(is_failure=True, outcome="gone")))
     job.now += 40 * DAY
     assert sorted(leases(job)) == sorted({0, 1, 2} - {int(gone.request.split(b"/")[1])} | {2})
@@ -371,14 +371,14 @@ def test_a_visited_page_that_is_gone_is_not_looked_at_again():
     job = again()
     job.seed(link("a"), link("b"))
     for _ in range(2):
-        job.visit(content=version(1))
+        job.visit(version=version(1))
     job.now += 2 * HOUR
     gone = job.visit(is_failure=True, outcome="http 404").host
     job.commit()
     hosts = set()
     for _ in range(20):
         job.now += 20 * DAY
-        hosts.add(job.visit(content=version(1)).host)
+        hosts.add(job.visit(version=version(1)).host)
         assert not isinstance(job.crawl.lease(job.now), Lease)
     assert hosts == {"a", "b"} - {gone}
     job.commit()
@@ -390,7 +390,7 @@ def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
     found = []
     for _ in range(20):
         job.now += 2.0
-        found.append(_number(job.visit(content=version(1))))
+        found.append(_number(job.visit(version=version(1))))
     assert found[5:] == found[:5] * 3
 
 
@@ -403,7 +403,7 @@ def _run(job: Job, n: int) -> Iterable[int]:
             job.settle(
                 lease,
                 *(link("a", (_number(lease) * 7 + i) % 20) for i in range(3)),
-                content=version(number // 9),
+                version=version(number // 9),
             )
             yield _number(lease)
 
@@ -425,7 +425,7 @@ def test_after_a_crash_every_page_comes_back(n: int):
 def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_waits():
     job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
     job.seed(link("a"))
-    job.visit(content=version(1))
+    job.visit(version=version(1))
     job.commit()
     job.reopen()
     when = job.crawl.lease(job.now)
@@ -437,10 +437,10 @@ def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_w
 def test_a_page_that_is_due_is_due_after_a_restart(is_clean: bool):
     job = again(share=0.0)
     job.seed(link("a"))
-    job.visit(content=version(1))
+    job.visit(version=version(1))
     job.now += 2 * HOUR
     job.seed(link("b"))
-    assert job.visit(content=version(2)).host == "b"  # nothing has paid for the other one
+    assert job.visit(version=version(2)).host == "b"  # nothing has paid for the other one
     job.commit(is_clean=is_clean)
     job.reopen()
     job.now += 60
@@ -451,7 +451,7 @@ def test_what_was_learnt_of_all_pages_outlives_a_restart():
     job = again()
     job.seed(link("a"))
     for _ in range(3):
-        job.visit(content=version(1))
+        job.visit(version=version(1))
         job.now += DAY
     job.commit()
     learnt = read_saved(job.store).rates

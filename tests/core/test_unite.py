@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from support.core_crawl import Job as Whole
 from support.core_crawl import link
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.duplicates import Text, text_of
 from scrapy_aopic.core.order import Aopic
@@ -809,10 +809,12 @@ class Walk(RuleBasedStateMachine):
             lease,
             links if follows or not twin else (),
             now,
-            outcome=outcome or ("duplicate" if twin else ""),
-            is_failure=outcome == "http 404",
-            same_as=same.key if same is not None else b"",
-            is_if_same=is_if_same,
+            Findings(
+                outcome=outcome or ("duplicate" if twin else ""),
+                is_failure=outcome == "http 404",
+                same_as=same.key if same is not None else b"",
+                is_if_same=is_if_same,
+            ),
         )
 
     @rule()

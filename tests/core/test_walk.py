@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 from support.core_crawl import Modelled, by_cash, link
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
@@ -279,7 +279,7 @@ class Walk(Modelled):
             links = [*links[:2], replace(link(lease.host), key=lease.key, again=itself), *links[2:]]
         n_links = n_filtered and len(links) + n_filtered
         how = {"n_links": n_links, "outcome": outcome, "is_failure": outcome == "http 404"}
-        self.crawl.settle(lease, links, self.now, **how)
+        self.crawl.settle(lease, links, self.now, Findings(**how))
         self.model.settle(lease.key, links, **how)
 
     @precondition(lambda self: self.to_settle)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
@@ -28,7 +28,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.revisits import Content, Recrawl
+from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -154,11 +154,11 @@ class Journey:
             how["same_as"] = links[0].key
         if self.policy.recrawl is not None:
             digest, age = dice.choice([b"old", b"new"]), dice.choice([0.0, 7200.0])
-            how["content"] = Content(
+            how["version"] = Version(
                 digest.ljust(8), b'"tag"', b"Mon", is_same=lease.visits > 0 and dice.random() < 0.3,
                 changed_at=self.now - age if age else 0.0,
             )  # fmt: skip
-        self.crawl.settle(lease, links, self.now, n_links=len(links) + dice.randrange(3), **how)
+        self.crawl.settle(lease, links, self.now, Findings(n_links=len(links) + dice.randrange(3), **how))
         if dice.random() < 0.02:
             self.crawl.enrich(lease.key, self.now, 2.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
@@ -68,7 +68,7 @@ class Job:
         return lease
 
     def settle(self, lease: Lease, *links: Link, **how: Any) -> None:
-        self.crawl.settle(lease, links, self.now, **how)
+        self.crawl.settle(lease, links, self.now, Findings(**how))
 
     def visit(self, *links: Link, **how: Any) -> Lease:
         """Visit the best page, which has *links*."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.revisits import Content
+from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
 
 PAGES = 12
@@ -35,9 +35,9 @@ def crawl_twelve_pages(
         if isinstance(lease, NotBefore):
             now = max(now, lease.instant)
         if isinstance(lease, Lease):
-            content = Content(b"same")
+            content = Version(b"same")
             crawl.release(lease, now)
-            crawl.settle(lease, [links[n] for n in LINKS[int(lease.request)]], now, content=content)
+            crawl.settle(lease, [links[n] for n in LINKS[int(lease.request)]], now, Findings(version=content))
         is_last = step == steps - 1
         if step % 3 == 2 or is_last:
             batch = crawl.take_changes(now, is_clean=is_last)

@@ -22,6 +22,4 @@ from __future__ import annotations
 from .policy import Recrawl
 from .rates import Rates, Version
 
-Content = Version
-
-__all__ = ["Content", "Rates", "Recrawl", "Version"]
+__all__ = ["Rates", "Recrawl", "Version"]
