@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 TOTAL = (1 << 53) - 1
 """All cash there is: up to here a double counts exactly. Odd, so that the first seed has no binary digit more."""
 
+SHARE = 0.15
+"""Part of each distribution that goes to the virtual page by default: importance then tends to PageRank(0.85)."""
+
+ENDOWMENT = 6.0
+"""Seeds' worth of cash that the virtual page adds to a distribution by default."""
+
 SEED_SHIFT = 24
 """A seed gets 2**-24 of the virtual page: the reserve halves only after some ten million seeds or visits."""
 
@@ -117,8 +123,8 @@ class Ledger:
         totals: Totals,
         window: Window,
         *,
-        share: float | None = 0.15,
-        endowment: float = 6.0,
+        share: float | None = SHARE,
+        endowment: float = ENDOWMENT,
         spending: str = "endowment",
         averages: bool = False,
     ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .caches import ClockCache
+from .ledger import ENDOWMENT, SHARE
 from .order import Aopic, Order
 from .politeness import Politeness
 from .window import Window
@@ -48,8 +49,8 @@ class Policy:
     order: Order = field(default_factory=Aopic)
     window: Window = field(default_factory=Window)
     politeness: Politeness = field(default_factory=Politeness)
-    share: float | None = 0.15
-    endowment: float = 6.0
+    share: float | None = SHARE
+    endowment: float = ENDOWMENT
     spending: str = "endowment"
     recrawl: Recrawl | None = None
     domain_of: Callable[[str], str] = str

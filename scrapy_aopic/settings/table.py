@@ -178,7 +178,7 @@ _RECRAWLING = (
         "AOPIC_RECRAWL",
         False,
         FLAG,
-        "Whether visited pages are revisited, for as long as the crawl runs; see [below](#pages-that-come-back).",
+        "Whether visited pages are revisited, for as long as the crawl runs; see [below](#recrawling).",
     ),
     Setting(
         "AOPIC_RECRAWL_MIN_INTERVAL",
