@@ -7,6 +7,7 @@ import pytest
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
+from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import (
     Empty,
     Frontier,
@@ -1109,6 +1110,7 @@ def walk_with_budgets(max_active: int, seed: int) -> int:
         if not waiting[host]:
             del waiting[host]
         assert len(desk.frontier.active) <= max_active + 1
+        assert check(desk.frontier) == []
     return n_late
 
 
@@ -1163,6 +1165,7 @@ def test_nothing_is_idle_or_lost_under_budgets_whatever_happens(max_active):  # 
         elif in_work and dice.random() < 0.5 and in_work[0] in unreleased:
             desk.release(in_work[0])
             unreleased.remove(in_work[0])
+        assert check(desk.frontier) == []
         if dice.random() < 0.05:
             desk.commit()
         if not in_work and dice.random() < 0.3:

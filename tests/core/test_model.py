@@ -18,6 +18,7 @@ from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
@@ -398,6 +399,7 @@ class Walk(Modelled):
     @invariant()
     def everything_is_as_in_the_model(self):
         pages, crawl, model = self.compare(), self.crawl, self.model
+        assert check(crawl.frontier) == []
         assert crawl.ledger.totals.history == sum(page.history for page in pages.values())
         assert all(page.history >= 0 for page in pages.values())
         for key, page in model.pages.items():

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.domains import Domains
-from scrapy_aopic.core.frontier.heap import RisingHeap
 from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
@@ -196,31 +195,6 @@ def test_a_farm_gets_what_the_links_into_it_carry_however_it_links_inside(
         hops = desk.domains.sponsors.known_route(desk.key(name), desk.visits).hops
         assert len({hop.key for hop in hops}) == len(hops) <= 8
         assert not hops or hops[-1].domain.sponsors[hops[-1].sponsor] == desk.key("h0")
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abcd"), st.integers(-5, 20), st.sampled_from(["rise", "note", "forget"]))
-    )
-)
-def test_a_lazy_heap_gives_the_least_as_long_as_it_is_told_of_what_falls(
-    steps: list[tuple[str, int, str]],
-) -> None:
-    heap: RisingHeap[float] = RisingHeap()
-    values: dict[bytes, float] = {}
-    for name, number, what in steps:
-        key = name.encode()
-        if what == "forget":
-            values.pop(key, None)
-            heap.void(key)
-        elif what == "note":
-            values[key] = float(number)
-            heap.note(key, float(number))
-        elif key in values:
-            values[key] += abs(number)
-        first = heap.first_by(values.__getitem__)
-        assert first == min(((value, 0, key) for key, value in values.items()), default=None)
-        assert (len(heap), b"a" in heap) == (len(values), b"a" in values)
 
 
 # -- whole crawls

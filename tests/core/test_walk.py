@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from support.core_crawl import Modelled, by_cash, link
 
 from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
@@ -321,6 +322,7 @@ class Walk(Modelled):
     def everything_is_as_in_the_model(self):
         self.steps += 1
         self.compare()
+        assert check(self.crawl.frontier) == []
         assert self.crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in self.model.pages})
 
 

@@ -95,6 +95,9 @@ class Frontier:
         n_hosts: Hosts of which the crawl knows a page.
         queued: Pages with a queue row.
         pending: Those of them that are not in flight.
+        places: Where each host waits.
+        active: Hosts in memory.
+        gates: What hosts share.
     """
 
     def __init__(
@@ -117,13 +120,13 @@ class Frontier:
         order = order if order is not None else Aopic()
         self._back_queues = BackQueues(self.rows)
         self._budgets = Budgets(order, domains)
-        self._gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
+        self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
         self._outsiders = Outsiders(self.index)
         self.places = HostPlaces(
             self.hosts,
             self.index,
             back_queues=self._back_queues,
-            gates=self._gates,
+            gates=self.gates,
             budgets=self._budgets,
             order=order,
             politeness=self._politeness,
@@ -161,7 +164,7 @@ class Frontier:
         self.queued = self.pending = queued
         self.n_hosts = n_hosts
         self.visits = visits
-        self._gates.load()
+        self.gates.load()
         self._outsiders.load()
         self.places.crashed_at = crashed_at
         return self.places.load(now, n_shelved, n_parked, n_dead, dead_pages)
@@ -342,11 +345,11 @@ class Frontier:
             not queue
             or host.not_before > now
             or self.places.is_worse(host, shelf)
-            or self._gates.shut(host, now)
+            or self.gates.shut(host, now)
         ):
             self.places.turn_away(key, host, now)
             return None
-        if self._gates.must_look_up(host):
+        if self.gates.must_look_up(host):
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
         # If it did not answer, maybe the page is to blame: try another one.
@@ -368,7 +371,7 @@ class Frontier:
 
     def locate(self, key: bytes, address: str, now: float) -> None:
         """The host under *key* has *address*, empty if that could not be found out."""
-        self._gates.looked_up()
+        self.gates.looked_up()
         host = self.places.known(key)
         if address:
             host.address, host.gates = address, None
@@ -405,9 +408,9 @@ class Frontier:
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
         host.transfer = transfer
-        self._gates.defer(host, now + gap.shared)
+        self.gates.defer(host, now + gap.shared)
         if key in self.active:
-            self._gates.note_pace(key, host, gap.own)
+            self.gates.note_pace(key, host, gap.own)
         self._leave_alone(key, host, now + gap.own)
         if host.phase == DEAD and not self._politeness.is_dead(host):
             self.places.enter(key, host, now)
@@ -431,7 +434,7 @@ class Frontier:
         """Leave the host under *key*, and those that share a gate with it, alone until *not_before*."""
         host = self.host(key)
         if host is not None:
-            self._gates.defer(host, not_before)
+            self.gates.defer(host, not_before)
             self._leave_alone(key, host, not_before)
 
     def _leave_alone(self, key: bytes, host: HostState, not_before: float) -> None:
@@ -443,14 +446,14 @@ class Frontier:
     def not_before(self, key: bytes) -> float:
         """Instant before which the host under *key* must be left alone, as far as that is known."""
         host = self.host(key) or self._outsiders.find(key)
-        return max(host.not_before, self._gates.not_before(host)) if host is not None else 0.0
+        return max(host.not_before, self.gates.not_before(host)) if host is not None else 0.0
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a host may be requested; long past if one may be now."""
         places = self.places
         if places.ready or places.shelves.counts or places.late.first() is not None:
             return NotBefore(0.0)
-        instant = min(places.parked.opens_at, places.dead.opens_at, self._gates.when())
+        instant = min(places.parked.opens_at, places.dead.opens_at, self.gates.when())
         first = places.waiting.first()
         if first is not None:
             instant = min(instant, first[0])
@@ -465,10 +468,10 @@ class Frontier:
         first = self.places.waiting.first()
         if first is not None:
             found = (first[0], first[2])
-        for heap in self._gates.waiting.values():
+        for heap in self.gates.waiting.values():
             entry = heap.first()
             if entry is not None:
-                found = min(found, (self._gates.not_before(self.active[entry[2]]), entry[2]))
+                found = min(found, (self.gates.not_before(self.active[entry[2]]), entry[2]))
         if self.places.parked.opens_at < found[0]:
             row = self.places.parked.first_row()
             found = min(found, (instant_of(row), row[-HOST_BYTES:])) if row is not None else found

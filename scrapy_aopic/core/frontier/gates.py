@@ -57,6 +57,8 @@ class Gates:
 
     Attributes:
         waiting: Hosts that wait, by rank, by gate.
+        holders: Hosts whose leases keep gates shut, by gate.
+        reserve: Connections kept free for fast hosts, if there is a number of connections.
     """
 
     def __init__(
@@ -71,8 +73,8 @@ class Gates:
         self._index = index
         self._domain_of = domain_of
         self._uses_addresses = uses_addresses
-        self._reserve = ConnectionReserve(connections) if connections else None
-        self._holders: dict[bytes, bytes] = {}  # hosts whose leases keep gates shut, by gate
+        self.reserve = ConnectionReserve(connections) if connections else None
+        self.holders: dict[bytes, bytes] = {}
         self._opens_at: dict[bytes, float] = {}  # by gate
         self._sweep_at = _SWEEP
         self._turns: dict[bytes, float] = {}  # instants at which hosts come back from the disk, by gate
@@ -105,8 +107,8 @@ class Gates:
         for gate in self.of(host):
             if not self._is_open(gate, now):
                 return gate
-        if self._reserve is not None:
-            number = self._reserve.full_class(host.transfer, now)
+        if self.reserve is not None:
+            number = self.reserve.full_class(host.transfer, now)
             if number:
                 return _SLOW[number]
         if self._uses_addresses and not host.is_located and not self._is_open(_LOOK_UP, now):
@@ -120,25 +122,25 @@ class Gates:
     def _is_open(self, gate: bytes, now: float) -> bool:
         if gate == _LOOK_UP:
             return self._look_ups < _MAX_LOOK_UPS
-        return gate not in self._holders and self._opens_at.get(gate, 0.0) <= now
+        return gate not in self.holders and self._opens_at.get(gate, 0.0) <= now
 
     def enter(self, key: bytes, host: HostState, now: float) -> None:
         """The host under *key* is leased: its gates are shut until it leaves."""
         host.entered = gates = self.of(host)
         for gate in gates:
-            self._holders[gate] = key
-        if self._reserve is not None:
-            self._reserve.begin(key, host.transfer, now)
+            self.holders[gate] = key
+        if self.reserve is not None:
+            self.reserve.begin(key, host.transfer, now)
 
     def leave(self, key: bytes, host: HostState, now: float) -> None:
         """The lease of the host under *key* is over."""
         for gate in host.entered:
-            if self._holders.get(gate) == key:
-                del self._holders[gate]
+            if self.holders.get(gate) == key:
+                del self.holders[gate]
                 self._watch(gate)
         host.entered = ()
-        if self._reserve is not None:
-            self._reserve.end(key, now)
+        if self.reserve is not None:
+            self.reserve.end(key, now)
         if len(self._opens_at) > self._sweep_at:
             for gate in [gate for gate, instant in self._opens_at.items() if instant <= now]:
                 del self._opens_at[gate]
@@ -154,13 +156,13 @@ class Gates:
 
     def note_pace(self, key: bytes, host: HostState, gap: float) -> None:
         """The host under *key*, which has pages waiting in memory, is left alone for *gap* after each transfer."""
-        if self._reserve is not None:
-            self._reserve.note(key, host.transfer, gap)
+        if self.reserve is not None:
+            self.reserve.note(key, host.transfer, gap)
 
     def forget_pace(self, key: bytes) -> None:
         """The host under *key* has no pages waiting in memory any more."""
-        if self._reserve is not None:
-            self._reserve.forget(key)
+        if self.reserve is not None:
+            self.reserve.forget(key)
 
     def not_before(self, host: HostState) -> float:
         """Instant before which the gates of *host* stay shut."""
@@ -186,7 +188,7 @@ class Gates:
 
     def joined(self, gate: bytes) -> None:
         """A host waits at *gate* now."""
-        if gate in self._opens_at and gate not in self._holders:
+        if gate in self._opens_at and gate not in self.holders:
             self._watch(gate)
 
     def next_turn(self, gate: bytes, now: float) -> float:
@@ -224,9 +226,9 @@ class Gates:
                 found.append(gate)
             elif self._opens_at.get(gate, 0.0) > now:
                 self._watch(gate)  # it was deferred meanwhile
-        if self._reserve is not None:
+        if self.reserve is not None:
             waited_at = [number for number in range(1, N_CLASSES) if self.waiting.get(_SLOW[number])]
-            found += [_SLOW[number] for number in waited_at if self._reserve.has_room(number, now)]
+            found += [_SLOW[number] for number in waited_at if self.reserve.has_room(number, now)]
         return found
 
     def when(self) -> float:

@@ -52,13 +52,16 @@ class ConnectionReserve:
 
     Args:
         connections: Transfers that may be under way at once.
+
+    Attributes:
+        under_way: Begin and class of the transfers under way, by host.
     """
 
     def __init__(self, connections: int) -> None:
         self._connections = connections
         self._needs: dict[bytes, tuple[int, float]] = {}  # class, and part of the time that a host transfers
         self._needed = [0.0] * N_CLASSES  # sums of these parts
-        self._under_way: dict[bytes, tuple[float, int]] = {}  # begin and class
+        self.under_way: dict[bytes, tuple[float, int]] = {}
         self._in_use = [0] * N_CLASSES  # how many these are
         self._looks: list[
             tuple[float, bytes]
@@ -99,7 +102,7 @@ class ConnectionReserve:
 
     def end(self, key: bytes, now: float) -> None:
         """The lease of the host under *key* is over."""
-        begin, number = self._under_way.pop(key)
+        begin, number = self.under_way.pop(key)
         self._in_use[number] -= 1
         self._unknown.discard(key)
         trial = (begin + _TRIAL, key)
@@ -107,7 +110,7 @@ class ConnectionReserve:
             self._trials[trial] = min(now - begin, _TRIAL)
 
     def _hold(self, key: bytes, begin: float, number: int) -> None:
-        self._under_way[key] = (begin, number)
+        self.under_way[key] = (begin, number)
         self._in_use[number] += 1
         if number < _SLOWEST:
             heappush(self._looks, (begin + _BOUNDS[number], key))
@@ -133,7 +136,7 @@ class ConnectionReserve:
         looks = self._looks
         while looks and looks[0][0] <= now:
             instant, key = heappop(looks)
-            begin, number = self._under_way.get(key, (0.0, _SLOWEST))
+            begin, number = self.under_way.get(key, (0.0, _SLOWEST))
             rises = (
                 number < _SLOWEST and instant == begin + _BOUNDS[number]
             )  # else the look is of an earlier lease

@@ -1,0 +1,129 @@
+"""What must be true of a frontier between two calls: a check of all that it holds in memory, for tests and debugging.
+
+:mod:`scrapy_aopic.core.audit` checks a store; this checks what is only in memory, and that it agrees with the index.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core import layout
+from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
+from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, row_level
+
+from .host_state import DEAD, DRY, GATED, LATE, LEASED, LOCATING, READY, ROWS, WAITING, HostState, Phase
+from .shelves import index_bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .frontier import Frontier
+    from .heap import LazyHeap
+
+_IN_MEMORY = (DRY, READY, LATE, WAITING, GATED, LOCATING, LEASED)
+
+
+def check(frontier: Frontier) -> list[str]:
+    """What is wrong with *frontier*, in sentences; O(everything that is queued)."""
+    return [*_wrong_hosts(frontier), *_wrong_heaps(frontier), *_wrong_gates(frontier), *_wrong_rows(frontier)]
+
+
+def _wrong_hosts(frontier: Frontier) -> Iterator[str]:
+    in_flight = 0
+    for host in frontier.active.values():
+        in_flight += len(host.in_flight)
+        name = f"{host.name} is {Phase(host.phase).name}"
+        free = host.queued - len(host.in_flight)
+        if host.phase not in _IN_MEMORY:
+            yield f"{name}, and in memory"
+        if host.row != (ACTIVE if host.queued else b""):
+            yield f"{name}, has {host.queued} pages queued and the index row {host.row!r}"
+        if host.phase != LEASED and (free > 0) != (host.phase != DRY):
+            yield f"{name} with {free} pages that can be taken"
+        yield from (f"{name}: {fault}" for fault in _wrong_back_queue(host, free))
+    if frontier.pending != frontier.queued - in_flight:
+        yield f"{frontier.queued} pages are queued, {in_flight} in flight, and {frontier.pending} said to wait"
+
+
+def _wrong_back_queue(host: HostState, free: int) -> Iterator[str]:
+    queue = host.back_queue
+    if queue is None:
+        return
+    if any(first >= second for first, second in pairwise(queue)):
+        yield "its back queue is out of order"
+    if any(row[ROW_BYTES:] in host.in_flight for row in queue):
+        yield "its back queue holds a page in flight"
+    if len(queue) > free or (host.is_whole and len(queue) < free):
+        yield f"its back queue holds {len(queue)} of {free} pages, and is {'' if host.is_whole else 'not '}whole"
+    if queue and host.best < row_level(queue[0]):
+        yield f"its best page is in front queue {row_level(queue[0])}, not {host.best}"
+
+
+def _heaps(frontier: Frontier) -> dict[int, list[LazyHeap[bytes] | LazyHeap[float]]]:
+    """The heaps that may hold a host, by its phase."""
+    places = frontier.places
+    return {
+        READY: [places.ready],
+        WAITING: [places.waiting],
+        LATE: [*places.late.in_memory.values()],
+        GATED: [*frontier.gates.waiting.values()],
+    }
+
+
+def _wrong_heaps(frontier: Frontier) -> Iterator[str]:
+    heaps = _heaps(frontier)
+    for host in frontier.active.values():
+        if not any(host.heap is each for each in heaps.get(host.phase, [None])):
+            yield f"{host.name} is {Phase(host.phase).name}, and its entry is elsewhere"
+    for phase, heap in ((phase, heap) for phase, those in heaps.items() for heap in those):
+        for value, _, key in heap.entries():
+            of = frontier.active.get(key)
+            if of is None or of.phase != phase or of.heap is not heap:
+                yield f"the host {key.hex()} has an entry among those that are {Phase(phase).name}"
+            elif phase != WAITING and value != of.rank:
+                yield f"{of.name} has the rank {of.rank!r}, and its entry {value!r}"
+    late = frontier.places.late
+    on_disk = {bucket for bucket in frontier.n_shelved if bucket[:2] != IN_TIME}
+    for shelf in on_disk | {shelf for shelf, heap in late.in_memory.items() if heap}:
+        if not late.is_noted(shelf):
+            yield f"nobody will look at the late hosts of {shelf!r}"
+
+
+def _wrong_gates(frontier: Frontier) -> Iterator[str]:
+    leased = {key for key, host in frontier.active.items() if host.phase == LEASED}
+    for gate, key in frontier.gates.holders.items():
+        if key not in leased or gate not in frontier.active[key].entered:
+            yield f"the host {key.hex()} keeps the gate {gate!r} shut and is not leased"
+    reserve = frontier.gates.reserve
+    if reserve is not None and reserve.under_way.keys() != leased:
+        yield f"{len(leased)} hosts are leased, and {len(reserve.under_way)} hold connections"
+
+
+def _wrong_rows(frontier: Frontier) -> Iterator[str]:
+    buckets = [ACTIVE, layout.PARKED, layout.DEAD, *frontier.n_shelved]
+    rows = [row for bucket in buckets for row, _ in frontier.index.first(bucket, 1 << 60)[0]]
+    hosts = Counter(row[-HOST_BYTES:] for row in rows)
+    yield from (f"the host {key.hex()} has {n} index rows" for key, n in hosts.items() if n > 1)
+    queued = sum(host.queued for key, host in frontier.active.items() if not host.row)
+    dead_pages = 0
+    for row in rows:
+        key = row[-HOST_BYTES:]
+        host = frontier.host(key)
+        letter = row[:1]
+        if host is None or host.row + key != row or not host.queued:
+            yield f"the index row {row!r} is not that of its host"
+            continue
+        queued += host.queued
+        dead_pages += host.queued if host.phase == DEAD else 0
+        if (key in frontier.active) != (letter == ACTIVE) or ROWS.get(host.phase, ACTIVE) != letter:
+            yield f"{host.name} is {Phase(host.phase).name}, and its index row {row!r}"
+    if queued != frontier.queued:
+        yield f"the hosts have {queued} pages queued, and the frontier {frontier.queued}"
+    shelved = Counter(index_bucket(row) for row in rows if row[:1] == SHELVED)
+    counted = Counter(row[:1] for row in rows)
+    said = (frontier.n_parked, frontier.n_dead, frontier.dead_pages)
+    found = (counted[layout.PARKED], counted[layout.DEAD], dead_pages)
+    if dict(shelved) != frontier.n_shelved or said != found:
+        yield f"{said} hosts are said to be parked and dead, not {found}; on shelves {frontier.n_shelved}, not {shelved}"
