@@ -69,17 +69,19 @@ class Budgets:
 
     def due(self, shelf: bytes, more: int = 0) -> float:
         """Visits of the crawl at which *more* pages than were visited are within the budgets that *shelf* is under."""
-        own, behind = self._overdraft(shelf, more)
-        return max(own, *behind, 0.0)
+        return _due(*self._overdraft(shelf, more))
 
     def excess(self, shelf: bytes) -> list[float]:
         """How much *shelf* has taken of all budgets that it is under, in terms of a domain's with one supporter.
 
         The most overdrawn counts first: of two shelves behind the same link it depends on the rest of their ways.
         """
-        own, behind = self._overdraft(shelf)
-        nearest, *others = behind or [0.0]
-        return sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)
+        return _excess(*self._overdraft(shelf))
+
+    def due_and_excess(self, shelf: bytes) -> tuple[float, list[float]]:
+        """Both of these."""
+        overdraft = self._overdraft(shelf)
+        return _due(*overdraft), _excess(*overdraft)
 
     def _overdraft(self, shelf: bytes, more: int = 0) -> tuple[float, list[float]]:
         """Visits of the crawl at which *more* pages are within the budget of the domain, and of each link to it."""
@@ -95,6 +97,15 @@ class Budgets:
             return 0.0, behind
         known = domains.get(key)
         return self._order.due(known.visited + more, known.supporters, domains.seeded(known)), behind
+
+
+def _due(own: float, behind: list[float]) -> float:
+    return max(own, *behind, 0.0)
+
+
+def _excess(own: float, behind: list[float]) -> list[float]:
+    nearest, *others = behind or [0.0]
+    return sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)
 
 
 class Late(NamedTuple):
@@ -132,8 +143,9 @@ class LateHosts:
 
     def note(self, shelf: bytes) -> None:
         """*shelf* has a late host, or its budgets have grown: look at it when they allow, or it is least overdrawn."""
-        self._by_due.note(shelf, self._budgets.due(shelf))
-        self._by_excess.note(shelf, self._budgets.excess(shelf))
+        due, excess = self._budgets.due_and_excess(shelf)
+        self._by_due.note(shelf, due)
+        self._by_excess.note(shelf, excess)
 
     def note_again(self, shelf: bytes) -> None:
         """The budgets of *shelf* have grown, if it has late hosts."""

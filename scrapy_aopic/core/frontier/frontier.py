@@ -340,16 +340,16 @@ class Frontier:
         """Lease the host under *key*, the first of those in time or on *shelf*; ``None`` if it got another place."""
         host = self.active[key]
         self._back_queues.fill(key, host)
-        queue = host.back_queue
+        queue, gates = host.back_queue, self.gates
         if (
             not queue
             or host.not_before > now
             or self.places.is_worse(host, shelf)
-            or self.gates.shut(host, now)
+            or (gates.are_used and gates.shut(host, now))
         ):
             self.places.turn_away(key, host, now)
             return None
-        if self.gates.must_look_up(host):
+        if gates.are_used and gates.must_look_up(host):
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
         # If it did not answer, maybe the page is to blame: try another one.

@@ -56,6 +56,7 @@ class Gates:
         connections: Transfers that may be under way at once, 0 for any number.
 
     Attributes:
+        are_used: Whether there is any gate.
         waiting: Hosts that wait, by rank, by gate.
         holders: Hosts whose leases keep gates shut, by gate.
         reserve: Connections kept free for fast hosts, if there is a number of connections.
@@ -69,6 +70,7 @@ class Gates:
         uses_addresses: bool = False,
         connections: int = 0,
     ) -> None:
+        self.are_used = domain_of is not None or uses_addresses or connections > 0
         self.waiting: dict[bytes, LazyHeap[bytes]] = {}
         self._index = index
         self._domain_of = domain_of
@@ -104,14 +106,14 @@ class Gates:
 
     def shut(self, host: HostState, now: float) -> bytes:
         """A gate that *host* cannot pass at *now*, empty if there is none."""
-        for gate in self.of(host):
-            if not self._is_open(gate, now):
+        for gate in host.gates if host.gates is not None else self.of(host):
+            if gate in self.holders or self._opens_at.get(gate, 0.0) > now:
                 return gate
         if self.reserve is not None:
             number = self.reserve.full_class(host.transfer, now)
             if number:
                 return _SLOW[number]
-        if self._uses_addresses and not host.is_located and not self._is_open(_LOOK_UP, now):
+        if self._uses_addresses and not host.is_located and self._look_ups >= _MAX_LOOK_UPS:
             return _LOOK_UP
         return b""
 

@@ -213,7 +213,7 @@ class HostPlaces:
                 go(host, IS_TOO_SOON)
                 self.waiting.push(key, host.not_before)
                 host.heap = self.waiting
-        elif gate := self._gates.shut(host, now):
+        elif self._gates.are_used and (gate := self._gates.shut(host, now)):
             self._turned_away += 1
             if len(self.active) > self._max_active and not host.in_flight:
                 self._park(key, host, self._gates.next_turn(gate, now))
@@ -235,7 +235,7 @@ class HostPlaces:
         """Give *host*, of which something has changed, the place that is due to it now, and its old one to others."""
         self.leave(key, host)
         self.settle(key, host, now)
-        if host.phase != READY:
+        if self._gates.are_used and host.phase != READY:
             self._gates.look_again(host)
 
     def _is_out(self, host: HostState) -> bool:
@@ -293,7 +293,7 @@ class HostPlaces:
     def turn_away(self, key: bytes, host: HostState, now: float) -> None:
         """*host* came first and may not be requested: give it another place, and its turn to others at its gates."""
         self.resettle(key, host, now)
-        if host.phase != READY:
+        if self._gates.are_used and host.phase != READY:
             self._let_in(now)
 
     def is_worse(self, host: HostState, shelf: bytes) -> bool:
@@ -369,7 +369,8 @@ class HostPlaces:
             if parking.opens_at <= now:
                 for key in parking.due(now):
                     self.enter(key, self.known(key), now)
-        self._let_in(now)
+        if self._gates.are_used:
+            self._let_in(now)
 
     def _let_through(self, shelf: bytes, now: float) -> None:
         """Let the best late hosts of *shelf* be in time, as many as the budget has pages left, some at once."""

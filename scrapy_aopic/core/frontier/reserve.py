@@ -22,6 +22,7 @@ Source: Halfin and Whitt, "Heavy-Traffic Limits for Queues with Many Exponential
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heappop, heappush
 from math import sqrt
 
@@ -73,7 +74,7 @@ class ConnectionReserve:
     @staticmethod
     def class_of(seconds: float) -> int:
         """Class of a host whose transfers take *seconds*."""
-        return sum(seconds >= bound for bound in _BOUNDS)
+        return bisect_right(_BOUNDS, seconds)
 
     # -- what hosts need
 
@@ -120,12 +121,17 @@ class ConnectionReserve:
     def full_class(self, seconds: float, now: float) -> int:
         """A class without room for a host that takes *seconds* (0 if unknown); 0 if it may be leased."""
         slowest = self.class_of(seconds) if seconds > 0 else _SLOWEST
-        # A slow host also occupies connections reserved for every faster class.
-        return next((number for number in range(slowest, _FAST, -1) if not self.has_room(number, now)), _FAST)
+        for number in range(
+            slowest, _FAST, -1
+        ):  # it also occupies what is kept free for all classes in between
+            if not self.has_room(number, now):
+                return number
+        return _FAST
 
     def has_room(self, number: int, now: float) -> bool:
         """Whether another host of class *number* may be leased."""
-        self._look(now)
+        if self._looks and self._looks[0][0] <= now:
+            self._look(now)
         need = max(sum(self._needed[:number]), 0.0)
         kept_free = min(round(need + _DEVIATIONS * sqrt(need)), int(_MOST_KEPT_FREE * self._connections))
         unknown = min(2 * self._slow_share, 1.0) * len(self._unknown)
