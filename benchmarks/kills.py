@@ -61,6 +61,7 @@ from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.commits import Commits
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.scheduler import Scheduler
@@ -155,18 +156,22 @@ WITNESS: list[int] = []
 """Descriptor of the file of this process's witness."""
 
 
-class WitnessedJob(Job):
+class WitnessedCommits(Commits):
     """Says when a commit is taken and when it has landed."""
 
-    def _commit(self, *, is_clean: bool = False) -> None:
-        super()._commit(is_clean=is_clean)
+    def take(self, *, is_clean: bool = False) -> None:
+        super().take(is_clean=is_clean)
         note("taken\t")
 
-    def _land(self) -> None:
-        before = self.commits
-        super()._land()
-        if self.commits > before:
+    def land(self) -> None:
+        before = self.n_landed
+        super().land()
+        if self.n_landed > before:
             note("landed\t")
+
+
+class WitnessedJob(Job):
+    commits_class = WitnessedCommits
 
 
 class WitnessedDispatch(Dispatch):

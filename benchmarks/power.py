@@ -75,7 +75,7 @@ def digest(store: Store) -> str:
 
 
 def land(job: Job) -> None:
-    while job._write is not None or job.crawl.has_changes:
+    while not job._commits.is_over:
         job.hurry()
         job.tick()
         time.sleep(0.0005)

@@ -15,8 +15,9 @@ from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.folder import seeds_folder
+from scrapy_aopic.job.inbox import ROWS_A_TURN
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.seeds import _ROWS, give
+from scrapy_aopic.job.seeds import give
 
 _HOSTS = 1000
 
@@ -39,8 +40,8 @@ def core(n: int) -> dict[str, Any]:
             url, name = page_url(host, number), host_name(host)
             key = page_key(host_key(name), fingerprint(url))
             job.crawl.seed(Link(key, name, url.encode()), job.clock())
-            if number % _ROWS == 0:
-                job.tick(_ROWS)
+            if number % ROWS_A_TURN == 0:
+                job.tick(ROWS_A_TURN)
         job.close()
         return {"rate": n / (time.process_time() - began)}
 

@@ -19,7 +19,7 @@ from scrapy_aopic.storage import copy_store, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
 from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder
-from .job import read_taken
+from .offsets import read_offsets
 from .seeds import lists
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _copy(source: Path, target: Path, *, progress: bool) -> int:
         with suppress(FileNotFoundError):
             _copy_file(path, seeds_folder(target) / path.name)
     with closing(open_snapshot(store_folder(source))) as store:
-        taken, waiting = read_taken(store), {path.name for path in lists(seeds_folder(source))}
+        taken, waiting = read_offsets(store).names, {path.name for path in lists(seeds_folder(source))}
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()

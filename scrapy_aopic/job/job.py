@@ -1,90 +1,44 @@
-"""A job: one crawl on one store, committed in groups from a thread of its own.
+"""A job: one crawl on one store, from its opening to its last commit.
 
-The event loop never waits for the disk to take a commit. Group commit makes work durable within about the
-interval asked for; if the disk is slower than that, no page is leased until it has caught up, so that a crash
-never leaves more unknown than :attr:`Policy.commit_within` says.
+What it is made of: the lock of its folder, the store, the crawl with its clock, and the commits that keep the store up to
+date with the crawl.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY
+from scrapy_aopic.core.layout import CLOCK_KEY
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import pack, unpack
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.core.records import unpack
 from scrapy_aopic.storage import lock_job, open_store
 
 from .clock import JobClock
+from .commits import Commits, WatchedStore
 from .folder import store_folder
+from .offsets import read_offsets
+from .rescoring import Rescoring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
+    from concurrent.futures import Future
 
-    from scrapy_aopic.core.graph import Ranking
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
 
 _JUMP = 5.0
 """Seconds by which the machine's clock may differ from the job's before this is said."""
-
-_RANKED_AT_ONCE = 500
-"""Pages that get a new score in one step, some milliseconds of work."""
-
-MAX_UNCOMMITTED = 50_000
-"""Steps after which a commit is due however long the interval is, so that memory stays flat."""
-
-
-def read_taken(store: Store) -> dict[str, int]:
-    """Bytes taken up of each list of seeds, as of the last commit in *store*."""
-    taken = store.get_many(Family.META, (SEEDS_KEY,))[0]
-    return unpack(taken) if taken is not None else {}
-
-
-class _Watched:
-    """What the crawl reads of *store*; a read that fails is told to *failed*."""
-
-    def __init__(self, store: Store, failed: Callable[[StorageError], None]) -> None:
-        self._store = store
-        self._failed = failed
-
-    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        try:
-            return self._store.get_many(family, keys)
-        except StorageError as error:
-            self._failed(error)
-            raise
-
-    def scan(
-        self, family: Family, start: bytes = b"", stop: bytes | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            yield from self._store.scan(family, start, stop)
-        except StorageError as error:
-            self._failed(error)
-            raise
-
-    def write(self, batch: Batch, *, sync: bool) -> None:
-        self._store.write(batch, sync=sync)
-
-    def size_bytes(self) -> int:
-        return self._store.size_bytes()
-
-    def verify(self) -> None:
-        self._store.verify()
-
-    def close(self) -> None:
-        self._store.close()
 
 
 class Job:
@@ -98,15 +52,14 @@ class Job:
         memory_mb: Size of the store's cache.
 
     Attributes:
-        taken: Bytes taken up of each list of seeds; every commit holds it beside what those seeds changed.
-        landed: The same as of the last commit that landed.
-        failure: Why the store cannot be used, ``None`` if it can.
-        is_torn: Whether a read failed, maybe in the middle of a step. What is in memory is then no state that a crawl
-            can be in, so it is never committed: the job ends as if its process had died.
+        clock: The time by which the crawl goes.
+        offsets: How far the lists of seeds were taken up; each commit holds it beside what those seeds changed.
 
     Raises:
         StorageError: If the store cannot be opened, or does not take the first commit.
     """
+
+    commits_class: ClassVar[type[Commits]] = Commits
 
     def __init__(
         self,
@@ -118,56 +71,43 @@ class Job:
         interval: float = 0.5,
         memory_mb: int = 64,
     ) -> None:
-        self._interval = interval
-        self._commit_within = policy.commit_within
-        self._temporary = None
-        self._lock = lock
-        self._own_lock: Lock | None = None
-        if folder is None and kind != "memory":
-            folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
-            self._temporary = folder
-        self.folder = folder
-        self.failure: StorageError | None = None
-        self.is_torn = False
-        try:
+        with ExitStack() as opened:
+            if folder is None and kind != "memory":
+                folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
+                opened.callback(partial(shutil.rmtree, folder, ignore_errors=True))
+            self.folder = folder
             if folder is not None and lock is None:
-                self._lock = self._own_lock = lock_job(store_folder(folder), "crawl")
+                lock = lock_job(store_folder(folder), "crawl")
+                opened.callback(lock.release)
+            self._lock = lock
             self._store: Store = open_store(
                 store_folder(folder) if folder else None, kind, memory_mb=memory_mb
             )
-            try:
-                self.clock = self._clock()
-                self.crawl = Crawl(_Watched(self._store, self._tear), policy, self.clock())
-                self.taken = read_taken(self._store)
-            except BaseException:
-                self._store.close()
-                raise
-        except BaseException:
-            self._let_go()
-            raise
-        self.landed = self._taken_in_flight = dict(self.taken)
-        self._writer = ThreadPoolExecutor(1, "aopic-commit")
-        self._write: Future[None] | None = None
-        self._ranker: ThreadPoolExecutor | None = None
-        self._ranking: Future[Ranking] | None = None
-        self._ranked = 0
-        self._taken_at = self._saved_at = self.clock()
-        self._steps = 0
-        self._is_urgent = False
-        self.commits = 0
-        self.slowest_commit = 0.0
-        # Before the first lease, so that a crash is told from a clean stop however soon it comes.
-        self._commit()
-        assert self._write is not None
-        self._write.exception()  # waits
-        self._land()
-        if self.failure is not None:
-            self._writer.shutdown()
-            self._store.close()
-            self._let_go()
-            raise self.failure
+            opened.callback(self._store.close)
+            self._watched = WatchedStore(self._store)
+            self.clock = self._open_clock()
+            self.crawl = Crawl(self._watched, policy, self.clock())
+            self.offsets = read_offsets(self._store)
+            self._rescoring = Rescoring(self.crawl, self.clock)
+            opened.callback(self._rescoring.close)
+            self._commits = self.commits_class(
+                self._watched,
+                self.crawl,
+                self.clock,
+                self.offsets,
+                check=lock.check if lock is not None else lambda: None,
+                interval=interval,
+                within=policy.commit_within,
+                name=str(folder),
+            )
+            opened.callback(self._commits.close)
+            # Before the first lease, so that a crash is distinguished from a clean stop however soon it comes.
+            self._commits.commit()
+            if self.failure is not None:
+                raise self.failure
+            self._opened = opened.pop_all()
 
-    def _clock(self) -> JobClock:
+    def _open_clock(self) -> JobClock:
         mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
         clock = JobClock(unpack(mark) if mark is not None else ())
         if abs(clock.jump) > _JUMP:
@@ -179,9 +119,34 @@ class Job:
         return clock
 
     @property
+    def is_torn(self) -> bool:
+        """Whether a read failed, so that nothing is committed any more: see :mod:`.commits`."""
+        return self._watched.torn is not None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the store cannot be used; ``None`` if it can."""
+        return self._watched.torn or self._commits.failure
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether paths lead to another job than this one, which must not be touched."""
+        return self._lock is not None and not self._lock.around.is_followed and self._lock.around.is_lost
+
+    @property
     def is_behind(self) -> bool:
         """Whether the last commit that landed is too old to lease another page."""
-        return self.clock() - self._saved_at > self._commit_within
+        return self._commits.is_behind
+
+    @property
+    def commits(self) -> int:
+        """Commits that were stored."""
+        return self._commits.n_landed
+
+    @property
+    def slowest_commit(self) -> float:
+        """Seconds that the slowest of them took."""
+        return self._commits.slowest
 
     def tick(self, steps: int = 1) -> None:
         """Take note of a commit that ended; start the next one when it is due. Never waits.
@@ -189,83 +154,20 @@ class Job:
         Args:
             steps: Of the crawl since the last tick.
         """
-        self._steps += steps
-        if self._write is not None:
-            if not self._write.done():
-                return
-            self._land()
-        if self.is_torn:
-            return
-        now = self.clock()
-        is_due = now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED or self._is_urgent
-        if (self.crawl.has_changes and is_due) or (now - self._saved_at > self._commit_within):
-            self._commit()
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether paths lead to another job than this one, which must not be touched."""
-        return self._lock is not None and not self._lock.around.is_followed and self._lock.around.is_lost
-
-    def run(self, task: Callable[[], object]) -> Future[object]:
-        """Run *task*, which may wait for the disk, between two commits."""
-        return self._writer.submit(task)
+        self._commits.tick(steps)
 
     def hurry(self) -> None:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
-        self._is_urgent = self._interval != math.inf
+        self._commits.hurry()
 
-    def _tear(self, error: StorageError) -> None:
-        if not self.is_torn:
-            self.is_torn, self.failure = True, error
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._commits.run(task)
 
     def rank(self) -> None:
         """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""
-        if self.is_torn:
-            return
-        if self._ranking is None:
-            task = self.crawl.rescoring()
-            if task is not None:
-                self._ranker = self._ranker or ThreadPoolExecutor(1, "aopic-rank")
-                self._ranking, self._ranked = self._ranker.submit(task), 0
-        elif self._ranking.done():
-            ranking, self._ranking = self._ranking, None  # one that failed is not looked at again
-            scores = ranking.result()
-            self._ranked = self.crawl.rescored(scores, self.clock(), self._ranked, _RANKED_AT_ONCE)
-            if self._ranked < len(scores):
-                self._ranking = ranking
-
-    def _commit(self, *, is_clean: bool = False) -> None:
-        self._taken_at, self._steps, self._is_urgent = self.clock(), 0, False
-        batch = self.crawl.take_changes(self._taken_at, is_clean=is_clean)
-        self._taken_in_flight = dict(self.taken)
-        batch[Family.META][SEEDS_KEY] = pack(self.taken)
-        batch[Family.META][CLOCK_KEY] = pack(self.clock.mark())
-        self._write = self._writer.submit(self._write_to_store, batch)
-
-    def _write_to_store(self, batch: Batch) -> None:
-        if self._lock is not None:
-            self._lock.check()
-        self._store.write(batch, sync=True)
-
-    def _land(self) -> None:
-        assert self._write is not None
-        write, self._write = self._write, None
-        error = write.exception()
-        if error is None:
-            self.crawl.changes_landed()
-            self.landed = self._taken_in_flight
-            self._saved_at = self._taken_at
-            self.commits += 1
-            self.slowest_commit = max(self.slowest_commit, self.clock() - self._taken_at)
-            if not self.is_torn:
-                self.failure = None
-            return
-        self.crawl.changes_failed()
-        if self.is_torn:
-            return
-        if not isinstance(error, StorageError):
-            error = StorageError(f"The job folder {self.folder} cannot be written: {error!r}.")
-        self.failure = error
+        if not self.is_torn:
+            self._rescoring.step()
 
     def close(self, inspect: Callable[[Store], None] | None = None) -> None:
         """Commit what is left, waiting for it, let *inspect* look at the result, and release the store.
@@ -274,31 +176,9 @@ class Job:
             StorageError: If the last commit failed, or was not made because of a read that failed; the folder then
                 holds the state of the one before.
         """
-        try:
-            if self._write is not None:
-                self._write.exception()  # waits
-                self._land()
-            if not self.is_torn:
-                self._commit(is_clean=True)
-                assert self._write is not None
-                self._write.exception()
-                self._land()
-            if self.failure:
+        with self._opened:
+            self._commits.commit(is_clean=True)
+            if self.failure is not None:
                 raise self.failure
             if inspect is not None:
                 inspect(self._store)
-        finally:
-            self._writer.shutdown()
-            if self._ranker is not None:
-                self._ranker.shutdown()
-            self._store.close()
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._own_lock is not None:
-            self._own_lock.release()
-        self._remove_temporary()
-
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)

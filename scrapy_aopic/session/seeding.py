@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from scrapy_aopic.core.records import Link
-from scrapy_aopic.job.seeds import Inbox, Seed
+from scrapy_aopic.job.inbox import Inbox
 from scrapy_aopic.web.meta import PURPOSE, SEED
 from scrapy_aopic.web.request_rows import encode_url
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.job.seeds import Seed
     from scrapy_aopic.web.page_keys import Places
 
     from .admission import Admission

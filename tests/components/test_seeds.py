@@ -26,9 +26,10 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.inbox import Inbox
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.queries import top_pages
-from scrapy_aopic.job.seeds import Inbox, Seed, give
+from scrapy_aopic.job.seeds import Seed, give
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -126,7 +127,7 @@ class Intake:
     def land(self) -> None:
         """Wait until all is committed that was taken up."""
         deadline = time.monotonic() + 30
-        while self.job.landed != self.job.taken or self.job.crawl.has_changes:
+        while not self.job.offsets.has_landed or self.job.crawl.has_changes:
             assert time.monotonic() < deadline
             self.job.tick()
 
@@ -164,10 +165,10 @@ def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_pat
     intake.land()
     intake.turn()
     assert listed(seeds_folder(job)) == []
-    assert intake.job.taken != {}, "its name is not gone for good yet"
+    assert intake.job.offsets.names, "its name is not gone for good yet"
     intake.job.run(lambda: None).result()  # what came before is over
     intake.turn()
-    assert intake.job.taken == {}
+    assert not intake.job.offsets.names
     give(seeds_folder(job), ["http://late.test/"])
     assert intake.turn() == 1
     intake.run()
@@ -185,7 +186,7 @@ def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
     intake.run()
     assert listed(seeds_folder(tmp_path)) == []
     again = Intake(tmp_path)
-    assert again.job.taken == {}
+    assert not again.job.offsets.names
     again.run()
 
 
@@ -262,7 +263,7 @@ def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
 def test_memory_stays_flat_when_commits_are_far_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.job.MAX_UNCOMMITTED", 900)
+    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_UNCOMMITTED", 900)
     path, _ = many(tmp_path)
     give(seeds_folder(tmp_path), [str(path)])
     intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
@@ -270,10 +271,10 @@ def test_memory_stays_flat_when_commits_are_far_apart(
         intake.turn()
     for _ in range(800):  # no commit is due by time
         intake.job.tick(0)
-        if intake.job.landed:
+        if intake.job.commits > 1:  # the first is that of the opening
             break
         time.sleep(0.02)
-    assert intake.job.landed
+    assert intake.job.commits > 1
     intake.run()
 
 
@@ -375,7 +376,7 @@ async def test_a_job_starts_from_known_importances_best_first(serve: Serve, tmp_
 async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.job.MAX_UNCOMMITTED", 500)
+    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_UNCOMMITTED", 500)
     path = tmp_path / "scores.csv"
     urls = [f"http://a.test/{n}" for n in range(1000)]
     lines = [f"{url},1" for url in urls] + ["http://b.test/best,1000"]

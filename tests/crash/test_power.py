@@ -40,7 +40,7 @@ def visit(job: Job, n: int) -> None:
 
 def land(job: Job) -> None:
     """Tick until everything so far has landed, if anything lands before the end."""
-    while job._write is not None or (job.crawl.has_changes and job._interval != math.inf):
+    while not job._commits.is_over:
         job.hurry()
         job.tick()
         time.sleep(0.001)

@@ -1,0 +1,197 @@
+"""What a crawl changes reaches its store: batch by batch, from a thread of its own.
+
+Rule 1: the event loop never waits for the disk. A commit is taken in one step and written by a thread, while the crawl goes
+on; there is one at a time.
+
+Rule 2: work is durable within about the interval that was asked for. If the disk is slower than that, no page is leased
+until it has caught up, so that a crash never leaves more unknown than :attr:`Policy.commit_within` says.
+
+Rule 3: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
+nothing is committed any more, and the job ends as if its process had died.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
+from scrapy_aopic.core.records import pack
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.ports import Batch, Store
+
+    from .clock import JobClock
+    from .offsets import Offsets
+
+MAX_UNCOMMITTED = 50_000
+"""Steps after which a commit is due however long the interval is, so that memory stays flat."""
+
+
+class WatchedStore:
+    """*store* as the crawl reads it.
+
+    Attributes:
+        torn: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
+            state that a crawl can be in.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.torn: StorageError | None = None
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            return self._store.get_many(family, keys)
+        except StorageError as error:
+            self.torn = self.torn or error
+            raise
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._store.scan(family, start, stop)
+        except StorageError as error:
+            self.torn = self.torn or error
+            raise
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        self._store.write(batch, sync=sync)
+
+    def size_bytes(self) -> int:
+        return self._store.size_bytes()
+
+    def verify(self) -> None:
+        self._store.verify()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Commits:
+    """Writes the changes of *crawl*, with what the job remembers beside them, to *store*.
+
+    Args:
+        check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
+        interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
+        within: Seconds; a commit that landed longer ago than this is too old for another lease.
+        name: What the job is called in messages.
+
+    Attributes:
+        failure: Why the last commit was not stored; ``None`` if it was.
+        n_landed: Commits that were stored.
+        slowest: Seconds that the slowest of them took.
+    """
+
+    def __init__(
+        self,
+        store: WatchedStore,
+        crawl: Crawl,
+        clock: JobClock,
+        offsets: Offsets,
+        *,
+        check: Callable[[], object],
+        interval: float,
+        within: float,
+        name: str,
+    ) -> None:
+        self._store = store
+        self._crawl = crawl
+        self._clock = clock
+        self._offsets = offsets
+        self._check = check
+        self._interval = interval
+        self._within = within
+        self._name = name
+        self._writer = ThreadPoolExecutor(1, "aopic-commit")
+        self._write: Future[None] | None = None
+        self._taken_at = self._saved_at = clock()
+        self._steps = 0
+        self._is_urgent = False
+        self.failure: StorageError | None = None
+        self.n_landed = 0
+        self.slowest = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last commit that landed is too old to lease another page."""
+        return self._clock() - self._saved_at > self._within
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is being written, and nothing will be before the end unless more changes."""
+        return self._write is None and (not self._crawl.has_changes or self._interval == math.inf)
+
+    def tick(self, steps: int = 1) -> None:
+        """Take note of a commit that ended; start the next one when it is due. Never waits.
+
+        Args:
+            steps: Of the crawl since the last tick.
+        """
+        self._steps += steps
+        if self._write is not None:
+            if not self._write.done():
+                return
+            self.land()
+        if self._store.torn is not None:
+            return
+        now = self._clock()
+        is_due = now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED or self._is_urgent
+        if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
+            self.take()
+
+    def hurry(self) -> None:
+        """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
+        self._is_urgent = self._interval != math.inf
+
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._writer.submit(task)
+
+    def take(self, *, is_clean: bool = False) -> None:
+        """Start a commit of all that has changed; *is_clean* says that it is the last one."""
+        self._taken_at, self._steps, self._is_urgent = self._clock(), 0, False
+        batch = self._crawl.take_changes(self._taken_at, is_clean=is_clean)
+        batch[Family.META][SEEDS_KEY] = self._offsets.take()
+        batch[Family.META][CLOCK_KEY] = pack(self._clock.mark())
+        self._write = self._writer.submit(self._write_batch, batch)
+
+    def _write_batch(self, batch: Batch) -> None:
+        self._check()
+        self._store.write(batch, sync=True)
+
+    def land(self) -> None:
+        """Take note of how the commit that was under way ended; waits for it."""
+        write, self._write = self._write, None
+        if write is None:
+            return
+        error = write.exception()
+        if error is None:
+            self._crawl.changes_landed()
+            self._offsets.land()
+            self._saved_at = self._taken_at
+            self.n_landed += 1
+            self.slowest = max(self.slowest, self._clock() - self._taken_at)
+            self.failure = None
+            return
+        self._crawl.changes_failed()
+        if not isinstance(error, StorageError):
+            error = StorageError(f"The job folder {self._name} cannot be written: {error!r}.")
+        self.failure = error
+
+    def commit(self, *, is_clean: bool = False) -> None:
+        """Commit now and wait for it, unless a read has failed."""
+        self.land()
+        if self._store.torn is None:
+            self.take(is_clean=is_clean)
+            self.land()
+
+    def close(self) -> None:
+        """End the thread, with what it was given to do."""
+        self._writer.shutdown()
