@@ -37,7 +37,7 @@ from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.trouble import Trouble
 from scrapy_aopic.session.visit import Visits
-from scrapy_aopic.web.page_keys import Places
+from scrapy_aopic.web.page_keys import PageKeys
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))
 from measure import disk_bytes, resident
@@ -75,7 +75,7 @@ async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
         job = Job(folder, Policy(), kind="rocksdb", memory_mb=16)
         stats = Stats(crawler.stats)
         trouble = Trouble(crawler, Closing(crawler), job, stats)
-        visits = Visits(Places(RequestFingerprinter()), 0)
+        visits = Visits(PageKeys(RequestFingerprinter()), 0)
         middleware.pacer = JobPacer(job, visits, stats, trouble)
     began = time.process_time()
     for n in range(1, n_hosts + 1):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.web.page_keys import Places
+    from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
     from .queued import QueuedRequests
@@ -123,7 +123,7 @@ class Intake:
         job: Job,
         spider: Spider,
         *,
-        keys: Places,
+        keys: PageKeys,
         visits: Visits,
         requests: QueuedRequests,
         admission: Admission,

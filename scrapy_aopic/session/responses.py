@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.refusals import RefusedError
-    from scrapy_aopic.web.page_keys import Places
+    from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
     from .intake import Intake
@@ -66,7 +66,7 @@ class Responses:
         job: Job,
         *,
         visits: Visits,
-        keys: Places,
+        keys: PageKeys,
         admission: Admission,
         intake: Intake,
         stats: Stats,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.job.seeds import Seed
-    from scrapy_aopic.web.page_keys import Places
+    from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
     from .intake import Duplicates
@@ -49,7 +49,7 @@ class Seeding:
         *,
         waiting: Path,
         where: Path,
-        keys: Places,
+        keys: PageKeys,
         requests: QueuedRequests,
         admission: Admission,
         duplicates: Duplicates,

@@ -46,7 +46,7 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.output import OutputError, drop
 from scrapy_aopic.job.report import print_report
-from scrapy_aopic.web.page_keys import Places
+from scrapy_aopic.web.page_keys import PageKeys
 
 from .dispatch import Dispatch
 from .intake import Duplicates, Intake
@@ -128,7 +128,7 @@ class Session:
         self._recrawls = opened.recrawls
         self.stats = Stats(crawler.stats)
         self.trouble = Trouble(crawler, closing, job, self.stats)
-        self.keys = keys = Places(crawler.request_fingerprinter)
+        self.keys = keys = PageKeys(crawler.request_fingerprinter)
         self.admission = opened.admission
         self.visits = Visits(keys, opened.max_links)
         self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats)

@@ -1,6 +1,7 @@
-"""What an answer may not have, because reading it would keep the event loop for minutes.
+"""Responses that are refused because reading them would block the event loop for minutes.
 
-These are bounds on what others do with an answer, before or after us; each has a cost that is not linear in bytes.
+These are bounds on what other libraries do with a response, before or after this package; each costs more than linear
+time in the bytes.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ if TYPE_CHECKING:
     from scrapy.http.headers import Headers
 
 MAX_CODINGS = 5
-"""How often a body may be packed, as for curl. Scrapy unpacks it as often as the header says: 10 MB in fifty thousand
+"""Content codings of a body: as many as curl takes. Scrapy undoes as many as the header names: 10 MB in fifty thousand
 layers of gzip take five minutes."""
 
 MAX_ATTRIBUTES = 1000
-"""Attributes of an element. libxml2 appends each behind all others: 400 kB of them take four seconds, and 10 MB forty
-minutes."""
+"""Attributes of an element. libxml2 appends each to a list by walking along it: 400 kB of them take four seconds, and
+10 MB forty minutes."""
 
 _SMALL = 32_768
-"""Characters of a page that is read in less than 0.1 s, whatever they are."""
-
+"""Bytes of a page that is parsed in less than 0.1 s, whatever they are; so it is not looked at."""
 
 _CHUNK = 16_384
+"""Bytes that are parsed before the next look at whether enough is known."""
 
 _DEEPEST = 2048
-"""Elements in each other up to which libxml2 builds a tree; it reads nothing behind them."""
+"""Nested elements up to which libxml2 builds a tree; it reads nothing beyond them."""
 
 
 class _Attributes:
-    """Target of a parser that builds no tree, and so takes a time linear in the bytes, but for the depth.
+    """Target of a parser that builds no tree, and so takes time linear in the bytes, up to the greatest depth.
 
     Attributes:
         are_too_many: Whether an element has more than :data:`MAX_ATTRIBUTES`.
-        is_over: Whether nothing more is to be looked at.
+        is_over: Whether the rest of the page need not be parsed.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class _Attributes:
 
 
 def is_packed_too_often(headers: Headers) -> bool:
-    """Whether an answer with *headers* has more than :data:`MAX_CODINGS`."""
+    """Whether a response with *headers* has more than :data:`MAX_CODINGS`."""
     return sum(value.count(b",") + 1 for value in headers.getlist("Content-Encoding")) > MAX_CODINGS
 
 
@@ -69,12 +70,12 @@ def has_too_many_attributes(response: Response) -> bool:
         return False
     try:
         html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
-    except (LookupError, ValueError):  # its charset is none
+    except (LookupError, ValueError):  # its charset does not exist
         return False
     attributes = _Attributes()
     parser = etree.HTMLParser(target=attributes, encoding="utf-8", huge_tree=True)
     with suppress(etree.LxmlError):  # there is nothing in it
-        for at in range(0, len(html), _CHUNK):  # an exception of the target would not stop the parser
+        for at in range(0, len(html), _CHUNK):  # an exception out of the target would not stop the parser
             if attributes.is_over:
                 break
             parser.feed(html[at : at + _CHUNK])

@@ -1,9 +1,9 @@
-"""Where a request belongs: the name of its host, and the key of its page.
+"""The page that a request is for: the name of its host, and its page key.
 
-A page is told by Scrapy's fingerprint of the request. A crawl asks for it several times for each link, most links are
-to pages that others link to as well, and most URLs look alike; so that of a plain request under Scrapy's own
-fingerprinter is worked out from the URL alone, and the last ones are remembered. It is the same fingerprint, which is
-compared once.
+A page key is made of Scrapy's fingerprint of the request. A crawl needs it several times for each link, most links are
+to pages that others link to as well, and most URLs look alike. So under Scrapy's own fingerprinter the fingerprint of a
+plain request is computed from its URL alone, and the last ones are remembered. It is the same fingerprint, which is
+checked with two requests when a crawl starts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from scrapy.utils.request import RequestFingerprinterProtocol
 
 _PROBE = "http://host.example/a/page?b=2&a=%7e#c"
+"""URL by which the two fingerprints are compared: one with a fragment, an escape and parameters out of order."""
 
 
-class Places:
-    """Finds the places of requests.
+class PageKeys:
+    """Gives the page keys of requests, with the names of their hosts.
 
     Args:
         fingerprinter: That of the crawl.
@@ -38,11 +39,11 @@ class Places:
 
     def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:
         self._fingerprint = fingerprinter.fingerprint
-        # Scrapy may change what it hashes; one of the user's may look at headers.
+        # Scrapy may change what it hashes; a fingerprinter of the user's may look at headers.
         self.are_of_urls = type(fingerprinter) is RequestFingerprinter and all(
-            _place(url) == self._asked(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
+            _of_url(url) == self._by_fingerprinter(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
         )
-        self._of_url = lru_cache(REMEMBERED)(_place)
+        self._remembered = lru_cache(REMEMBERED)(_of_url)
 
     def __call__(self, request: Request) -> tuple[str, bytes]:
         """Name of the host of *request*, and key of its page."""
@@ -56,29 +57,29 @@ class Places:
             and not meta.get("verbatim_url")
         ):
             url = request.url
-            return self._of_url(url) if len(url) <= SHORT else _place(url)
-        return self._asked(request)
+            return self._remembered(url) if len(url) <= SHORT else _of_url(url)
+        return self._by_fingerprinter(request)
 
     def of_url(self, url: str) -> tuple[str, bytes] | None:
-        """Place of a request for nothing but *url*, in normal form; ``None`` if only the request itself can tell."""
+        """Host and page key of a request for *url*, in normal form; ``None`` if they depend on more than the URL."""
         name = plain_host(url)
-        return _plain_place(url, name) if self.are_of_urls and name else None
+        return _of_plain_url(url, name) if self.are_of_urls and name else None
 
-    def _asked(self, request: Request) -> tuple[str, bytes]:
-        """Place of *request* by the fingerprint that its crawl gives it."""
+    def _by_fingerprinter(self, request: Request) -> tuple[str, bytes]:
+        """Host and page key of *request*, by the fingerprinter of the crawl."""
         name = slot_key(request)
         return name, page_key(host_key(name), self._fingerprint(request))
 
 
-def _place(url: str) -> tuple[str, bytes]:
-    """Place of a plain request for *url*."""
+def _of_url(url: str) -> tuple[str, bytes]:
+    """Host and page key of a plain request for *url*."""
     name = plain_host(url)
     if not name:
         url, name = json.dumps(canonicalize_url(url))[1:-1], urlsplit(url).hostname or ""
-    return _plain_place(url, name)
+    return _of_plain_url(url, name)
 
 
-def _plain_place(url: str, name: str) -> tuple[str, bytes]:
-    """Place of a plain request for *url*, which is canonical and needs no escapes in JSON, of the host called *name*."""
+def _of_plain_url(url: str, name: str) -> tuple[str, bytes]:
+    """Host *name* and page key of a plain request for *url*, which is canonical and needs no escapes in JSON."""
     data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'  # what Scrapy hashes
     return name, page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())

@@ -1,11 +1,11 @@
-"""What an answer says of its page: its visible text, what it leads to, and the URL that it wants to be known by.
+"""What a response says about its page: its visible text, where it leads to, and its canonical URL.
 
-Only HTML has a text here: the texts of all elements but scripts, styles and templates, and the title; white space and
-case do not count. Numbers do: the pages of a list or of a calendar may differ in nothing else.
+Only HTML has a text here: that of the title and of all elements but scripts, styles and templates. White space and case
+are ignored. Numbers are not: the pages of a list or of a calendar may differ in nothing else.
 
-Beside it count the links, and the data that scripts of the page hold, from which a spider may make requests, too.
-Links are told apart as seen from the site, so that ``http://www.a.com/b`` and ``/b`` on ``a.com`` are one, and without
-what is a session in them.
+Pages with the same text are the same only if they also have the same links, and the same data in their scripts, from
+which a spider may make requests, too. Links are compared as seen from the site, so that ``http://www.a.com/b`` and
+``/b`` on ``a.com`` are equal, and without session parameters.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 MIN_CHARACTERS = 200
-"""Characters of text below which a page is not judged by it: many pages say little more than "not found"."""
+"""Characters of text that a page must have to be compared by it: many pages say little more than "not found"."""
 
 MAX_LINKS = 1000
 """Links in the head of a page, or in its headers, among which its canonical one is looked for."""
 
 MAX_CANONICALS = 10
-"""How often a page may name its canonical one; of one that says so more often, none counts."""
+"""Canonical links that a page may have; if it has more, none of them counts."""
 
-# From "descendant" it takes a third of the time that it takes from "//". Without what is not seen it takes twice that.
+# "descendant" takes a third of the time of "//"; the second expression takes twice as long as the first.
 _TEXTS = "descendant::text()"
 _TEXTS_SEEN = "descendant::text()[not(parent::script or parent::style or parent::template)]"
 _LEADING = ("a", "area", "base", "form", "frame", "iframe", "link", "script", "style", "template")
@@ -45,7 +45,7 @@ _NEIGHBOURS = frozenset(("next", "prev"))
 _NO_LINKS = ("#", "javascript:", "mailto:", "tel:", "data:")
 _WHOLE = ("/", "http:", "https:", "HTTP:", "HTTPS:")
 
-# A parameter, or a segment, by which a site knows its visitor again.
+# A parameter, or a segment of the path, by which a site recognises its visitor.
 _SESSION = re.compile(
     r"[?&;](?:amp;)?(?:(?:phpsessid|jsessionid|cfid|cftoken|oscsid|zenid|aspsessionid\w*|utm_\w*|gclid|fbclid)=[^?&;#/]*"
     r"|(?:[a-z]+[_-])?(?:sid|sess\w*|token|csrf\w*|nonce)=(?=[^?&;#/]*[0-9])[^?&;#/]{12,})"
@@ -58,7 +58,7 @@ _STATE = re.compile(
     r"\s*(?:(?:window|self|globalThis|var|let|const)\b[^=;(){}]{1,100}=\s*(?:[{\[(]|JSON\.parse|function)"
     r"|\(?self\.__next_f\b)"
 )
-# What is another one each time in it.
+# Data in it that differ from one response to the next.
 _VOLATILE = re.compile(
     r"\"[\w-]{0,30}(?:nonce|csrf|token|session|time|trace_?id|request_?id)[\w-]{0,30}\"\s*:\s*(?:\"[^\"\\]*\"|[0-9.]+)",
     re.IGNORECASE,
@@ -71,12 +71,12 @@ _REL = re.compile(r";\s*rel\s*=\s*\"?([^\";,]*)", re.IGNORECASE)
 
 
 def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
-    """The text of *response*; one without a digest if there is little, ``None`` if it is no page of HTML."""
+    """The text of *response*; one without a digest if it is short, ``None`` if the response is no page of HTML."""
     if not isinstance(response, HtmlResponse) or not 200 <= response.status < 300:
         return None
     try:
         root = response.selector.root
-    except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
+    except (LookupError, ValueError):  # Scrapy reads no page with an unknown charset or a bad base URL
         return None
     texts, leads = _seen_and_leads(root, response.url)
     text = " ".join(" ".join(texts).lower().split())
@@ -84,7 +84,7 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
 
 
 def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
-    """The texts of the page under *url* that are seen; what stands for its links and data."""
+    """The visible texts of the page at *url*, and a text that stands for its links and data."""
     links: set[str] = set()
     hidden: list[str] = []
     data: list[str] = []
@@ -114,7 +114,7 @@ def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
 
 
 def _as_of_site(links: Iterable[str], url: str) -> set[str]:
-    """What *links*, as the page under *url* has them, are on its site: without its name, and without sessions."""
+    """*links*, as they stand in the page at *url*, seen from its site and without sessions."""
     parts = urlsplit(url)
     host = parts.netloc.removeprefix("www.")
     own = tuple(f"{scheme}//{www}{host}" for scheme in ("http:", "https:", "") for www in ("", "www."))
@@ -151,7 +151,7 @@ def read_canonical(response: Response) -> str:
 
 
 def _canonicals(response: Response) -> Iterator[tuple[bool, str]]:
-    """Canonical links of *response* as they stand there, and whether they are in its HTML."""
+    """Canonical links of *response* as they stand in it, each after whether it is in the HTML."""
     for header in response.headers.getlist("Link"):
         for match in islice(_LINK.finditer(header.decode("latin-1")), MAX_LINKS):
             rel = _REL.search(match[2])

@@ -1,6 +1,6 @@
-"""Sitemaps, which anyone may have written: read in steps, and forgotten as they are read.
+"""Sitemaps, which anyone may have written: parsed in steps, and dropped from memory as they are parsed.
 
-What they say is what https://www.sitemaps.org/protocol.html says: a ``urlset`` has a ``loc`` in each ``url``, a
+The format is that of https://www.sitemaps.org/protocol.html: a ``urlset`` has a ``loc`` in each ``url``, a
 ``sitemapindex`` one in each ``sitemap``.
 """
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_BYTES = 50 << 20
-"""What the protocol allows one sitemap, unpacked; more is not read."""
+"""Bytes of a sitemap that are read, decompressed: as many as the protocol allows."""
 
 MAX_ENTRIES = 50_000
-"""And its entries."""
+"""Entries of a sitemap that are read: as many as the protocol allows."""
 
 PAGES, SITEMAPS = "urlset", "sitemapindex"
 
 _CHUNK = 65_536
-"""Bytes between steps: 1 to 30 ms, by how many elements they are."""
+"""Bytes that are parsed in a step, which takes 1 to 30 ms, depending on how many elements they have."""
 
 _BEGINNING = 1 << 20
-"""Bytes in which the root element begins; in a text without one nothing is ever forgotten."""
+"""Bytes within which the root element must begin: in a text without one, nothing can be dropped from memory."""
 
 _NAMED = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
 
 _GZIP = b"\x1f\x8b\x08"
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _MEMBERS = 100
-"""Parts of a compressed file that are read one after the other; an empty one takes 20 bytes."""
+"""Members of a gzip file that are read: an empty one takes 20 bytes only, so that a small file may have very many."""
 
 
 def sitemaps_in(robots_txt: bytes, base_url: str) -> Iterator[str]:
@@ -64,7 +64,7 @@ class Sitemap:
         self._body = body
 
     def __iter__(self) -> Iterator[str | None]:
-        """URLs as they stand there, and ``None`` after each step. Ends where the text is no sitemap any more."""
+        """URLs as they stand in the text, and ``None`` after each step, up to where the text is no sitemap any more."""
         parser = etree.XMLPullParser(
             ("start", "end"),
             tag=("{*}loc", f"{{*}}{PAGES}", f"{{*}}{SITEMAPS}"),
@@ -102,14 +102,14 @@ def _entry(element: Any) -> str:
 
 
 def _forget(element: Any) -> None:
-    """Remove what was read from *element*: all but what is still open, which is always the last."""
+    """Remove from *element* all that was read: all but its last child, which may still be open."""
     while element is not None and len(element):
         del element[:-1]
         element = element[-1]
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:
-    """*body*, unpacked if it is compressed; of what is broken, what is before that."""
+    """*body*, decompressed if need be; of a broken one, what comes before the break."""
     if not body.startswith(_GZIP):
         body = body.lstrip()
         for at in range(0, len(body), _CHUNK):

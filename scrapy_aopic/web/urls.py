@@ -32,11 +32,13 @@ _PLAIN = re.compile(
 )
 
 REMEMBERED = 20_000
-"""URLs of which is remembered what was worked out: some 8 MB."""
+"""URLs whose verdict, or page key, is remembered: some 8 MB."""
 
 _LONGEST = 65_536
+"""Characters of a URL that is parsed, if they are all ASCII: more than any server takes."""
+
 _LONGEST_OTHER = 4096
-"""Characters of a URL that is parsed, if they are all ASCII and if not."""
+"""Characters of a URL that is parsed if they are not: Python's parser takes 0.01 s for the worst."""
 
 SHORT = 500
 """Characters of the longest URL that is remembered."""
@@ -214,11 +216,11 @@ def _first(tests: Sequence[Test], parts: Sequence[str]) -> str:
 
 
 def is_parsable(url: str) -> bool:
-    """Whether any parser may be given *url*, which a stranger wrote.
+    """Whether *url*, which a stranger wrote, is short enough for any parser.
 
-    Python brings host names to a normal form (NFKC) whenever it splits a URL, and takes a time for some that is
-    quadratic in their length: 0.01 s for what is allowed here, and minutes for a megabyte. None of these is a page:
-    escaped, it is longer than any that servers take.
+    Python brings host names to a normal form (NFKC) whenever it splits a URL, which takes quadratic time for some:
+    0.01 s for what is allowed here, and minutes for a megabyte. No longer URL is a page: with its escapes it would be
+    longer than any that servers take.
     """
     return len(url) <= (_LONGEST if url.isascii() else _LONGEST_OTHER)
 

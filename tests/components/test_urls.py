@@ -31,7 +31,7 @@ from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web.meta import slot_key
-from scrapy_aopic.web.page_keys import Places
+from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS
 from scrapy_aopic.web.urls import Normaliser, Verdict, plain_host
 
@@ -755,7 +755,7 @@ def test_a_plain_url_is_what_everybody_else_makes_of_it(url: str) -> None:
 def test_a_place_is_worked_out_from_the_fingerprint_that_scrapy_makes(url: str) -> None:
     request = Request(url)
     key = page_key(host_key(slot_key(request)), fingerprint(request))
-    assert Places(RequestFingerprinter())(request) == (slot_key(request), key)
+    assert PageKeys(RequestFingerprinter())(request) == (slot_key(request), key)
 
 
 def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tells_requests_apart() -> None:
@@ -763,10 +763,10 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
         def fingerprint(self, request: Request) -> bytes:
             return request.headers["X"] or b""
 
-    places = Places(Own())
+    places = PageKeys(Own())
     one, other = (Request("http://a.test/", headers={"X": value}) for value in "ab")
     assert places(one) != places(other)
-    places = Places(RequestFingerprinter())
+    places = PageKeys(RequestFingerprinter())
     plain = places(Request("http://a.test/?b&a"))
     assert places(Request("http://a.test/?a&b")) == plain
     for different in (

@@ -1,17 +1,17 @@
 """What a robots.txt says to one user agent, by RFC 9309, in time and memory linear in its bytes.
 
 1. A group begins with user agents, and goes on until the first user agent behind a rule; whatever else is between
-   them, such as a crawl delay, does not end it. Groups of the same user agent are one.
-2. The group that counts is that of the longest name that the user agent of the crawl has in it, from the beginning of
-   a word; that of ``*`` if it has none of them.
-3. AgentRules and URLs are compared in one form: whatever need not be escaped is not, and everything else is. The longest
-   rule that fits counts; of two as long, the one that allows.
-4. AgentRules without wildcards are found by their text, however many there are. Those with wildcards are tried one by
-   one, so :data:`WILDCARDS` bounds them. Of more, those that forbid are cut at their first wildcard and those that
+   them, such as a crawl delay, does not end it. Groups of the same user agent are merged.
+2. The group that counts is that of the longest name that the user agent of the crawl contains, from the beginning of
+   a word; that of ``*`` if it contains none.
+3. Rules and URLs are compared in one form: whatever need not be escaped is not, and everything else is. The longest
+   rule that matches counts; of two of the same length, the one that allows.
+4. Rules without wildcards are found by their text, however many there are. Those with wildcards are tried one by
+   one, so :data:`WILDCARDS` bounds them. Beyond it, rules that forbid are cut at their first wildcard and rules that
    allow are left out: what the file forbids stays forbidden, and more with it.
 
-Who writes a robots.txt may want it to be expensive. So only the rules of one user agent are kept, each of them once,
-and a text is read in steps that others can be let in between.
+A robots.txt may have been written to be expensive. So only the rules for one user agent are kept, each of them once,
+and a text is read in steps between which other work can be done.
 
 Sources: RFC 9309; https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec for what it leaves open (the
 length of a rule as its weight, ``index.html``); Protego for the misspellings that are understood.
@@ -36,14 +36,16 @@ WILDCARDS = 65_536
 4,231 real files the one with the most has 574, of 24,306 bytes, which counts 42,674."""
 
 _WILDCARD = 32
+"""Bytes that a rule with wildcards counts in addition to its own, so that many short ones are bounded, too."""
 
 LONGEST_RULE = 16_664
-"""Bytes of a rule that are read: eight times those of the longest URL, as Google does."""
+"""Bytes of a rule that are read: eight times the longest URL of some browsers, 2,083, as in Google's parser."""
 
 _STEP = 16_384
-"""Bytes between steps: some five milliseconds of the most expensive."""
+"""Bytes that are read in a step: five milliseconds of the most expensive."""
 
 _LONGEST_NUMBER = 32
+"""Bytes of a crawl delay that is read; no number of seconds needs more."""
 
 _NO_BREAK_SPACE = b"\xc2\xa0"
 """In UTF-8, and its second byte alone in Latin-1."""
@@ -67,7 +69,7 @@ _FORMS = {
     for spelt in (chr(code), *map("".join, product("%", *zip(f"{code:02X}", f"{code:02x}", strict=True))))
     if spelt != "%"
 }
-"""What is written instead of an escape, or of a character that must be one."""
+"""The one form of each escape, and of each character that must be escaped."""
 
 _STARS = re.compile(r"\*+")
 _PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*([^#]*)").match
@@ -81,7 +83,7 @@ class _Wildcard(NamedTuple):
     Attributes:
         rank: Twice its length, and one more if it allows.
         pieces: What is between its wildcards.
-        is_whole: Whether it must fit up to the end.
+        is_whole: Whether it must match up to the end.
     """
 
     rank: int
@@ -89,7 +91,7 @@ class _Wildcard(NamedTuple):
     is_whole: bool
 
     def fits(self, path: str) -> bool:
-        """Whether *path* is as it says: each piece is looked for behind the one before, once."""
+        """Whether it matches *path*. Each piece is searched for once, after the one before, so it takes linear time."""
         first, last = self.pieces[0], self.pieces[-1]
         if not path.startswith(first):
             return False
@@ -109,7 +111,7 @@ class AgentRules:
 
     Attributes:
         crawl_delay: Seconds; ``None`` if there is none.
-        n_cut: AgentRules with wildcards that were too many, or too long.
+        n_cut: Rules with wildcards that were too many, or too long.
     """
 
     __slots__ = ("_budget", "_lengths", "_parts", "_wholes", "_wildcards", "crawl_delay", "n_cut")
@@ -187,7 +189,7 @@ class AgentRules:
 
 
 def path_of(url: str) -> str:
-    """What rules are about of *url*: path and query, in the form in which they are compared."""
+    """The part of *url* that rules are about, path and query, in the form in which they are compared."""
     match = _PATH(url)
     path = url.partition("#")[0] if match is None else match[1]
     if not path.startswith("/"):
@@ -198,7 +200,7 @@ def path_of(url: str) -> str:
 
 
 def finish(steps: Generator[None, None, T]) -> T:
-    """What *steps* come to, all at once."""
+    """The result of *steps*, all of which are done at once."""
     try:
         while True:
             next(steps)
