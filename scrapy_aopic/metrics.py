@@ -129,7 +129,7 @@ OWN = (
         "requests of [duplicates](content.md) that were dropped",
     ),
     Stat(
-        "aopic/content/united", "counter", "pages", _CLOSING,
+        "aopic/content/merged", "counter", "pages", _CLOSING,
         "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page",
     ),
     Stat(

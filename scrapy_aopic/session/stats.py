@@ -50,7 +50,7 @@ class Stats:
             ("cash/convergence", 1 / totals.turn if totals.turn else None),
             ("cache/hits", hits),
             ("cache/misses", misses),
-            ("content/united", crawl.n_merged),
+            ("content/merged", crawl.n_merged),
             ("commits", job.commits),
             ("commits/slowest_seconds", round(job.slowest_commit, 6)),
         ):

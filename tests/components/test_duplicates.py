@@ -111,7 +111,7 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert one["cash"] + one["history"] == 2 * three["history"]
     assert "http://a.test/2" not in {row["url"] for row in ask(tmp_path, top_pages, 100)}
     assert ask(tmp_path, status)["outcomes"] == {"duplicate": 1}
-    assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "united")] == [1, 1]
+    assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "merged")] == [1, 1]
     assert stat(crawler, "outcomes/duplicate") == 1
 
 
@@ -512,7 +512,7 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(
         "http://a.test/?from=mail": "http://a.test/real",
         "http://a.test/?from=list": "http://a.test/real",
     }
-    assert stat(crawler, "content/united") == 2
+    assert stat(crawler, "content/merged") == 2
     assert {row["url"] for row in ask(tmp_path, top_pages, 100)} == {
         HOME,
         "http://a.test/real",
