@@ -4,7 +4,7 @@
 
 The proxy's log has a line a request: start, end, host, path, status, requests to the host under way (tab-separated,
 seconds since 1970), as written by ``scrapy_aopic.testing.server`` (for example
-``python -m broad.demo_web --log LOG.tsv`` in example_project). A page that is fetched again must have been in flight at
+``python -m demo_web --log LOG.tsv`` in example_project). A page that is fetched again must have been in flight at
 a kill: not settled (its callback, items and links were not done), or settled within the time that AOPIC_DURABILITY
 gives a commit.
 """

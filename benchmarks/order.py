@@ -41,7 +41,7 @@ CRAWLS = {
 
 def demo(args: argparse.Namespace) -> None:
     sys.path.insert(0, str(PROJECT))
-    from broad import demo_web
+    import demo_web
 
     web = demo_web.DemoWeb()
     urls, links = web.graph()

@@ -323,7 +323,7 @@ async def test_batch_orders_say_that_they_need_numpy(
     web = serve(TREE)
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        "scrapy_aopic.settings.find_spec", lambda name: None if name == "numpy" else real(name)
+        "scrapy_aopic.settings.build.find_spec", lambda name: None if name == "numpy" else real(name)
     )
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "hits"})
     assert said(caplog) == [

@@ -37,7 +37,7 @@ def test_without_seeds_it_crawls_the_demo_web_and_shows_what_matters(tmp_path: P
 
 
 def test_with_seeds_it_crawls_every_host_it_meets_or_stays_in_domains(tmp_path: Path) -> None:
-    from broad import demo_web
+    import demo_web
 
     web = demo_web.DemoWeb(n_hosts=20, n_pages=200)
     seeds = tmp_path / "seeds.txt"

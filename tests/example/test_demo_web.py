@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
-from broad.demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
+from demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
 from parsel import Selector
 
 import scrapy_aopic.testing.server
@@ -434,7 +434,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-COMMAND = [sys.executable, "-m", "broad.demo_web", "--hosts", "20", "--pages", "80"]
+COMMAND = [sys.executable, "-m", "demo_web", "--hosts", "20", "--pages", "80"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=["TERM", "INT", "stdin"])
@@ -474,7 +474,7 @@ def test_it_goes_on_without_standard_input() -> None:
 def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     crawler = (
-        "import sys, pathlib, broad.demo_web as demo\n"
+        "import sys, pathlib, demo_web as demo\n"
         "with demo.served(n_hosts=20, n_pages=80, log=pathlib.Path(sys.argv[1])) as proxy:\n"
         "    print(proxy, flush=True)\n"
         "    sys.stdin.read()\n"

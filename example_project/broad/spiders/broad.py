@@ -9,13 +9,12 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+import demo_web
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
-
-from broad import demo_web
 
 
 class BroadSpider(Spider):

@@ -1,0 +1,7 @@
+"""``python -m demo_web``: serve it."""
+
+from __future__ import annotations
+
+from .serving import main
+
+main()
