@@ -274,7 +274,6 @@ def test_how_long_it_holds(finds: list[bytes | None], age: float, has_rules: boo
         robots = known.learn("http://a.test", text, NOW)
         robots.is_unused = False
     assert known.has_rules(robots, NOW + age) == has_rules
-    assert known.is_due(robots, NOW + age) == is_due
     assert (known.get_current("http://a.test", NOW + age) is None) == is_due
 
 

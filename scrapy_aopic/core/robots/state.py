@@ -162,15 +162,11 @@ class KnownRobots:
     def get_current(self, origin: str, now: float) -> RobotsTxt | None:
         """What is known of *origin*, unless it is time to fetch it again."""
         robots = self.get(origin)
-        return None if robots is None or self.is_due(robots, now) else robots
+        return None if robots is None or robots.is_due(now, self._refetching.expiry) else robots
 
     def has_rules(self, robots: RobotsTxt, now: float) -> bool:
         """Whether *robots* has rules to go by."""
         return robots.has_rules(now, self._refetching.expiry)
-
-    def is_due(self, robots: RobotsTxt, now: float) -> bool:
-        """Whether it is time to fetch *robots* again."""
-        return robots.is_due(now, self._refetching.expiry)
 
     def is_given_up(self, robots: RobotsTxt) -> bool:
         """Whether *robots* was unreachable so often that its pages need not wait for it."""
