@@ -18,12 +18,12 @@ from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.settings import read, read_politeness
-from scrapy_aopic.web.http_dates import read_date
+from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
-
-_LONGEST_WISH = 1000
-"""Bytes of a ``Retry-After`` that may mean anything."""
 
 _NOTICED = 0.1
 """Seconds after which a host has noticed that a transfer was ended from here."""
@@ -177,22 +174,3 @@ def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
     wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time() - ago)
     is_down = wish is not None or response.status == 429
     return (Outcome.DOWN if is_down else Outcome.ERROR), wish or 0.0
-
-
-def read_retry_after(values: Iterable[bytes], now: float) -> float | None:
-    """Seconds that ``Retry-After`` headers ask for, the longest of several; ``None`` if none means anything.
-
-    Args:
-        now: Seconds since the epoch.
-    """
-    wishes = (_read_wish(value.strip(), now) for value in values)
-    return max((wish for wish in wishes if wish is not None), default=None)
-
-
-def _read_wish(text: bytes, now: float) -> float | None:
-    if len(text) > _LONGEST_WISH:
-        return None
-    if text.isdigit():
-        return float(text)
-    date = read_date(text)
-    return max(date - now, 0.0) if date is not None else None

@@ -1,4 +1,4 @@
-"""Dates in HTTP headers, whatever a server writes there.
+"""Dates and waits in HTTP headers, whatever a server writes there.
 
 The three forms of RFC 9110, section 5.6.7, are read, and others that mail uses. A server's clock may be wrong by any
 amount, so an instant that it names counts only as a distance from another one that it named at the same time.
@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from datetime import timezone
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MAX_DATE = 256
 """Bytes of a date that may mean anything; the longest form of RFC 9110 has 33."""
+
+_MAX_WAIT = 1000
+"""Bytes of a ``Retry-After`` that may mean anything: a number has as many digits as its server likes."""
 
 _FIRST_WEB_PAGE = 659_000_000.0
 """Seconds since the epoch: November 1990. An older page is a file that lost its date: 1970 and 1980 are common."""
@@ -42,3 +49,22 @@ def changed_at(modified: bytes, date: bytes, now: float) -> float:
         return 0.0
     changed = now - (sent - then)
     return changed if changed >= _FIRST_WEB_PAGE else 0.0
+
+
+def read_retry_after(values: Iterable[bytes], now: float) -> float | None:
+    """Seconds that ``Retry-After`` headers ask for, the longest of several; ``None`` if none means anything.
+
+    Args:
+        now: Seconds since the epoch.
+    """
+    waits = (_read_wait(value.strip(), now) for value in values)
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _read_wait(text: bytes, now: float) -> float | None:
+    if len(text) > _MAX_WAIT:
+        return None
+    if text.isdigit():
+        return float(text)
+    date = read_date(text)
+    return max(date - now, 0.0) if date is not None else None
