@@ -1,11 +1,13 @@
-"""When a host may be asked again.
+"""When a host may be requested again.
 
-Mercator's rule: a host is never asked twice at once, and after a transfer it is left alone for *factor*
+Mercator's rule: a host never gets two requests at once, and after a transfer it is left alone for *factor*
 times as long as the transfer took (Najork and Heydon 2001 use 10), within a lower and an upper bound.
 
 What the host says and shows makes that longer, never shorter: its ``Crawl-delay``, its ``Retry-After``, and errors,
-after which the gap doubles until it answers again. A host that is *down* too often in a row is *dead*: it is still
-asked, later and later, but nobody waits for it.
+after which the gap doubles until it responds as it should. A host that is *down* too often in a row is *dead*: it is
+still requested, later and later, but the crawl does not wait for it.
+
+``Retry-After`` is read in :mod:`scrapy_aopic.web.http_dates`; here it is a number of seconds.
 """
 
 from __future__ import annotations
@@ -18,17 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_DOUBLINGS = 40
+"""Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""
 
 
 class Outcome(IntEnum):
     """What a transfer shows of its host."""
 
     ANSWER = 0
-    """It answers."""
+    """It responds as it should."""
     ERROR = 1
-    """It answers that something is wrong, maybe with the page only (status 5xx)."""
+    """It responds that something is wrong, maybe with the page only (status 5xx)."""
     DOWN = 2
-    """There is no answer, or one that asks to come later (status 429, and 503 with a time)."""
+    """There is no response, or one that asks for a later request (status 429, and 503 with a time)."""
     OTHER = 3
     """Nothing: the transfer was ended from here."""
 
@@ -38,7 +41,7 @@ class Paced(Protocol):
 
     Attributes:
         crawl_delay: Seconds between requests that its robots.txt asks for.
-        errors: Transfers in a row after which it did not answer as it should.
+        errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
     """
 
@@ -159,11 +162,11 @@ class Politeness:
         return max(own.max_gap, own.min_gap, self.crawl_delay(pace))
 
     def is_dead(self, pace: Paced) -> bool:
-        """Whether nobody waits for the host."""
+        """Whether the crawl does not wait for the host any more."""
         return pace.down >= self.dead_after
 
     def pause_after_crash(self, now: float, leased_at: float, last_seen: float) -> float:
-        """Instant before which a host must not be asked after a process died unexpectedly.
+        """Instant before which a host must not be requested after a process died unexpectedly.
 
         What the dead process did since its last commit is unknown, but bounded: it made no request later than
         *last_seen*, so no transfer that it still finished was longer than from the host's lease until then.

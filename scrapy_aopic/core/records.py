@@ -122,7 +122,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
         leased_at: Instant of the last lease, for the pause after a crash.
         row: Index row that says where the host waits, without its key; empty when it has nothing queued.
         crawl_delay: Seconds between requests that its robots.txt asks for.
-        errors: Transfers in a row after which it did not answer as it should.
+        errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
         address: Its network address at the last request, if hosts of one address are kept apart.
     """
@@ -185,7 +185,7 @@ def queue_row(front_queue: int, place: int) -> bytes:
     return _pack_row(N_FRONT_QUEUES - 1 - front_queue, place)
 
 
-def row_level(row: bytes) -> int:
+def front_queue_of(row: bytes) -> int:
     """Front queue of a queue row, whatever follows it."""
     return N_FRONT_QUEUES - 1 - row[0]
 

@@ -15,7 +15,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.links import split_links
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, State, row_level, unpack_host, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, State, front_queue_of, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
@@ -197,7 +197,7 @@ def status(store: Store) -> dict[str, Any]:
     ledger = saved.ledger
     front: dict[int, int] = {}
     for key, _ in store.scan(Family.QUEUE):
-        level = row_level(key[HOST_BYTES:])
+        level = front_queue_of(key[HOST_BYTES:])
         front[level] = front.get(level, 0) + 1
     outcomes: dict[str, int] = {}
     set_aside: dict[str, tuple[int, bytes]] = {}

@@ -18,7 +18,7 @@ from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, host_key, page_key, queue_row, row_level
+from scrapy_aopic.core.records import HOST_BYTES, front_queue_of, host_key, page_key, queue_row
 from scrapy_aopic.storage.memory import MemoryStore
 
 Named = tuple[str, int]
@@ -56,7 +56,7 @@ class Desk:
             return taken
         page = self.names[taken.page]
         assert taken.host == host_key(page[0])
-        assert row_level(taken.row) == self.levels[page]
+        assert front_queue_of(taken.row) == self.levels[page]
         return page
 
     def take(self) -> Named:

@@ -14,13 +14,13 @@ from scrapy_aopic.core.records import (
     HostRecord,
     Page,
     State,
+    front_queue_of,
     host_key,
     pack_host,
     pack_page,
     page_key,
     queue_row,
     repeat_key,
-    row_level,
     unpack_host,
     unpack_page,
 )
@@ -190,4 +190,4 @@ def test_queue_rows_sort_best_front_queue_first_and_first_in_first_out_inside_it
 
 @given(FRONT_QUEUES, PLACES)
 def test_a_queue_row_says_its_front_queue(level, order):
-    assert row_level(queue_row(level, order)) == level
+    assert front_queue_of(queue_row(level, order)) == level

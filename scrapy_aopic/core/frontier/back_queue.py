@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, queue_row, row_level
+from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.tables import RowTable
@@ -80,6 +80,6 @@ def best_row(host: HostState) -> bytes:
 def refresh_best(host: HostState) -> None:
     """Set the front queue of the best page from the back queue, if that is known."""
     if host.back_queue:
-        host.best = row_level(host.back_queue[0])
+        host.best = front_queue_of(host.back_queue[0])
     elif host.is_whole and host.back_queue is not None:
         host.best = -1

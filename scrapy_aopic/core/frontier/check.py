@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, row_level
+from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of
 
 from .host_state import DEAD, DRY, GATED, LATE, LEASED, LOCATING, READY, ROWS, WAITING, HostState, Phase
 from .shelves import index_bucket
@@ -57,8 +57,8 @@ def _wrong_back_queue(host: HostState, free: int) -> Iterator[str]:
         yield "its back queue holds a page in flight"
     if len(queue) > free or (host.is_whole and len(queue) < free):
         yield f"its back queue holds {len(queue)} of {free} pages, and is {'' if host.is_whole else 'not '}whole"
-    if queue and host.best < row_level(queue[0]):
-        yield f"its best page is in front queue {row_level(queue[0])}, not {host.best}"
+    if queue and host.best < front_queue_of(queue[0]):
+        yield f"its best page is in front queue {front_queue_of(queue[0])}, not {host.best}"
 
 
 def _heaps(frontier: Frontier) -> dict[int, list[LazyHeap[bytes] | LazyHeap[float]]]:
@@ -88,7 +88,7 @@ def _wrong_heaps(frontier: Frontier) -> Iterator[str]:
     on_disk = {bucket for bucket in frontier.n_shelved if bucket[:2] != IN_TIME}
     for shelf in on_disk | {shelf for shelf, heap in late.in_memory.items() if heap}:
         if not late.is_noted(shelf):
-            yield f"nobody will look at the late hosts of {shelf!r}"
+            yield f"no look is due at the late hosts of {shelf!r}"
 
 
 def _wrong_gates(frontier: Frontier) -> Iterator[str]:

@@ -27,7 +27,7 @@ from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, queue_row, row_level
+from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
 from scrapy_aopic.core.tables import RecordTable, RowTable
 from scrapy_aopic.exceptions import CallError
 
@@ -256,7 +256,7 @@ class Frontier:
         best = b""
         for old, new, page in moves:
             if page in host.in_flight:
-                host.in_flight[page] = row_level(new)
+                host.in_flight[page] = front_queue_of(new)
                 self.hosts.put(key, host)
                 continue
             back_queue.discard(host, old + page)
@@ -355,7 +355,7 @@ class Frontier:
         # If it did not answer, maybe the page is to blame: try another one.
         best = queue.pop(host.errors % len(queue))
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
-        host.in_flight[page] = row_level(row)
+        host.in_flight[page] = front_queue_of(row)
         self.places.lease(key, host, now)
         self.pending -= 1
         back_queue.refresh_best(host)

@@ -15,15 +15,15 @@ LOCATING  waits until the caller has looked up its address                      
 LEASED    is requested right now, for one page                                        --                     active
 SHELVED   is on the disk under its rank: there are better hosts for the memory        --                     shelved
 PARKED    is on the disk under the time until which it must be left alone             --                     parked
-DEAD      the same, but it did not answer so often that nobody waits for it           --                     dead
+DEAD      the same, but it failed so often that the crawl does not wait for it        --                     dead
 MOVING    is between two places, which it is only inside of a call to the frontier    --                     either
 ========  ==========================================================================  =====================  =========
 
 Rules:
 
-1. A host leaves its place before it gets another one: whatever happens to it, it is MOVING in between. So there is one
-   way out of each phase and one way into it, and nothing can be forgotten on the way from any to any other.
-2. LEASED and LOCATING end by the caller's word alone (RELEASED, LOCATED). Whatever else happens to such a host,
+1. A host leaves its place before it gets another one: it is MOVING in between, unless it is requested right away. So
+   there is one way out of each phase and one way into it, and nothing is forgotten on the way from any to any other.
+2. LEASED and LOCATING end by the caller's word alone (IS_RELEASED, IS_LOCATED). Whatever else happens to such a host,
    pages that come or a longer gap, takes effect then.
 3. Only a host that is READY or LATE can be LEASED. The caller makes one request for it, so a host is never requested
    twice at once.
@@ -43,6 +43,8 @@ import msgspec
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.records import HostRecord, pack_host
 from scrapy_aopic.exceptions import CallError, StorageError
+
+from .heap import LazyHeap  # noqa: TC001  msgspec looks it up when it makes the decoder
 
 
 class Phase(IntEnum):
@@ -74,7 +76,7 @@ class Event(IntEnum):
     IS_LEASED = 1
     IS_RELEASED = 2
     IS_SOUGHT = 3
-    """Its address is asked for."""
+    """Its address is being looked up."""
     IS_LOCATED = 4
     HAS_NOTHING = 5
     """No page of it is queued."""
@@ -144,7 +146,7 @@ class HostState(HostRecord):
     back_queue: list[bytes] | None = None
     is_whole: bool = False
     in_flight: dict[bytes, int] = msgspec.field(default_factory=dict)
-    heap: Any = None  # a LazyHeap of ranks or of times
+    heap: LazyHeap[Any] | None = None  # of ranks or of times
     rank: bytes = b""
     domain: bytes = b""
     is_located: bool = False
@@ -161,9 +163,8 @@ def go(host: HostState, event: int) -> None:
     phase = _NEXT[event][host.phase]
     if phase < 0:
         raise CallError(
-            f"The host {host.name!r} is {Phase(host.phase).name}, in which {Event(event).name} cannot happen: "
-            "a page must be taken, its host released and the page ended once each, in this order or the last two "
-            "the other way round."
+            f"{Event(event).name} cannot happen to the host {host.name!r}, as it is {Phase(host.phase).name}. After each "
+            "page taken its host is released once, and the page finished or put back once, in either order."
         )
     host.phase = phase
 

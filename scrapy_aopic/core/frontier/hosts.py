@@ -1,8 +1,8 @@
-"""The places of hosts: who waits where, and who gives a host another place.
+"""The places of hosts: where each one waits, and where it goes next.
 
-:class:`HostPlaces` owns what makes up the place of a host, so that the three never differ: its phase
-(:mod:`.host_state` has the table), its entry in a heap, and its row in the index. Everybody else says what happened to a
-host, and :meth:`HostPlaces.settle` decides where it goes. The cases, the first that holds:
+:class:`HostPlaces` owns the three things that make up the place of a host, so that they never differ: its phase
+(:mod:`.host_state` has the table), its entry in a heap, and its row in the index. All others only say what happened to a
+host, and :meth:`HostPlaces.settle` decides where it goes. Of these cases, the first that holds:
 
 1. Nothing of it can be taken: it leaves the memory if nothing is queued, else it waits for its pages in flight (DRY).
 2. It must be left alone: it waits in memory (WAITING), or on the disk if the memory is full or the host is dead
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
-from scrapy_aopic.core.records import HOST_BYTES, row_level
+from scrapy_aopic.core.records import HOST_BYTES, front_queue_of
 from scrapy_aopic.exceptions import StorageError
 
 from .back_queue import best_row, refresh_best
@@ -263,8 +263,9 @@ class HostPlaces:
     def lease(self, key: bytes, host: HostState, now: float) -> None:
         """*host* is requested."""
         go(host, IS_LEASED)
-        host.heap.void(key)
-        host.heap = None
+        if host.heap is not None:
+            host.heap.void(key)
+            host.heap = None
         host.leased_at = now
         self._gates.enter(key, host, now)
 
@@ -279,8 +280,9 @@ class HostPlaces:
     def seek(self, key: bytes, host: HostState, now: float) -> None:
         """The address of *host* is looked up before it is leased."""
         go(host, IS_SOUGHT)
-        host.heap.void(key)
-        host.heap = None
+        if host.heap is not None:
+            host.heap.void(key)
+            host.heap = None
         self._gates.look_up()
         self._gates.look_again(host)
         self._let_in(now)
@@ -303,7 +305,7 @@ class HostPlaces:
 
     def improve(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
         """A page of *host* that can be taken has the queue row *row* now: move the host if that is its best."""
-        best = row_level(row)
+        best = front_queue_of(row)
         may_rise = best > host.best or not self._order.ranks_by_front_queue
         if best > host.best:
             host.best = best

@@ -46,7 +46,7 @@ def shelf_of(row: bytes) -> bytes:
 
 
 class Shelves:
-    """The shelved hosts, by the index rows that others write.
+    """The shelved hosts, as the index rows that :class:`~.hosts.HostPlaces` writes.
 
     Attributes:
         counts: How many there are in each bucket.
@@ -82,7 +82,7 @@ class Shelves:
             del firsts[bisect_left(firsts, row)]
 
     def first(self, shelf: bytes) -> bytes | None:
-        """The first row of *shelf*, ``None`` if nobody lies there; reads the store when no first row is known."""
+        """The first row of *shelf*, ``None`` if it is empty; reads the store when no first row is known."""
         if not self.counts:
             return None
         firsts = self._firsts.get(shelf)
@@ -100,13 +100,13 @@ class Shelves:
         return shelf if shelf in self.counts else None
 
     def forget(self, shelf: bytes) -> None:
-        """Nobody lies on *shelf*, and maybe nobody will."""
+        """*shelf* is empty, and may stay so."""
         self._firsts.pop(shelf, None)
         self._index.forget(shelf)
 
 
 class Parking:
-    """The hosts that are on the disk under a time, by the index rows that others write.
+    """The hosts that are on the disk under a time, as the index rows that :class:`~.hosts.HostPlaces` writes.
 
     Args:
         letter: First byte of their rows.
@@ -133,7 +133,7 @@ class Parking:
         return rows[0][0] if rows else None
 
     def due(self, now: float) -> Iterator[bytes]:
-        """Keys of hosts whose time has come; each must leave before the next one is asked for."""
+        """Keys of hosts whose time has come; each must leave before the next one is drawn."""
         while self.opens_at <= now:
             for row, _ in self._index.first(self._letter, _ROWS_READ)[0]:
                 if instant_of(row) > now:
