@@ -185,5 +185,5 @@ class Dispatch:
         elif version.is_same:
             self._stats.count("aopic/recrawl/not_modified")
         elif page is not None and page.changes is not None:
-            is_changed = page.changes.digest != version.digest
-            self._stats.count(f"aopic/recrawl/{'changed' if is_changed else 'unchanged'}")
+            is_known = version.is_that_of(page.changes)
+            self._stats.count(f"aopic/recrawl/{'unchanged' if is_known else 'changed'}")

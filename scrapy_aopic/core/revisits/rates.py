@@ -51,6 +51,10 @@ class Version(NamedTuple):
     is_missing: bool = False
     changed_at: float = 0.0
 
+    def is_that_of(self, known: Changes) -> bool:
+        """Whether it is the version that *known* was learnt from last."""
+        return self.is_same or self.digest == known.digest
+
 
 class Rates:
     """How often pages change, as far as their visits have shown.
@@ -96,7 +100,7 @@ class Rates:
         if version.is_missing:
             return known
         interval = max(now - known.seen_at, 1.0)
-        if version.is_same or version.digest == known.digest:
+        if version.is_that_of(known):
             logs = [-rate * interval for rate in RATES]
         # Many servers say of each page that it was made just now.
         elif max(_JUST_NOW, interval / 100) < age <= interval:

@@ -1,0 +1,224 @@
+"""How a visit ends: what the engine is done with, what became of the page, and what happens when something fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, crawl
+
+from scrapy_aopic._engine.in_work import InWork
+from scrapy_aopic.core.api import Findings
+from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.session.outcome import findings_of
+from scrapy_aopic.session.stats import Stats
+from scrapy_aopic.session.trouble import Trouble, guarded
+from scrapy_aopic.session.visit import Visit
+
+KEY = page_key(host_key("a.test"), b"page")
+NEW = Version(b"digest")
+SAME = Version(is_same=True)
+MISSING = Version(is_missing=True)
+
+
+def visit_of(visits: int = 0, n_links: int = 0, **known: Any) -> Visit:
+    lease = SimpleNamespace(key=KEY, visits=visits)
+    visit = Visit(
+        Request("http://a.test/"),
+        cast("Any", lease),
+        1,
+        lambda r: ("a.test", page_key(host_key("a.test"), r.url.encode())),
+        100,
+    )
+    for n in range(n_links):
+        visit.note(Request(f"http://a.test/{n}"))
+    for name, value in known.items():
+        setattr(visit, name, value)
+    return visit
+
+
+def ending(found: Findings) -> tuple[Any, ...]:
+    return found.outcome, found.is_failure, found.version
+
+
+@pytest.mark.parametrize(
+    ("known", "outcome"),
+    [
+        ({"status": 200}, ("", False, None)),
+        ({"status": 200, "is_duplicate": True}, ("duplicate", False, None)),
+        ({"status": 404}, ("http 404", True, None)),
+        ({"status": 404, "n_links": 1}, ("", False, None)),
+        ({"status": 500, "is_duplicate": True}, ("http 500", True, None)),
+        ({}, ("no answer", True, None)),
+        ({"reason": "TimeoutError"}, ("TimeoutError", True, None)),
+        ({"is_redirect": True}, ("redirect", False, None)),
+        (
+            {"is_redirect": True, "reason": "content type"},
+            ("content type", False, None),
+        ),
+    ],
+)
+def test_a_first_visit_ends_with(known: dict[str, Any], outcome: tuple[Any, ...]) -> None:
+    for recrawls in (False, True):
+        assert ending(findings_of(visit_of(**known), recrawls=recrawls)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("known", "outcome"),
+    [
+        ({"status": 200, "version": NEW}, ("", False, NEW)),
+        ({"status": 304, "version": SAME}, ("", False, SAME)),
+        ({"status": 200}, ("", False, Version())),
+        ({"status": 404, "version": NEW}, ("http 404", True, NEW)),
+        ({"status": 410, "version": NEW}, ("http 410", True, NEW)),
+        ({"status": 500, "version": NEW}, ("http 500", False, MISSING)),
+        ({"reason": "TimeoutError"}, ("TimeoutError", False, MISSING)),
+        ({"is_redirect": True}, ("redirect", False, Version())),
+    ],
+)
+def test_a_repeated_visit_ends_with(known: dict[str, Any], outcome: tuple[Any, ...]) -> None:
+    assert ending(findings_of(visit_of(visits=1, **known), recrawls=True)) == outcome
+
+
+def test_what_a_page_says_of_itself_and_its_links_is_found() -> None:
+    found = findings_of(
+        visit_of(n_links=3, status=200, weight=7, same_as=KEY, is_if_same=True), recrawls=False
+    )
+    assert found == Findings(n_links=3, weight=7, same_as=KEY, is_if_same=True)
+
+
+class Engine:
+    """The sets of Scrapy's engine, and what was said of them."""
+
+    def __init__(self, active: Any = None, inprogress: Any = None) -> None:
+        sets = {"active": active, "inprogress": inprogress}
+        self.downloader = SimpleNamespace(**{"active": sets["active"]} if active is not None else {})
+        self._slot = SimpleNamespace(**{"inprogress": sets["inprogress"]} if inprogress is not None else {})
+        self.said: list[str] = []
+        self.in_work = InWork(
+            cast("Any", SimpleNamespace(engine=self)),
+            lambda request: self.said.append(f"transferred {request.url[-1]}"),
+            lambda request: self.said.append(f"finished {request.url[-1]}"),
+        )
+
+    def starts(self, request: Request) -> None:
+        self._slot.inprogress.add(request)
+        self.downloader.active.add(request)
+
+
+def test_the_end_of_a_request_is_said_when_the_engine_is_done_with_it() -> None:
+    engine = Engine(set(), set())
+    one, two = Request("http://a.test/1"), Request("http://a.test/2")
+    for request in (one, two):
+        engine.in_work.hand_out(request)
+        engine.starts(request)
+    engine.in_work.look()
+    assert engine.said == []
+    engine.downloader.active.remove(two)
+    assert engine.said == ["transferred 2"]
+    engine._slot.inprogress.remove(two)
+    assert engine.said == ["transferred 2", "finished 2"]
+    engine.in_work.look()
+    engine.downloader.active.discard(one)
+    engine._slot.inprogress.discard(one)
+    assert engine.said[2:] == ["transferred 1", "finished 1"]
+    with pytest.raises(KeyError):
+        engine.downloader.active.remove(one)
+    assert len(engine.said) == 4
+
+
+def test_what_is_still_downloaded_is_finished_after_that() -> None:
+    engine = Engine(set(), set())
+    request = Request("http://a.test/1")
+    engine.starts(request)
+    engine._slot.inprogress.remove(request)
+    assert engine.said == []
+    engine.downloader.active.remove(request)
+    assert engine.said == ["transferred 1", "finished 1"]
+
+
+@pytest.mark.parametrize("sets", [(set(), set()), (None, None)], ids=["unused", "none"])
+def test_a_request_that_the_engine_does_not_begin_with_is_over_at_the_next_look(sets: Any) -> None:
+    engine = Engine(*sets)
+    engine.in_work.hand_out(Request("http://a.test/1"))
+    assert engine.said == []
+    engine.in_work.look()
+    engine.in_work.look()
+    assert engine.said == ["transferred 1", "finished 1"]
+
+
+class Fragile:
+    def __init__(self, job: Any, said: list[str]) -> None:
+        self.values: dict[str, int] = {}
+        collector: Any = SimpleNamespace(
+            inc_value=lambda name, n: self.values.update({name: self.values.get(name, 0) + n})
+        )
+        self.stats = Stats(collector)
+        closing: Any = SimpleNamespace(abort=said.append)
+        self.trouble = Trouble(cast("Any", SimpleNamespace(spider=None)), closing, job, self.stats)
+
+    @guarded("nothing")
+    def work(self, error: Exception | None) -> str:
+        if error is not None:
+            raise error
+        return "done"
+
+
+def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    fragile = Fragile(SimpleNamespace(is_torn=False, failure=None), said)
+    with caplog.at_level(logging.ERROR):
+        found = [fragile.work(error) for error in (None, ValueError(), ValueError(), KeyError())]
+    assert found == ["done", "nothing", "nothing", "nothing"]
+    assert [record.exc_info is not None for record in caplog.records] == [True, True]
+    fragile.stats.flush()
+    assert fragile.values == {"aopic/errors": 3}
+    assert said == []
+
+
+def test_a_store_that_cannot_be_read_closes_the_spider_once(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    error = StorageError("The disk is gone.")
+    fragile = Fragile(SimpleNamespace(is_torn=True, failure=error), said)
+    assert [fragile.work(error), fragile.work(error)] == ["nothing", "nothing"]
+    assert said == ["aopic_storage"]
+    assert len(caplog.records) == 1
+    fragile.stats.flush()
+    assert fragile.values == {}
+
+
+class Shared:
+    """A spider middleware that puts all links into one download slot, without making new requests."""
+
+    async def process_spider_output(self, response: Response, result: Any) -> Any:
+        async for item in result:
+            item.meta["download_slot"] = "shared"
+            yield item
+
+
+class Fan(Follow):
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        assert response.url == "http://a.test/" or response.meta["download_slot"] == "shared"
+        yield from super().parse(response)
+
+
+@deferred_f_from_coro_f
+async def test_a_link_that_a_middleware_changes_belongs_where_it_says(serve: Any) -> None:
+    web = serve(
+        {"http://a.test/": ["http://b.test/", "http://c.test/"], "http://b.test/": [], "http://c.test/": []}
+    )
+    crawler = await crawl(Fan, {"SCHEDULER": "scrapy_aopic.Scheduler", "SPIDER_MIDDLEWARES": {Shared: 100}})
+    assert sorted(web.asked) == ["http://a.test/", "http://b.test/", "http://c.test/"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/job/hosts") == 2
+    assert crawler.stats.get_value("aopic/errors") is None
