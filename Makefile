@@ -1,20 +1,25 @@
-# Two commands do all the set-up: `make crawl` and `make test`.
+# Each command sets up what it needs: start with `make crawl` or `make check`.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl test test-min order bench clean
+.PHONY: crawl check lint test test-min order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
 	cd example_project && ../$(BIN)/scrapy crawl broad
 
-test: $(STAMP)  ## lint, check the types and run all tests
+lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+check: lint  ## style, types and the fast tests: less than a minute on two cores
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test: lint  ## style, types and all tests
 	$(BIN)/python -m pytest
 
 test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows

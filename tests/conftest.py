@@ -1,4 +1,6 @@
-"""Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=random`` looks for new ones.
+"""Which tests are slow beside those that say so themselves, and how Hypothesis draws.
+
+Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=random`` looks for new ones.
 
 With ``HYPOTHESIS_PROFILE=first`` it does not make the first one that fails smaller, which may take minutes.
 """
@@ -6,10 +8,27 @@ With ``HYPOTHESIS_PROFILE=first`` it does not make the first one that fails smal
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import Phase, settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.register_profile("first", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+CRASH = Path(__file__).parent / "crash"
+
+SLOW_PROMISES = {
+    "test_a_killed_process_loses_no_batch_it_has_written",
+    "test_a_random_walk_agrees_with_the_model",
+    "test_whatever_is_said_of_whatever_lease_no_cash_and_no_page_is_lost",
+}
+"""Tests of ``scrapy_aopic.testing``, which other projects run: they cannot bear a marker of ours."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES:
+            item.add_marker(pytest.mark.slow)

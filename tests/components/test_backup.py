@@ -21,6 +21,8 @@ from scrapy_aopic.job.seeds import give
 from scrapy_aopic.storage import exists, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
+pytestmark = pytest.mark.slow
+
 SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
 N_PAGES = 120
 

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def min_at(stream: list[int], size: int) -> int:
     return misses
 
 
+@pytest.mark.slow
 @given(STREAMS)
 def test_one_pass_counts_what_the_cache_of_the_package_misses_at_each_size(stream: list[int]):
     keys = [b"%d" % key for key in stream]

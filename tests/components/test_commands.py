@@ -25,6 +25,8 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_store
 
+pytestmark = pytest.mark.slow
+
 PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1": ["/"], "http://b.test/": []}
 
 

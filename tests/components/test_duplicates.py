@@ -281,6 +281,7 @@ async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
 # -- pages whose words agree, and no more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, DROP])
 @deferred_f_from_coro_f
 async def test_no_item_of_listings_with_the_same_words_is_lost(
@@ -298,6 +299,7 @@ async def test_no_item_of_listings_with_the_same_words_is_lost(
     assert same(tmp_path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, DROP])
 @deferred_f_from_coro_f
 async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
@@ -349,6 +351,7 @@ async def test_a_site_that_makes_up_links_around_one_text_ends(
     assert stat(crawler, "content/links_dropped") == 1
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -846,6 +849,7 @@ async def test_a_chain_of_permanent_redirects_is_one_page(serve: Serve, tmp_path
 # -- pages that come back
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_an_answer_that_nothing_has_changed_leaves_a_duplicate_what_it_was(
     serve: Serve, tmp_path: Path

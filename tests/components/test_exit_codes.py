@@ -20,6 +20,8 @@ from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[dict[str, Any]], Web]
 
 SPIDER = """

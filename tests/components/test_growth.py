@@ -16,6 +16,8 @@ from scrapy_aopic.web.page_text import read_canonical
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap
 
+pytestmark = pytest.mark.slow
+
 
 class Other(RobotParser):
     @classmethod

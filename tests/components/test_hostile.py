@@ -67,6 +67,7 @@ def name_of(host: str) -> str:
     return host.removesuffix(".test").removesuffix(".com").rpartition(".")[2]
 
 
+@pytest.mark.slow
 def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     job, report = tmp_path / "job", tmp_path / "report.json"
     options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
@@ -118,6 +119,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     assert re.findall(r'File ".*[/\\]scrapy_aopic[/\\].*', process.stderr) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [HtmlResponse, TextResponse])
 @pytest.mark.parametrize("charset", [*CHARSETS, "base64", "uu", "bz2"])
 def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: str) -> None:

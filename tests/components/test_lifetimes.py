@@ -19,6 +19,8 @@ import scrapy_aopic
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import lock_job
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[dict[str, Any]], Web]
 
 PAGES = {"http://a.test/": ["http://b.test/", "http://a.test/1"], "http://b.test/": ["http://a.test/"]}

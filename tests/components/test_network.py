@@ -161,6 +161,7 @@ HANDLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel does not tell")
 @pytest.mark.parametrize("handler", HANDLERS)
 @deferred_f_from_coro_f

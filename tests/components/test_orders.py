@@ -83,6 +83,7 @@ def errors(crawler: Crawler) -> Any:
     return crawler.stats.get_value("aopic/errors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @deferred_f_from_coro_f
 async def test_every_order_crawls_all_once_over_stops(serve: Serve, tmp_path: Path, order: str) -> None:

@@ -79,6 +79,7 @@ def slow(links: list[str]) -> Answer:
     return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.01, body_delay=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: dict[str, Any]) -> None:
@@ -103,6 +104,7 @@ async def test_a_connection_that_breaks_is_not_tried_again_behind_our_back(serve
     assert web.asked == ["http://a.test/", "http://a.test/cut"]
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) -> None:
     web = serve(
@@ -123,6 +125,7 @@ async def test_the_download_delay_of_the_project_is_a_floor(serve: Serve, settin
     assert audit(web.log, 0, floor=0.2).n_short_gaps == 0
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_waiting_hosts_take_no_room_from_others(serve: Serve) -> None:
     slow_hosts = {f"http://slow{n}.test/{page}": [] for n in range(5) for page in range(3)}
@@ -189,6 +192,7 @@ CUT = Answer(abort=True)
 POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05, "AOPIC_DEAD_AFTER": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_a_host_is_left_alone_as_long_as_it_asks(serve: Serve, settings: dict[str, Any]) -> None:
@@ -308,6 +312,7 @@ BREAK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "step"),
     [(SCHEDULER, step) for step in BREAK if step != "memory"]
@@ -356,6 +361,7 @@ async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
     assert audit(web.log, 0, rest=lambda entry: 0.3 if entry.status == 429 else 0).n_short_gaps == 0
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
     web = serve({"http://a.test/": Moody(CUT, CUT, CUT, CUT, links=["/1"]), "http://a.test/1": []})
@@ -430,6 +436,7 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE], ids=["scheduler", "middleware"])
 @deferred_f_from_coro_f
 async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
@@ -445,6 +452,7 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
     assert len(web.asked) == 4
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> None:
     pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(3)}
@@ -484,6 +492,7 @@ async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_
     assert crawler.stats.get_value("aopic/politeness/refused") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_a_crawl_delay_holds_from_the_request_that_told_it(
@@ -505,6 +514,7 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
     assert gaps[1] >= 0.5, gaps  # the first may have been over before it was told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(
@@ -526,6 +536,7 @@ async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve: Serve) -> None:
     web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
@@ -572,6 +583,7 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     serve({"http://a.test/": later(600)})
@@ -586,6 +598,7 @@ async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.
 # -- other keys, and rules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_hosts_of_one_domain_are_asked_one_after_the_other_if_so_wanted(

@@ -374,6 +374,7 @@ WANTED_UNDER_THE_ADDON: dict[type[Spider], str] = {
 """Spiders that it makes another crawl of, and the setting that the log names."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["alone", "addon"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @deferred_f_from_coro_f

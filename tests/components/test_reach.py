@@ -110,6 +110,7 @@ class Seeds(Spider):
         pass
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     nobody: str,

@@ -30,6 +30,8 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"

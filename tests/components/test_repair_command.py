@@ -23,6 +23,8 @@ from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.repair import repair
 from scrapy_aopic.storage import open_snapshot, open_store
 
+pytestmark = pytest.mark.slow
+
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
 

@@ -87,6 +87,7 @@ def test_a_request_of_another_class_is_read_as_it_was_written():
     assert_same(FormRequest(URL, formdata={"a": "b"}))
 
 
+@pytest.mark.slow
 @given(st.binary(), st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.text(), st.booleans()))
 def test_whatever_the_referer_and_the_depth_are_they_come_back(referer: bytes, depth: Any):
     assert_same(Request(URL, headers={"Referer": referer}, meta={"depth": depth}))

@@ -70,6 +70,7 @@ async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(
     assert ask(tmp_path, status)["outcomes"] == {"http 404": 1}
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve: Serve, tmp_path: Path) -> None:
     class Renamed(FromRoot):
@@ -83,6 +84,7 @@ async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve: Serve, tmp_
     assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_settings_that_are_changed_between_runs_keep_the_job_whole(
     serve: Serve, tmp_path: Path

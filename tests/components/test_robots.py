@@ -162,6 +162,7 @@ async def test_while_robots_txt_is_unreachable_nothing_is_asked(
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
 @deferred_f_from_coro_f
 async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer) -> None:
@@ -772,6 +773,7 @@ async def test_a_second_request_for_a_page_goes_back_as_one(serve: Serve, tmp_pa
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_it_does_not_wait_inside_the_downloader(serve: Serve) -> None:
     web = serve(

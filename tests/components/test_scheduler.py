@@ -392,6 +392,7 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve: Serve, tmp_path: Path) -> None:
     pages = {"http://a.test/": [f"http://h{n % 5}.test/{n}" for n in range(40)]}

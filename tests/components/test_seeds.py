@@ -190,6 +190,7 @@ def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
     again.run()
 
 
+@pytest.mark.slow
 def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
     path, _ = many(tmp_path)
     give(seeds_folder(tmp_path / "whole"), [str(path)])
@@ -492,6 +493,7 @@ def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path: Path) -> None:
     pages = {
@@ -520,6 +522,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
     assert check(tmp_path / "two").violations == []
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
     serve: Serve, tmp_path: Path
@@ -551,6 +554,7 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
     assert check(tmp_path / "job").violations == []
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_told_in_one_sentence(tmp_path: Path) -> None:
     for arguments, message in (
         (("export", "."), "give --pages FILE, --links FILE or both"),

@@ -248,6 +248,7 @@ def values() -> st.SearchStrategy[Any]:
     return nested | st.lists(words) | st.lists(words).map(" ".join) | st.lists(words).map(",".join)
 
 
+@pytest.mark.slow
 @profile(max_examples=40)  # of some 60 settings each
 @given(values())
 def test_any_value_is_taken_or_refused_in_one_sentence(value: Any) -> None:

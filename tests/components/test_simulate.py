@@ -262,6 +262,7 @@ def test_without_a_policy_all_orders_and_references_run(
                 assert 0 < value <= best + 1e-12, name
 
 
+@pytest.mark.slow
 def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
     measured: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -278,6 +279,7 @@ def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
     assert one["policies"]["aopic"]["mean"][:2] != other["policies"]["aopic"]["mean"]
 
 
+@pytest.mark.slow
 def test_settings_of_the_crawls_come_from_the_command_line(
     measured: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

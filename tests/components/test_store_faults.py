@@ -17,6 +17,8 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[dict[str, Any]], Web]
 
 

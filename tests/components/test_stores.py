@@ -48,6 +48,7 @@ def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resumed(
     serve: Serve, tmp_path: Path
@@ -70,6 +71,7 @@ async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resume
     assert len(web.asked) == len(PAGES), "the copy knows what was visited"
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
     serve: Serve, tmp_path: Path
@@ -98,6 +100,7 @@ def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_pat
         assert check_transfers(store) == 20
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_damaged_store_that_cannot_be_repaired_is_refused_and_left_alone(
     serve: Serve, tmp_path: Path
@@ -118,6 +121,7 @@ async def test_a_damaged_store_that_cannot_be_repaired_is_refused_and_left_alone
     assert not store_folder(tmp_path).with_name("aopic.copy").exists()
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_store_that_opens_is_repaired_row_by_row_without_a_repair_of_its_own(
     serve: Serve, tmp_path: Path

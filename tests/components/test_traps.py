@@ -80,6 +80,7 @@ async def test_a_body_without_end_is_cut_off(serve: Serve, tmp_path: Path) -> No
     assert web.asked.count(TRAP) == 1
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_body_that_drips_is_cut_off(serve: Serve, tmp_path: Path) -> None:
     web = serve(with_trap(Answer(headers=HTML, body=b"x", body_delay=0.01, endless=True)))
@@ -262,6 +263,7 @@ async def test_an_endless_site_of_one_text_ends(serve: Serve, tmp_path: Path) ->
 # -- farms of domains
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_farm_of_domains_behind_one_link_takes_little_while_honest_sites_may_be_asked(
     serve: Serve, tmp_path: Path

@@ -256,6 +256,7 @@ def test_a_store_that_was_moved_is_read_and_closed_where_it_is(tmp_path: Path, k
     assert not (tmp_path / "job").exists()
 
 
+@pytest.mark.slow
 @each_kind
 def test_a_closed_store_can_be_looked_at_without_the_right_to_write(kind: str) -> None:
     """Nothing that only looks takes a lock."""
@@ -295,6 +296,7 @@ def test_a_folder_is_synchronised_as_far_as_that_is_possible(
         sync_folder(tmp_path)
 
 
+@pytest.mark.slow
 def test_ten_processes_that_want_a_job_at_once(tmp_path: Path) -> None:
     processes = [holding(tmp_path) for _ in range(10)]
     time.sleep(0)

@@ -4,6 +4,8 @@ import random
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import StoreContract, number
@@ -19,6 +21,7 @@ class TestMemoryStore(StoreContract):
         return MemoryStore()
 
 
+@pytest.mark.slow
 def test_a_long_walk_agrees_with_a_sorted_dictionary():
     """The other backends are compared with this one, so this one with what is obvious."""
     dice = random.Random(3)

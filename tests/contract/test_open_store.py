@@ -171,6 +171,7 @@ class TestOpenStore:
             with pytest.raises(StorageError, match=said):
                 opening(tmp_path)
 
+    @pytest.mark.slow
     @needs_rocksdict
     @pytest.mark.parametrize("from_end", [1, 30, 50, 400])
     def test_a_table_that_cannot_be_opened_is_not_left_out(self, tmp_path, from_end):
@@ -248,6 +249,7 @@ class TestOpenStore:
                     opening(killed)
             assert log.read_bytes() == before
 
+    @pytest.mark.slow
     @each_kind
     def test_a_folder_in_use_by_another_process_is_refused(self, tmp_path, kind):
         with writing(tmp_path, kind) as process:
@@ -260,6 +262,7 @@ class TestOpenStore:
             )
             last_reported(process, 20)
 
+    @pytest.mark.slow
     @each_kind
     def test_the_store_of_a_process_that_was_killed_is_taken_over(self, tmp_path, kind):
         with writing(tmp_path, kind) as process:
@@ -292,6 +295,7 @@ class TestOpenStore:
                 opening(tmp_path)
         assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
 
+    @pytest.mark.slow
     @each_kind
     def test_killed_in_the_middle_of_writing(self, tmp_path, kind):
         n_written = 0
@@ -329,6 +333,7 @@ class TestOpenSnapshot:
         yield folder
         assert list(folder.iterdir()) == []
 
+    @pytest.mark.slow
     def test_of_a_store_that_another_process_is_writing(self, tmp_path, kind):
         n_written = 0
         with writing(tmp_path / "job", kind, padding=50_000) as process:
@@ -360,12 +365,14 @@ class TestOpenSnapshot:
             assert check_transfers(snapshot) == 10
             assert snapshot.size_bytes() > 0
 
+    @pytest.mark.slow
     def test_of_a_store_whose_process_was_killed(self, tmp_path, kind):
         with writing(tmp_path / "job", kind) as process:
             n_written = last_reported(process, 30)
         with closing(open_snapshot(tmp_path / "job")) as snapshot:
             assert check_transfers(snapshot) >= n_written
 
+    @pytest.mark.slow
     def test_many_keys_and_long_scans(self, tmp_path, kind):
         with closing(open_store(tmp_path / "job", kind)) as store:
             write_transfers(store, 1_500, padding=1)

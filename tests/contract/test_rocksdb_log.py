@@ -57,6 +57,7 @@ def count(folder: Path) -> int:
     return found[0]
 
 
+@pytest.mark.slow
 def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commit_only(
     crashed: tuple[Path, list[int]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,6 +78,7 @@ def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commi
     assert all("as a power failure leaves one that had not landed" in message for message in messages)
 
 
+@pytest.mark.slow
 def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
     crashed: tuple[Path, list[int]],
 ) -> None:

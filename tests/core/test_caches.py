@@ -89,6 +89,7 @@ class Static(Lru):
 MODELS = {"lru": Lru, "clock": Clock, "static": Static}
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(MODELS)), STEPS)
 def test_the_key_that_goes_is_that_of_the_model(policy: str, steps: list[tuple[str, bytes]]):
     cache, model = make(policy), MODELS[policy]()
@@ -105,6 +106,7 @@ def test_the_key_that_goes_is_that_of_the_model(policy: str, steps: list[tuple[s
         assert len(cache) == len(model.keys)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(CACHES)), STEPS)
 def test_what_goes_is_a_key_that_may_and_it_goes_once(policy: str, steps: list[tuple[str, bytes]]):
     cache = make(policy)

@@ -176,6 +176,7 @@ def test_any_text_can_be_kept(some: list[str]) -> None:
     assert (len(text.digest), len(text.sketch)) in ((16, 0), (16, 64))
 
 
+@pytest.mark.slow
 @given(st.binary(min_size=64, max_size=64), st.sets(st.integers(0, 63), max_size=64 - ALIKE))
 def test_whatever_is_alike_is_found(one: bytes, places: set[int]) -> None:
     """Each of the eight bands of a sketch leads to it, and seven bytes cannot spoil them all."""

@@ -19,6 +19,7 @@ from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recrawl", [None, Recrawl(share=0.5)], ids=["once", "recrawl"])
 @pytest.mark.parametrize("kind", ["fail", "torn"])
 def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_goes_on(

@@ -339,6 +339,7 @@ class Line:
         return {takes: self.done[takes] - before[takes] for takes in before}
 
 
+@pytest.mark.slow
 def test_slow_hosts_that_are_known_do_not_keep_fast_ones_from_their_connections():
     alone, mixed = Line(30, 0, 20), Line(30, 60, 20)
     for line in (alone, mixed):

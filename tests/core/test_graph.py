@@ -111,6 +111,7 @@ def test_authority_is_what_good_hubs_link_to():
     assert score[b"1"] == score[b"4"] == 1
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_authorities_are_those_of_the_power_method(frozen):
     links = matrix(frozen)

@@ -521,6 +521,7 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
     assert {number: cash[number] + accounts.spent[number] for number in pages} == dict(accounts.received)
 
 
+@pytest.mark.slow
 @given(
     cash=st.lists(st.integers(0, TOTAL // 8), min_size=2, max_size=5),
     share=st.none() | st.floats(0, 1),

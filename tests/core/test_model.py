@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -27,6 +28,8 @@ from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HOST_BYTES, Link, State
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.window import Window
+
+pytestmark = pytest.mark.slow
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
 STEPS = int(os.environ.get("AOPIC_STEPS", "8000"))

@@ -239,6 +239,7 @@ def test_every_waiting_page_has_the_same_chance_however_long_it_waits(begin):
     assert chi_square(ages_taken(OpicRandom(), clock, 8, 8000)) < 24.3
 
 
+@pytest.mark.slow
 def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
     """Which of nine pages on three hosts comes first, second ... in 2,000 crawls with other numbers of pages before."""
     first = [0] * 9
@@ -529,6 +530,7 @@ def fetches_of_a_trap(budget: float, width: int, *, has_sub_hosts: bool) -> int:
     return sum(number >= 2000 for number in fetched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_sub_hosts", [False, True], ids=["one host", "sub-hosts"])
 def test_an_endless_trap_takes_little_of_a_crawl(has_sub_hosts):
     chain, tree = (fetches_of_a_trap(0.004, width, has_sub_hosts=has_sub_hosts) for width in (1, 10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -242,6 +243,7 @@ def crawl_of(web: Any, seeds: list[int], fetches: int, **order: float) -> tuple[
     return simulation, visited
 
 
+@pytest.mark.slow
 def test_a_farm_behind_a_link_takes_a_twentieth_while_honest_sites_may_be_asked_and_then_all():
     web = FarmWeb()
     _, visited = crawl_of(web, [web.directory], 1500)
@@ -253,6 +255,7 @@ def test_a_farm_behind_a_link_takes_a_twentieth_while_honest_sites_may_be_asked_
     assert sum(page >= web.head for page in without) > 400
 
 
+@pytest.mark.slow
 def test_what_is_remembered_of_late_farms_does_not_grow_with_their_domains():
     simulation, visited = crawl_of(FarmWeb(), [FarmWeb.directory], 2000)
     frontier = simulation.crawl.frontier
@@ -292,6 +295,7 @@ class HubWeb:
         return "hub" if page == self.hub else f"young{(page - self.hub - 1) // 5}"
 
 
+@pytest.mark.slow
 def test_young_sites_behind_one_good_link_are_found_as_soon_as_without_budgets_once_others_link_to_them():
     web = HubWeb()
     seeds = [0, web.large, 2 * web.large]

@@ -328,7 +328,7 @@ class Rows(RuleBasedStateMachine):
             self.read(bucket, 100)
 
 
-TestRows = Rows.TestCase
+TestRows = pytest.mark.slow(Rows.TestCase)
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(min_size=1, max_size=2))

@@ -838,5 +838,5 @@ class Walk(RuleBasedStateMachine):
         assert audit(shadow).violations == []
 
 
-TestWalk = Walk.TestCase
+TestWalk = pytest.mark.slow(Walk.TestCase)
 TestWalk.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -22,6 +22,8 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, repeat_key
 
+pytestmark = pytest.mark.slow
+
 HOSTS, PAGES_PER_HOST = "abcde", 5
 COMMIT_WITHIN = 1.25
 # With whole seconds for the steps, no time that a host waits for ends at a step.

@@ -238,6 +238,7 @@ def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(wind
         assert 0 <= page.history <= spent + (spent >> 48) + 1
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 20),
     st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=30),
@@ -254,6 +255,7 @@ def test_a_page_of_the_variable_window_has_at_most_all_cash_in_each_turn(visits,
 STEPS = st.lists(st.floats(0.01, 30), min_size=100, max_size=120)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KINDS), st.integers(1, 12), st.integers(0, 10**12), STEPS)
 def test_of_a_steady_inflow_every_kind_makes_the_rate_times_the_window(kind, size, first, steps):
     window, page, rate, now = Window(size, kind), Page(State.QUEUED, 1), 10**9, 3.0

@@ -11,6 +11,8 @@ import pytest
 
 from scrapy_aopic.testing.server import audit, read_log
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2] / "example_project"
 
 

@@ -99,6 +99,7 @@ def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_n
     assert get(other, other.trap).body != get(web, web.trap).body
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_depend_on_what_was_asked_before(answers: dict[str, Answer]) -> None:
     fresh = DemoWeb()
     assert all(get(fresh, url) == answers[url] for url in reversed(some(list(answers), 200)))
