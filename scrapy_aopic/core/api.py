@@ -2,17 +2,17 @@
 
 One visit::
 
-    lease = crawl.lease(now)                      # a Lease: its host may be asked, and nobody else asks it
+    lease = crawl.lease(now)                      # a Lease: its host may be fetched from, and by this lease alone
     gap = crawl.transferred(lease.host, seconds, now, outcome)
-    crawl.release(lease, now)                     # the host: it may be asked again when its gap is over
+    crawl.release(lease, now)                     # the host: it is free again when its gap is over
     crawl.settle(lease, links, now)               # the page: its cash is spent, its links are known
 
 Rule 1: each lease is released once and ended once, by ``settle`` or by ``put_back``. A host that is not released is
-never asked again by this process; a page that is not ended stays in flight. A process that dies leaves both to the
-next one.
+never fetched from again by this process; a page whose lease is not ended stays in flight. A process that dies leaves
+both to the next one.
 
-Rule 2: ``transferred`` comes before ``release``, or the host may be asked again at once. Each transfer is reported,
-also those that are no lease's (robots.txt, say).
+Rule 2: ``transferred`` comes before ``release``, or the host may be fetched from again at once. Each transfer is
+reported, including those without a lease (robots.txt, say).
 
 Rule 3: ``release`` and the end of the lease may come in either order: the transfer is over long before its links are
 known.
@@ -139,11 +139,11 @@ class CrawlPort(Protocol):
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
-        """Queue a page that no page in work pays; ``False`` if it is known already."""
+        """Queue a page that no page in flight pays; ``False`` if it is known already."""
         ...
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
-        """The best page whose host may be asked at *now*, or when to come back."""
+        """The best page whose host may be fetched from at *now*, or when to call again."""
         ...
 
     def transferred(

@@ -2,12 +2,12 @@
 
 1. Pages are the same if their words agree, and so do their links and data: a digest of 64 bits for either.
    Pages of one site whose words agree and whose links do not are different ones, up to a number of them.
-2. Nearly the same is told by the resemblance of two texts: the part of their distinct runs of three words that they
+2. Nearly the same are two texts by their resemblance: the part of their distinct runs of three words that they
    share. It is estimated from *sketches* of 64 bytes: runs are hashed once, into 64 bins; of the least hash in each
    bin, 8 bits are kept; the part of the bins that agree is the part of the runs that agree. 1 % of edited words
    lowers the resemblance to about 0.94. Links and data must agree all the same.
 3. A sketch is found by its eight bands of eight bytes, each under a key of its own. Two sketches that differ in at
-   most seven bytes share one for certain, so that to find what :data:`ALIKE` asks for takes eight look-ups, however
+   most seven bytes share one for certain, so that all that :data:`ALIKE` demands is found by eight look-ups, however
    much was seen. A band leads to the first page that had it; a later one that is not alike is found by its others.
 4. Who is first proves nothing across sites: a page that was copied is found among those of its own site, too.
 
@@ -33,17 +33,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _BINS = 64
+"""Bytes of a sketch: the standard error of a resemblance of 0.9 is 0.04."""
+
 _BAND = 8
+"""Bytes in a band of a sketch: eight bands, so that with seven bytes changed one of them is whole."""
+
 _RUN = 3
+"""Words in a run."""
+
 _MAX_WORDS = 20_000
+"""Words of a page that its sketch is made of: a bound on the time for hostile pages."""
+
 _HALF = 8
+"""Bytes of a digest of words, or of links and data."""
+
 _DIGEST = 2 * _HALF
 
 ALIKE = 57
 """Bytes of two sketches that are equal if the texts are nearly the same: a resemblance of about 0.9."""
 
 _PAGE = 2 * HOST_BYTES
+"""Bytes of a page key."""
+
 _MAX_CLAIMS = 10_000
+"""Claims to be one page that its visit merges at once: a bound on one step."""
 
 
 class Text(NamedTuple):
@@ -69,7 +82,7 @@ class Text(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Whom a page is the same as.
+    """Which pages a page is the same as.
 
     Attributes:
         first: Key of the page of its site that was first; ``b""`` if it is the first.
@@ -81,7 +94,7 @@ class Found(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A page that is to be united with another one once that was visited.
+    """A page that is to be merged with another one once that was visited.
 
     Attributes:
         page: Its key.
@@ -142,8 +155,8 @@ class Duplicates:
     Args:
         is_near: Whether a page that has nearly the same text counts, too.
         site_of: Key of the site of the page under a key, 8 bytes: its registered domain.
-        most: Pages of one site with the same words and other links that are different ones, 0 for any number: a site
-            that makes them up has no end of them.
+        most: Pages of one site with the same words and other links that count as different ones, 0 for any number: a
+            site that makes them up can make any number.
     """
 
     def __init__(
@@ -161,7 +174,7 @@ class Duplicates:
         return Text(data[:_DIGEST], data[_DIGEST:]) if data is not None else None
 
     def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
-        """Keep *text* as that of the page under key *page*, and find out whom that page is the same as.
+        """Keep *text* as that of the page under key *page*, and find out which page it is the same as.
 
         Args:
             is_other: Whether the page under a key is there and another one than this.
@@ -278,11 +291,11 @@ class Duplicates:
     # -- claims
 
     def claim(self, other: bytes, claim: Claim) -> None:
-        """Let a page wait to be united with the one under key *other*."""
+        """Let a page wait to be merged with the one under key *other*."""
         self._claims.put(CLAIMS + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3]))
 
     def claims(self, other: bytes) -> list[Claim]:
-        """Pages that wait to be united with the one under key *other*; 10,000 at once if there are more."""
+        """Pages that wait to be merged with the one under key *other*; 10,000 at once if there are more."""
         rows, _ = self._claims.first(CLAIMS + other, _MAX_CLAIMS)
         self._claims.forget(CLAIMS + other)
         return [Claim(row[1 + _PAGE :], *unpack(value)) for row, value in rows]

@@ -1,7 +1,7 @@
 """The known part of the web as a graph in memory, for orders that look at all of it.
 
-Needs numpy. Some 100 bytes for each known page and 8 for each link: a measure for other orders, and for crawls of
-millions of pages, not of billions.
+Needs numpy. It takes some 100 bytes for each known page and 8 for each link: for crawls of millions of pages, and to
+measure other orders by, not for billions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KnownGraph:
         return len(self.keys)
 
     def number(self, key: bytes) -> int:
-        """Number of the page under *key*, which is given one if it has none."""
+        """Number of the page under *key*; a new one if it has none."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.keys)

@@ -139,12 +139,9 @@ class Ledger:
     # -- pages come and change class
 
     def admit(self, page: Page, cash: int = 0) -> None:
-        """Let a new page into its class with *cash* that the caller took from elsewhere."""
-        page.cash = cash
-        self._join(page)
-
-    def _join(self, page: Page) -> None:
+        """Let a page that is in no class into its own, with *cash* that the caller took from elsewhere."""
         which = class_of(page)
+        page.cash = cash
         page.settled = self.totals.handed[which]
         self.totals.members[which] += 1
 
@@ -241,7 +238,7 @@ class Ledger:
         self.window.visit(page, spent, totals.turn, now, self._newcomer() if is_plain else -1)
         totals.history += page.history
         if page.visits == 1:
-            self._join(page)
+            self.admit(page, page.cash)
         elif page.visits == 2 and is_plain:
             known, n = totals.newcomers
             totals.newcomers = (known + page.history, n + 1)
@@ -269,7 +266,7 @@ class Ledger:
     def revive(self, page: Page) -> None:
         """Let a page that failed, or was merged with another one, be visited again; the caller sets its state."""
         page.canonical = b""
-        self._join(page)
+        self.admit(page, page.cash)
 
     def merge(self, page: Page, other: Page) -> None:
         """Move all cash and history of *page* to *other*, both of them visited; the caller sets ``canonical``."""

@@ -121,7 +121,7 @@ class Pages:
         page = self.table.get(key)
         if page is None:
             raise StorageError(
-                f"There is {what} of page {key.hex()}, but no such page: 'scrapy aopic repair' mends the job."
+                f"The store has {what} for page {key.hex()}, but no such page: 'scrapy aopic repair' mends the job."
             )
         return page
 
@@ -219,7 +219,7 @@ class Pages:
 
     def queue_again(self, key: bytes, now: float) -> None:
         """Let the page under *key*, which was due, wait in the frontier."""
-        page, host = self.expect(key, "a row of pages that are due"), self._host(key)
+        page, host = self.expect(key, "a due row"), self._host(key)
         self._ledger.catch_up(page)
         self._revive(page)
         page.state = QUEUED
@@ -367,7 +367,8 @@ class Pages:
 
     def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
         """A new page with *cash*, in its class."""
-        page = Page(QUEUED, self.next_place(), shift=link.shift, score=score)
+        self.serial = number = self.serial + 1
+        page = Page(QUEUED, self._order.place(number, self.clock), shift=link.shift, score=score)
         if self._is_chosen is not None:
             page.is_chosen = self._is_chosen(link.host)
         self._ledger.admit(page, cash)

@@ -82,9 +82,9 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
         changes: What repeated visits need, if they are made.
         is_repeat: Whether it is one more request for another page, which does not come back by itself.
-        canonical: Key of the page that it was united with, which gets whatever is paid to it; only of a visited page.
-        is_claimed: Whether pages wait to be united with it.
-        height: At least the number of hops from any page that was united with it, directly or by way of others.
+        canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
+        is_claimed: Whether pages wait to be merged with it.
+        height: At least the number of hops from any page that was merged with it, directly or by way of others.
     """
 
     state: int

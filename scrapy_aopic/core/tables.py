@@ -71,8 +71,10 @@ class RecordTable(Generic[T]):
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
         record = self._records.get(key)
-        if record is None:
-            record = self._waiting(key)
+        if record is None:  # _waiting, without a call: half of all look-ups come here
+            record = self._fresh.get(key)
+            if record is None:
+                record = self._in_flight.get(key)
         if record is not None:
             self.hits += 1
             self._cache.use(key)

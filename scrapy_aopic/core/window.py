@@ -22,7 +22,7 @@ WindowClock: TypeAlias = Literal["turns", "seconds"]
 
 
 _TURN_BITS, _TIME_BITS = 32, 40
-"""Binary digits kept of a visit's virtual time (2e-10 of it), and of its time (2 ms): what is left of a double compresses."""
+"""Binary digits kept of a visit's virtual time (2e-10 of it), and of its time (2 ms): the zeros behind them compress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Window:
         visit was; nothing is changed.
 
         Args:
-            newcomer: History of a page that is visited for the first time, which has no past to go by: the average
-                of its class; -1 if that is unknown, too, for what it spent.
+            newcomer: History of a page that is visited for the first time, as it has no past: the average of its
+                class, or -1 for what it spent if that is unknown, too.
         """
         if not page.visits:
             return newcomer if newcomer >= 0 else spent
@@ -88,7 +88,7 @@ class Window:
     def expected(self, page: Page, cash: int, turn: float, now: float) -> int:
         """Units that *page*, which holds *cash*, gets in the time since its last visit at its rate in the window.
 
-        How much it really got is much chance, above all if few pages link to it.
+        What it really got in that time depends much on chance, above all if few pages link to it.
         """
         if not page.visits or self.kind == "variable":
             return cash
@@ -97,7 +97,7 @@ class Window:
         return int(self.history(page, cash, turn, now) * passed) if passed < 1 else cash
 
     def _instants(self, page: Page, turn: float, now: float) -> tuple[float, float]:
-        """This moment and the last visit by the window's clock; a clock that went back has stood still."""
+        """This moment and the last visit by the window's clock; a clock that went backwards counts as stopped."""
         if self.clock == "turns" or self.kind == "variable":
             return max(turn, page.visited_turn), page.visited_turn
         return max(now, page.visited_at), page.visited_at
@@ -105,8 +105,8 @@ class Window:
     def _marks(self, page: Page, spent: int, instant: float, last: float) -> tuple[tuple[float, int], ...]:
         """The visits to keep, oldest first, this one included; of the first one only its instant counts.
 
-        Nobody saw when the cash of a page's first visit began to come. Its history stands for the time before: the
-        whole window, or for ``"variable"`` one turn, in which a page is visited once on average.
+        The interval before a page's first visit is unknown. Its history stands for all of it: the whole window, or for
+        ``"variable"`` one turn, in which a page is visited once on average.
         """
         k = int(self.size)
         marks = page.marks

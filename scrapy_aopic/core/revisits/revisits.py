@@ -77,7 +77,7 @@ class Revisits:
 
     def _look(self, policy: Recrawl, now: float) -> None:
         keys = self._looks.due(now)
-        for key, page in self._pages.expect_many(keys, "a time to look"):
+        for key, page in self._pages.expect_many(keys, "a look row"):
             self._looks.set(key, page, page.visited_at + policy.next_look(now - page.visited_at))
             self._pages.looked_at(key, page, now)
 
