@@ -41,7 +41,7 @@ from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.page_keys import _place
+from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
@@ -237,7 +237,7 @@ OURS = {
     "Retry-After": Parser(lambda value: read_retry_after([value], 0.0), DATE, HEADER),
     "normal form of a URL": Parser(unlimited, ADDRESS, 65_536, b"http://h.test/"),
     "normal form of a host": Parser(unlimited, ADDRESS, 65_536, b"http://"),
-    "fingerprint of a URL": Parser(lambda url: _place(url.decode("latin-1")), ADDRESS, 65_536, b"http://h.test/"),
+    "fingerprint of a URL": Parser(lambda url: key_of_url(url.decode("latin-1")), ADDRESS, 65_536, b"http://h.test/"),
     "registered domain": Parser(lambda name: registered_domain(name.decode("latin-1")), ADDRESS, 65_536),
     "codings of a body": Parser(unpack, CODING, HEADERS),
 }  # fmt: skip

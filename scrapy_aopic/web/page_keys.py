@@ -41,9 +41,10 @@ class PageKeys:
         self._fingerprint = fingerprinter.fingerprint
         # Scrapy may change what it hashes; a fingerprinter of the user's may look at headers.
         self.are_of_urls = type(fingerprinter) is RequestFingerprinter and all(
-            _of_url(url) == self._by_fingerprinter(Request(url)) for url in (_PROBE, _PROBE.partition("?")[0])
+            key_of_url(url) == self._by_fingerprinter(Request(url))
+            for url in (_PROBE, _PROBE.partition("?")[0])
         )
-        self._remembered = lru_cache(REMEMBERED)(_of_url)
+        self._remembered = lru_cache(REMEMBERED)(key_of_url)
 
     def __call__(self, request: Request) -> tuple[str, bytes]:
         """Name of the host of *request*, and key of its page."""
@@ -57,7 +58,7 @@ class PageKeys:
             and not meta.get("verbatim_url")
         ):
             url = request.url
-            return self._remembered(url) if len(url) <= SHORT else _of_url(url)
+            return self._remembered(url) if len(url) <= SHORT else key_of_url(url)
         return self._by_fingerprinter(request)
 
     def of_url(self, url: str) -> tuple[str, bytes] | None:
@@ -71,7 +72,7 @@ class PageKeys:
         return name, page_key(host_key(name), self._fingerprint(request))
 
 
-def _of_url(url: str) -> tuple[str, bytes]:
+def key_of_url(url: str) -> tuple[str, bytes]:
     """Host and page key of a plain request for *url*."""
     name = plain_host(url)
     if not name:
