@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 _NEIGHBOURS: dict[str, Any] = {
-    "CONCURRENT_REQUESTS": 100,  # hosts asked in parallel; a host itself is asked for one page at a time
+    "CONCURRENT_REQUESTS": 100,  # hosts in parallel, each with one request at a time
     "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     "CONCURRENT_ITEMS": 8,  # Scrapy makes that many tasks a response, whatever it yields
     "DOWNLOAD_DELAY": 0.001,  # with 0, Scrapy does not hold CONCURRENT_REQUESTS_PER_DOMAIN

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _BLOOM_FILE = "aopic-seen.bloom"
 
 _WRITE_EVERY = 500
-"""New fingerprints kept in memory before they are written; what a kill can make the filter forget."""
+"""New fingerprints that are kept in memory before they are written: as many as a killed process forgets at most."""
 
 
 class Seen(Protocol):
@@ -134,7 +134,7 @@ class BloomSeen:
                 ) from None
 
     def add(self, fingerprint: bytes) -> bool:
-        """Add *fingerprint*; whether it, or one that cannot be told from it, was there."""
+        """Add *fingerprint*; whether it, or one that the filter cannot distinguish from it, was there."""
         return bool(self._filter.add(fingerprint))
 
     def close(self) -> None:

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _EVERY = 0.5
+"""Seconds between updates of the line."""
 
 
 class Progress:
-    """A progress line on a terminal: pages, hosts, pages per second, queued. Quiet elsewhere."""
+    """A progress line on a terminal: pages, hosts, pages per second, queued. Without a terminal it shows nothing."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -42,7 +43,7 @@ class Progress:
         return progress
 
     def start(self) -> None:
-        """Show the line, if anyone is there to see it."""
+        """Show the line, if standard error is a terminal."""
         if not self._is_wanted or not sys.stderr.isatty() or self._loop is not None:
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)

@@ -44,6 +44,7 @@ Weigh: TypeAlias = Callable[[Request, Response], float]
 """Weight of a link, a request that a callback yields, on the page of a response."""
 
 _UNIT = 1000
+"""Weight of an ordinary link, so that weights are whole numbers of thousandths."""
 
 
 class LinkFound(Struct):
@@ -96,16 +97,16 @@ class PageFound:
 class LinkMiddleware:
     """Marks each request that a callback yields as a link of the page, before any other middleware sees it.
 
-    A link gets the normal form of its URL, or is dropped if that is not to be queued; what the spider asks for on
+    A link gets the normal form of its URL, or is dropped if that is not to be queued; what the spider requests on
     purpose is left as it is (docs/urls.md).
 
-    Nothing is held back and nothing is kept but a fingerprint a link, up to ``AOPIC_MAX_LINKS``. What the other
-    middlewares then drop never reaches the scheduler: its share of the cash goes to the virtual page.
-    ``AOPIC_LINK_WEIGHTS`` says what part of it a link gets.
+    Links are passed on one by one, and nothing is kept of them but a fingerprint each, up to ``AOPIC_MAX_LINKS`` a page.
+    A link that another middleware drops after that never reaches the scheduler: its share of the cash goes to the virtual
+    page. ``AOPIC_LINK_WEIGHTS`` says how large the share of a link is.
 
-    It also has the text of each page judged before its callback is called: a duplicate has the URL of the page that
-    had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped unless
-    ``AOPIC_FOLLOW_DUPLICATES``. And to the links of a page it adds its canonical page (docs/content.md).
+    The text of each page is compared with those of other pages before its callback is called: the response for a duplicate
+    has the URL of the page that had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped
+    unless ``AOPIC_FOLLOW_DUPLICATES``. A page's canonical page is added to its links (docs/content.md).
 
     Order: next to the spider (1000 or more in ``SPIDER_MIDDLEWARES``). Needs :class:`scrapy_aopic.Scheduler`.
     """

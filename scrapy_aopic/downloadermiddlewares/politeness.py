@@ -1,4 +1,4 @@
-"""Politeness at the downloader: what is asked of a host, and when, whoever asks."""
+"""Politeness at the downloader: when a request may be sent to a host, whoever wants to send it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.pacer import Pacer
 
 _PATIENCE = 60.0
-"""Seconds for which a request may wait in the downloader, even if no ordinary gap is that long."""
+"""Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
 
 _NOTICED = 0.1
-"""Seconds after which a host has noticed that a transfer was ended from here."""
+"""Seconds until a host notices that the transfer was ended from here: until then it may still work on the response."""
 
 
 class LeftAloneError(IgnoreRequest):
-    """A host must be left alone for so long that the downloader is no place to wait."""
+    """A host must be left alone for longer than a request may wait in the downloader."""
 
 
 class PolitenessMiddleware:
-    """Never asks a host twice at once, and leaves it alone for a multiple of the time a transfer took.
+    """Sends one request at a time to a host, and then leaves it alone for a multiple of the time that the transfer took.
 
     Holds for every request that reaches the downloader: scheduled ones, robots.txt, media and requests that
     callbacks make inline. ``Retry-After``, crawl delays and errors make the gap longer. Works beside any scheduler;

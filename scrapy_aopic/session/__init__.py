@@ -1,4 +1,5 @@
-"""A crawl inside Scrapy: what was asked for, what came of it, and whom the crawl waits for.
+"""A crawl inside Scrapy: which requests came in and went out, what became of them, and which hosts are waited for.
 
-Between Scrapy's classes (``scheduler``, the middlewares) and the job: nothing here is named in a user's settings.
+It stands between Scrapy's classes (the scheduler, the middlewares) and the job. :mod:`.session` shows its rooms. No user's
+setting names anything here.
 """

@@ -1,4 +1,4 @@
-"""What may be queued, under which URL, and which answers are read: the rules on URLs and types in a crawl."""
+"""What may be queued, under which URL, and which responses are read: the rules on URLs and types in a crawl."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _YEARS_AHEAD = 2
-"""Years from now that calendars are followed into."""
+"""Years from now up to which the pages of calendars are followed: events are announced that early, as a rule."""
 
 
 _FAULTS = {
@@ -46,17 +46,17 @@ _FAULTS = {
 """Why a URL is refused, in words, with the setting that says so."""
 
 _CANNOT_BE = ("invalid", "scheme", "host", "port")
-"""Reasons for which a row of a list of seeds is refused: there is nobody to be told of the failure."""
+"""Reasons to refuse a row of a list of seeds: no errback would hear of the failure."""
 
 _SHOWN = 200
-"""Characters of a URL that are shown."""
+"""Characters of a URL that are shown in the log; hostile ones have a megabyte."""
 
 
 class Admission:
-    """Gives links the normal form of their URL, and turns away those that are not worth a place.
+    """Gives links the normal form of their URL, and turns away those that are not worth fetching.
 
-    What the spider asks for on purpose (:mod:`scrapy_aopic.session.purpose`) is marked, and left as it is but for the spelling
-    of its host. The first refusal for each reason is in the log, all are counted.
+    What the spider requests on purpose (:mod:`scrapy_aopic.session.purpose`) is marked, and left as it is except for the
+    spelling of its host. Refusals are counted, and the first for each reason is logged.
 
     Raises:
         SettingError: If one of its settings cannot be used.
@@ -85,7 +85,7 @@ class Admission:
             extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
             last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
         )
-        # One host has one name, or it would be asked twice at once.
+        # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
             rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
         )
@@ -136,12 +136,12 @@ class Admission:
         return verdict.url
 
     def is_wanted(self, headers: Headers) -> bool:
-        """Whether an answer with *headers* is of a content type that is read; one that does not say is."""
+        """Whether a response with *headers* is of a content type that is read; one without a type is."""
         kind = _content_type(headers)
         return not kind or self._is_wanted(kind)
 
     def unwanted(self, response: Response) -> UnwantedTypeError:
-        """What the errback is told of *response*, which is of a type that is not read; the first is in the log."""
+        """The error for *response*, which is of a type that is not read; the first one is logged."""
         kind = _content_type(response.headers)
         self._first.warning(
             "content type",
@@ -153,7 +153,7 @@ class Admission:
         return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
 
     def note_answer(self, request: Request, headers: Headers) -> None:
-        """Say it if the answer to *request*, such as a form that logs in, has cookies in its *headers*; they are not kept."""
+        """Warn if the response to *request*, such as a form that logs in, has cookies in its *headers*: they are not kept."""
         if self._lacks_cookies and request.method != "GET" and "Set-Cookie" in headers:
             self._miss_cookies(request)
 
@@ -166,18 +166,18 @@ class Admission:
         )
 
     def _judge(self, request: Request, page: str) -> Verdict:
-        """What is to be done with *request*, which is asked for on purpose."""
+        """What is to be done with *request*, which the spider makes on purpose."""
         url = request.url
         if not url.startswith(("http://", "https://", "data:")) and page.startswith("http"):
-            # Who writes a page shall not make a crawler read files, whatever the callback.
+            # The author of a page must not be able to make a crawler read local files, whatever the callback does.
             return Verdict(url, "scheme" if self._has_schemes and not request.dont_filter else "")
         verdict = self._spell(url)
         if verdict.reason == "user" and not request.dont_filter:
             return verdict
-        return Verdict(url if verdict.reason == "invalid" else verdict.url)  # the errback is told
+        return Verdict(url if verdict.reason == "invalid" else verdict.url)  # the errback gets the failure
 
     def _refuse(self, verdict: Verdict, page: str) -> None:
-        """Count a URL that is turned away; the first for each reason is in the log."""
+        """Count a URL that is turned away; the first for each reason is logged."""
         reason = verdict.reason
         self._count(f"aopic/urls/refused/{reason}")
         self._first.warning(

@@ -1,4 +1,4 @@
-"""How late the event loop gets round to what is due: whether this machine is slower than the web that it crawls."""
+"""How late the event loop handles what is due: whether this machine is slower than the web that it crawls."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BEAT = 0.1
-"""Seconds between the instants at which it is looked how late the loop is."""
+"""Seconds between two samples of how late the loop is."""
 
 _WINDOW = 300
-"""Beats of which the mean is judged."""
+"""Samples whose mean is compared with :data:`_LATE`: half a minute, so that one slow callback is not enough."""
 
 _LATE = 0.1
-"""Mean seconds from which on the machine is called the bottleneck."""
+"""Mean lateness in seconds from which the machine counts as the bottleneck: no less than many a host takes to respond."""
 
 
 class Lateness:
-    """Looks at a loop while a spider is open; keeps ``aopic/loop/late_seconds/mean`` and ``max`` up to date.
+    """Samples a loop while a spider is open; keeps ``aopic/loop/late_seconds/mean`` and ``max`` up to date.
 
-    Instants on a grid are what answers are to a loop: nobody knows when they come. If the loop is busy for longer than
-    a beat, those it missed count, too, so the mean is that of an event at any time.
+    Samples are due on a fixed grid, as independent of the loop's work as responses are. If the loop is busy for longer than
+    a beat, the samples that it missed count, too, so the mean is that of an event at any time.
     """
 
     def __init__(self, crawler: Crawler) -> None:

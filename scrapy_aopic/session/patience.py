@@ -1,4 +1,4 @@
-"""How long a crawl waits that has nothing else to do, and who is told of it."""
+"""How long a crawl waits when it has nothing else to do, and what it says about that."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WAITING = "aopic_waiting"
 """Reason of a spider that is closed because its hosts must be left alone for too long."""
 
 _WORTH_SAYING = 60.0
-"""Seconds of a wait that is worth a line in the log: longer than ordinary gaps."""
+"""Seconds of a wait that is worth a line in the log: the longest ordinary gap (``AOPIC_MAX_GAP``)."""
 
 
 class Patience:
-    """Says whom a crawl waits for, and when that is too long.
+    """Says which host a crawl waits for, and when that takes too long.
 
     Args:
         limit: Seconds that a wait may last, 0 for any time.
@@ -36,7 +36,7 @@ class Patience:
         self._has_ended = False
 
     def ends(self, crawl: Crawl, now: float) -> bool:
-        """Whether *crawl*, which has nothing to do before a host may be asked, had better end."""
+        """Whether *crawl*, which has nothing to do before a host is due, should end."""
         instant, name = crawl.awaited()
         wait = instant - now
         if self._has_ended or not name or wait < _WORTH_SAYING:

@@ -1,7 +1,7 @@
-"""What a spider asks for on purpose, and what is only a link that a page happens to have.
+"""What a spider requests on purpose, and what is only a link that a page happens to have.
 
-Rules against traps and files that are no pages are for links: anybody can write them. What a spider asks for on purpose
-is made as it is, whatever its URL looks like and whatever type the answer has.
+Rules against traps, and against files that are no pages, apply to links, because anybody can write a link. A request made on
+purpose is sent as it is, whatever its URL looks like and whatever type the response has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HAS_ANCHOR = re.compile(r"<(?:[a-z]\w*:)?(?:a|area)\s", re.IGNORECASE).search
 
 
 def link_test(response: Response, spider: Spider) -> Callable[[Request], bool]:
-    """Whether a request that a callback yields for *response* is a link, and not asked for on purpose.
+    """Returns a test whether a request that a callback yields for *response* is a link, and not made on purpose.
 
-    It is if nothing tells it from the page it is on: an ordinary GET or HEAD, with the callback that the page itself
-    has, from a page of the web that has links at all; or if a rule of a ``CrawlSpider`` made it. So the pages of an API that name
-    the next one are no links, and neither are a list that names its entries to another callback, sitemaps and forms.
+    It is a link if nothing distinguishes it from the page that it is on: an ordinary GET or HEAD with the page's own callback,
+    from a page of the web that has links at all; or if a rule of a ``CrawlSpider`` made it. So an API's reference to its next
+    page is no link, and neither are a list's entries for another callback, sitemaps and forms.
     """
     asked = response.request
     is_sitemap = SITEMAP in response.meta if asked is not None else False
@@ -58,5 +58,5 @@ def _has_links(response: Response) -> bool:
         return False
     try:
         return _HAS_ANCHOR(response.text) is not None
-    except (LookupError, ValueError):  # its charset is none: nobody finds a link in it
+    except (LookupError, ValueError):  # its charset is unknown: no parser finds a link in it
         return False

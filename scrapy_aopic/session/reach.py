@@ -1,4 +1,4 @@
-"""Whether hosts can be reached at all: without a network, or with a wrong proxy, a crawl would only wait."""
+"""Whether any host can be reached: without a network, or with a wrong proxy, a crawl would wait in silence."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST, _LATER = 10, 30
-"""Hosts that must be silent, one after the other, before anything is said: before the first answer, and after it."""
+"""Hosts in a row without a response that are too many for chance: before the first response of all, and after it."""
 
 _QUIET = 60.0
-"""Seconds without an answer, after the first one: hosts that are down may all time out at once."""
+"""Seconds without any response, after the first: hosts that are down may all time out at once."""
 
 _TRIES = 2
-"""Requests that must have failed, if there are not so many hosts."""
+"""Requests that must have failed if the crawl knows fewer hosts than that."""
 
 
 class Reach:
-    """Counts the hosts that were asked in vain since the last answer, and says so when they are too many for chance.
+    """Counts the hosts that have not responded since the last response, and warns when they are too many for chance.
 
     Args:
         clock: Gives seconds that only grow.
@@ -41,7 +41,7 @@ class Reach:
         self._has_complained = False
 
     def answered(self) -> None:
-        """A host gave an answer, of whatever kind."""
+        """A host responded, with whatever status."""
         self._n_answered += 1
         self._answered_at = self._clock()
         if self._tries:
@@ -52,12 +52,12 @@ class Reach:
             logger.info("Hosts can be reached again.", extra={"spider": self._crawler.spider})
 
     def failed(self, host: str, request: Request, why: str, n_hosts: int) -> None:
-        """*host* gave no answer to *request*; the crawl knows *n_hosts*, 0 if nobody knows."""
+        """*host* did not respond to *request*; the crawl knows *n_hosts*, 0 if that is not known."""
         if self._has_complained:
             return
         self._silent.add(host)
         self._tries += 1
-        # In the end, only hosts may be left that are dead for a reason of their own.
+        # At the end of a crawl, the hosts that are left may each be dead for a reason of its own.
         n_silent = len(self._silent)
         if self._n_answered:
             are_too_many = n_silent >= _LATER and self._clock() - self._answered_at >= _QUIET

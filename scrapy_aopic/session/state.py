@@ -1,7 +1,7 @@
 """``spider.state``, which Scrapy's own extension keeps in a job folder, kept as safely as the job.
 
-Scrapy writes over the old file. If that fails, as on a full disk, a broken one is left: the next run has no state at
-all and ends by emptying the file. A crawl that is refused because another one has the job would write there, too.
+Scrapy overwrites the old file. If that fails, as on a full disk, a broken file is left: the next run has no state, and
+at its end the file is empty. A crawl that is refused because another one has the job would write there, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long work in short turns, between which the event loop does what else is due."""
+"""Long work in short turns, between which the event loop does whatever else is due."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN = 0.02
-"""Seconds after which a turn ends with the step that it is at."""
+"""Seconds after which a turn ends, with the step that is under way. Other work waits that long at most, plus one step."""
 
 
 class Turns:
-    """Whose turn it is: that of one piece of work, or of everybody else."""
+    """Divides one piece of work into turns."""
 
     def __init__(self) -> None:
         self.ends_at = perf_counter() + TURN
         """Instant (``time.perf_counter``) at which the turn is over: whoever takes many short steps looks at it first."""
 
     async def step(self) -> None:
-        """A step is done: let others go on if the turn is over."""
+        """A step is done: let the event loop go on if the turn is over."""
         if perf_counter() > self.ends_at:
             waiting: Deferred[None] = Deferred()
             call_later(0, waiting.callback, None)
@@ -35,7 +35,7 @@ class Turns:
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """What *steps* come to."""
+    """The result of *steps*, taken in turns."""
     turns = Turns()
     while True:
         try:
