@@ -6,9 +6,9 @@ scheduler. Both sets are exchanged for ones that say what is taken out of them. 
 ``request_left_downloader`` is not sent for requests that never reach the network, and a spider middleware's generator
 ends before its last links are scheduled.
 
-Rule 1: of each request that is handed out, :attr:`InWork.transferred` and then :attr:`InWork.finished` are called, at least
-once each; what is called must not raise, and ignore requests that it does not know: robots.txt and what callbacks
-download inline are in these sets, too.
+Rule 1: of each request that is handed out, the ``transferred`` and then the ``finished`` of :class:`InWork` are called,
+at least once each; what is called must not raise, and ignore requests that it does not know: robots.txt and what
+callbacks download inline are in these sets, too.
 
 Rule 2: an engine without these sets, or one that never puts a request into them, is done with it at the next look.
 """

@@ -4,7 +4,7 @@ Rule 1: the event loop never waits for the disk. A commit is taken in one step a
 on; there is one at a time.
 
 Rule 2: work is durable within about the interval that was asked for. If the disk is slower than that, no page is leased
-until it has caught up, so that a crash never leaves more unknown than :attr:`Policy.commit_within` says.
+until it has caught up, so that a crash never leaves more unknown than ``Policy.commit_within`` says.
 
 Rule 3: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
 nothing is committed any more, and the job ends as if its process had died.

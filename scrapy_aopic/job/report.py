@@ -34,7 +34,7 @@ def format_pages(rows: list[dict[str, Any]]) -> str:
 
 
 def format_hosts(rows: list[dict[str, Any]]) -> str:
-    """A table of :func:`top_hosts`."""
+    """A table of :func:`~.queries.top_hosts`."""
     lines = [f"{'':>4}  {'importance':>10}  {'visited':>8}  {'queued':>8}  host"]
     lines += [
         f"{number:>4}  {row['importance']:>10.6f}  {row['visited']:>8,}  {row['queued']:>8,}  {row['host']}"
