@@ -47,7 +47,8 @@ from tqdm import tqdm
 from scrapy_aopic.core.caches import CACHES, Cache
 from scrapy_aopic.core.records import Page, State, pack_page, unpack_page
 from scrapy_aopic.lab.comparison import draw_seed_sets, draw_transfers, policy_of
-from scrapy_aopic.lab.simulation import Graph, Simulation, load_graph
+from scrapy_aopic.lab.graphs import Graph, load_graph
+from scrapy_aopic.lab.simulation import Simulation
 
 ORDERS = {
     "breadth-first": "breadth-first",

@@ -37,7 +37,7 @@ from tqdm import tqdm
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.records import Page, State
 from scrapy_aopic.core.window import Window
-from scrapy_aopic.lab.simulation import load_graph, pagerank
+from scrapy_aopic.lab.graphs import load_graph, pagerank
 
 SHARE = 0.15
 CHANGED = 0.1

@@ -56,8 +56,8 @@ from scrapy_aopic.core.order import Aopic, OpicCycle
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
-from scrapy_aopic.lab.comparison import half_width
-from scrapy_aopic.lab.simulation import load_graph, pagerank
+from scrapy_aopic.lab.graphs import load_graph, pagerank
+from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.storage.memory import MemoryStore
 
 HOUR, DAY = 3600.0, 86_400.0

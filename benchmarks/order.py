@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from scrapy_aopic.lab.comparison import format_shares, gather, shares
-from scrapy_aopic.lab.simulation import pagerank
+from scrapy_aopic.lab.comparison import gather, shares
+from scrapy_aopic.lab.graphs import pagerank
+from scrapy_aopic.lab.results import format_shares
 from scrapy_aopic.testing.server import read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"

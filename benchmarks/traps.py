@@ -36,8 +36,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from scrapy_aopic.lab.comparison import draw_seed_sets, gather, half_width, policy_of
-from scrapy_aopic.lab.simulation import Graph, Simulation, load_graph, pagerank
+from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
+from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
+from scrapy_aopic.lab.results import half_width
+from scrapy_aopic.lab.simulation import Simulation
 
 CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
 PAGES = {"one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}

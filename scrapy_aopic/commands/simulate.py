@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.lab.comparison import Run, Setup
 
 MEANING = (
     "Crawl a link graph in several orders and compare them. With the ledger and the frontier of real crawls on a virtual "
@@ -79,16 +81,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from importlib.util import find_spec
-
-    _check_options(opts)
-    for module in ("numpy", *(("matplotlib",) if opts.plot else ())):
-        if find_spec(module) is None:
-            raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
     from tqdm import tqdm
 
-    from scrapy_aopic.lab import comparison
-    from scrapy_aopic.lab.simulation import load_graph, pagerank
+    _check_options(opts)
+    _check_extras(opts)
+    from scrapy_aopic.lab import comparison, results
 
     given = {
         str(name): settings[name]
@@ -98,24 +95,43 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     orders = list(dict.fromkeys(opts.policy or comparison.ALL))
     for order in orders:
         if order not in comparison.REFERENCES:
-            comparison.policy_of(given, order)  # a wrong name or setting is told before the long work
-    graph = load_graph(opts.graph, hosts=opts.hosts, urls=opts.urls)
-    seed_sets = _seed_sets(opts, len(graph))
-    pacing = None
-    if opts.politeness:
-        pacing = comparison.Pacing(
-            opts.connections, comparison.draw_transfers(len(graph), opts.transfer, opts.rng)
-        )
-    setup = comparison.Setup(graph, pagerank(graph.indptr, graph.indices), given, opts.fetches, pacing)
+            comparison.policy_of(given, order)  # a wrong name or setting is reported before the long work
+    setup = _setup(opts, given)
+    seed_sets = _seed_sets(opts, len(setup.graph))
     total = sum(setup.n_fetches(seeds) for seeds in seed_sets) * len(orders)
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
         runs = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
-    write(comparison.format_comparison(setup, seed_sets, runs))
+    write(results.format_comparison(setup, seed_sets, runs))
     if opts.json:
-        _save(opts.json, lambda path: path.write_text(json.dumps(comparison.report(setup, seed_sets, runs))))
+        _save(opts.json, lambda path: path.write_text(json.dumps(results.report(setup, seed_sets, runs))))
     if opts.plot:
         bound = runs.get("bound") or comparison.compare(setup, ["bound"], seed_sets)["bound"]
-        _save(opts.plot, lambda path: comparison.plot(path, {**runs, "bound": bound}))
+        _save(opts.plot, lambda path: results.plot(path, {**runs, "bound": bound}))
+    return _say_violations(runs)
+
+
+def _check_extras(opts: argparse.Namespace) -> None:
+    from importlib.util import find_spec
+
+    for module in ("numpy", *(("matplotlib",) if opts.plot else ())):
+        if find_spec(module) is None:
+            raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
+
+
+def _setup(opts: argparse.Namespace, given: dict[str, Any]) -> Setup:
+    from scrapy_aopic.lab import comparison
+    from scrapy_aopic.lab.graphs import load_graph, pagerank
+
+    graph = load_graph(opts.graph, hosts=opts.hosts, urls=opts.urls)
+    pacing = None
+    if opts.politeness:
+        transfers = comparison.draw_transfers(len(graph), opts.transfer, opts.rng)
+        pacing = comparison.Pacing(opts.connections, transfers)
+    return comparison.Setup(graph, pagerank(graph.indptr, graph.indices), given, opts.fetches, pacing)
+
+
+def _say_violations(runs: dict[str, list[Run]]) -> int:
+    """Write what did not hold to standard error; returns the exit code."""
     wrong = [
         f"{name}, seed set {number}: {sentence}"
         for name, each in runs.items()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.caches import LruCache
-from scrapy_aopic.lab.simulation import Graph
+from scrapy_aopic.lab.graphs import Graph
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "caches.py"
 spec = importlib.util.spec_from_file_location("benchmark_of_caches", SCRIPT)

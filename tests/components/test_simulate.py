@@ -23,8 +23,10 @@ from scrapy_aopic.core.ledger import Ledger
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.lab.comparison import PARTS, draw_seed_sets, half_width, student_t
-from scrapy_aopic.lab.simulation import Simulation, load_graph, pagerank, simulate
+from scrapy_aopic.lab.comparison import PARTS, draw_seed_sets
+from scrapy_aopic.lab.graphs import load_graph, pagerank
+from scrapy_aopic.lab.results import half_width, student_t
+from scrapy_aopic.lab.simulation import Simulation, simulate
 
 Command = Callable[..., tuple[int, str, str]]
 

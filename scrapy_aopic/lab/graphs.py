@@ -1,0 +1,162 @@
+"""Link graphs as files, and their PageRank."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from scrapy_aopic.core.graph import FrozenGraph
+from scrapy_aopic.exceptions import AopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A link graph in CSR form: page *p* links to ``indices[indptr[p]:indptr[p + 1]]``.
+
+    Attributes:
+        name: Where it came from.
+        hosts: Host name of each page.
+    """
+
+    name: str
+    indptr: NDArray[np.integer[Any]]
+    indices: NDArray[np.integer[Any]]
+    hosts: Sequence[str]
+
+    def __len__(self) -> int:
+        """Pages."""
+        return len(self.indptr) - 1
+
+    def out_links(self, page: int) -> list[int]:
+        """Pages that *page* links to."""
+        links: list[int] = self.indices[self.indptr[page] : self.indptr[page + 1]].tolist()
+        return links
+
+    def reachable(self, pages: Sequence[int]) -> NDArray[np.bool_]:
+        """For each page, whether a path of links leads there from one of *pages*."""
+        known = np.zeros(len(self), bool)
+        level = np.unique(np.asarray(pages, np.int64))
+        while len(level):
+            known[level] = True
+            begins, counts = self.indptr[level].astype(np.int64), np.diff(self.indptr)[level]
+            # Positions in ``indices`` of all links of the level: begin, begin + 1, ... of each page in turn.
+            positions = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            level = np.unique(self.indices[positions])
+            level = level[~known[level]]
+        return known
+
+
+def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = None) -> Graph:
+    """Read a graph.
+
+    Args:
+        path: An ``.npz`` file with the arrays ``indptr``, ``indices`` and, if hosts are known, ``host``: the number
+            of the host of each page. Without any hosts all pages are on one.
+        hosts: An ``.npy`` file with such an array.
+        urls: A text file, which may be gzipped, with the URL of each page, one a line.
+
+    Raises:
+        AopicError: If something in the files cannot be used.
+    """
+    arrays = _read_arrays(path)
+    indptr, indices = arrays["indptr"], arrays["indices"]
+    _check_links(path, indptr, indices)
+    n = len(indptr) - 1
+    if urls is not None:
+        names = _read_hosts_of_urls(urls)
+        _check_length(urls, "lines", len(names), n)
+        return Graph(path.stem, indptr, indices, names)
+    numbers = arrays.get("host", np.zeros(n, int)) if hosts is None else _read_numbers(hosts)
+    where, name = (path, "host") if hosts is None else (hosts, "the array")
+    _check_integers(where, name, numbers)
+    _check_length(where, f"numbers in {name}", len(numbers), n)
+    # Each is a registered domain of its own, whatever splits names into domains.
+    return Graph(path.stem, indptr, indices, [f"host{number}.com" for number in numbers.tolist()])
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path) as data:
+            arrays = {name: data[name] for name in ("indptr", "indices", "host") if name in data}
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile, EOFError) as error:
+        raise AopicError(f"{path} cannot be read as an .npz file: {error}") from error
+    for name in ("indptr", "indices"):
+        if name not in arrays:
+            raise AopicError(f"{path} has no array {name!r}; a graph needs indptr and indices (CSR).")
+        _check_integers(path, name, arrays[name])
+    return arrays
+
+
+def _read_numbers(path: Path) -> NDArray[Any]:
+    try:
+        numbers: NDArray[Any] = np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise AopicError(f"{path} cannot be read as an .npy file: {error}") from error
+    return numbers
+
+
+def _check_links(path: Path, indptr: NDArray[Any], indices: NDArray[Any]) -> None:
+    if len(indptr) < 2:
+        raise AopicError(f"{path}: indptr has {len(indptr)} numbers; a graph of n pages needs n + 1, n > 0.")
+    n, falls = len(indptr) - 1, bool((np.diff(indptr) < 0).any())
+    if indptr[0] != 0 or indptr[-1] != len(indices) or falls:
+        raise AopicError(
+            f"{path}: indptr must rise from 0 to the number of links, {len(indices)}; it goes from {indptr[0]} to "
+            f"{indptr[-1]}" + (", and falls in between." if falls else ".")
+        )
+    if len(indices) and not 0 <= indices.min() <= indices.max() < n:
+        wrong = indices.min() if indices.min() < 0 else indices.max()
+        raise AopicError(f"{path}: indices holds page {wrong}, but pages are numbered from 0 to {n - 1}.")
+
+
+def _check_integers(path: Path, name: str, array: NDArray[Any]) -> None:
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        kind = (
+            f"{array.ndim} dimensions of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        )
+        raise AopicError(f"{path}: {name} must be one row of whole numbers; it has {kind}.")
+
+
+def _check_length(path: Path, what: str, n: int, pages: int) -> None:
+    if n != pages:
+        raise AopicError(
+            f"{path}: {n} {what}, but the graph has {pages} pages; it must be one for each page."
+        )
+
+
+def _read_hosts_of_urls(path: Path) -> list[str]:
+    names = []
+    open_it = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_it(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                name = urlsplit(line.strip()).hostname
+                if not name:
+                    raise AopicError(f"{path}, line {number}: {line.strip()!r} is no URL with a host.")
+                names.append(name)
+    except (OSError, EOFError, ValueError) as error:
+        raise AopicError(f"{path} cannot be read as lines of URLs: {error}") from error
+    return names
+
+
+def pagerank(
+    indptr: NDArray[np.integer[Any]], indices: NDArray[np.integer[Any]], damping: float = 0.85
+) -> NDArray[np.float64]:
+    """PageRank with uniform teleport, dangling mass spread evenly; self links and repeated ones do not count."""
+    n = len(indptr) - 1
+    source = np.repeat(np.arange(n), np.diff(indptr))
+    links = np.unique(source * n + np.asarray(indices, np.int64))
+    source, target = np.divmod(links, n)
+    others = source != target
+    return FrozenGraph(n, source[others], target[others]).pagerank_vector(damping=damping)
