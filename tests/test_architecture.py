@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,25 @@ def test_a_job_folder_can_be_read_written_and_repaired_without_scrapy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+ROOT = PACKAGE.parent
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for folder in ("benchmarks", "example_project", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_what_is_imported_of_the_package_is_there(path: Path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "scrapy_aopic":
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(
+                    f"{node.module}.{alias.name}"
+                ), alias.name
