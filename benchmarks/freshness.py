@@ -71,6 +71,15 @@ MEDIAN, SPREAD = 60, 2.5
 
 
 @dataclass(frozen=True, slots=True)
+class ByCash(Recrawl):
+    """Goes by a page's cash alone, until it is overdue."""
+
+    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
+        is_overdue = page.visits and page.changes is not None and self.is_overdue(page, now)
+        return Recrawl.worth(self, page, expected, rates, now) if is_overdue else page.cash
+
+
+@dataclass(frozen=True, slots=True)
 class KnownRates(Recrawl):
     """Goes by the true rates, changes a second; a page's digest begins with its number."""
 
@@ -167,7 +176,8 @@ def measure(task: Task) -> Result:
     between = DAY / (task.budget * n)
     first = HOUR / n  # all pages once, before any of them may come back
     shortest, longest = HOUR + between, 10 * n * between * (1000 if task.policy == "cash" else 1)
-    recrawl = Recrawl(shortest, longest, uses_changes=task.policy in ("cash x phi", "with dates"))
+    kind = Recrawl if task.policy in ("cash x phi", "with dates") else ByCash
+    recrawl = kind(shortest, longest)
     if task.policy == "rates known":
         recrawl = KnownRates(shortest, longest, rates=tuple(web.rates))
     order = OpicCycle() if task.policy == "uniform" else Aopic()

@@ -29,13 +29,11 @@ class Recrawl:
         max_interval: Seconds after a visit from which a page is overdue. Overdue pages get a tenth of all revisits,
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
-        uses_changes: Whether the rate of change counts; else a page's cash alone does.
     """
 
     min_interval: float = 86_400.0
     max_interval: float = 90 * 86_400.0
     share: float = 0.5
-    uses_changes: bool = True
 
     def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
         """Units that *page*, whose cash is up to date, is worth at *now*; *expected* is its cash without chance."""
@@ -43,7 +41,7 @@ class Recrawl:
             return page.cash
         if self.is_overdue(page, now):
             return _FIRST
-        return int(expected * rates.phi(page.changes, now)) if self.uses_changes else page.cash
+        return int(expected * rates.phi(page.changes, now))
 
     def is_early(self, page: Page, now: float) -> bool:
         """Whether the shortest interval of *page*, which was visited, is not over."""
