@@ -40,7 +40,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
 
 
 class AopicCommand(ScrapyCommand):
-    """Everything that is done with AOPIC crawls from the command line, but crawling."""
+    """Everything on the command line that has to do with AOPIC crawls, except crawling."""
 
     requires_project = False
     requires_crawler_process = False
@@ -52,7 +52,7 @@ class AopicCommand(ScrapyCommand):
 
     def short_desc(self) -> str:
         """One line for ``scrapy -h``."""
-        return "Ask the job folder of an AOPIC crawl"
+        return "Look at and maintain the job folder of an AOPIC crawl"
 
     def long_desc(self) -> str:
         """What ``scrapy aopic -h`` says before the list of subcommands."""
@@ -81,7 +81,7 @@ class AopicCommand(ScrapyCommand):
         """Run the subcommand; *args* is what no parser knew."""
         parser = self._parsers[opts.subcommand]
         if args:
-            parser.error(f"there is no {' '.join(args)} here")
+            parser.error(f"unknown argument: {' '.join(args)}")
         assert self.settings is not None
         run = partial(_run_on_stores, SUBCOMMANDS[opts.subcommand], opts, self.settings)
         try:
@@ -115,13 +115,15 @@ def _run(run: Callable[[], int]) -> int:
     """Exit code of *run*; every error is one sentence."""
     from scrapy_aopic.exceptions import AopicError
 
-    logging.getLogger("scrapy_aopic").addHandler(logging.NullHandler())  # else warnings go to standard error
+    logging.getLogger("scrapy_aopic").addHandler(
+        logging.NullHandler()
+    )  # otherwise warnings would go to standard error
     try:
         code = run()
         flush()
     except OutputError as error:
         drop()
-        if not isinstance(error.__cause__, BrokenPipeError):  # else whoever reads has seen enough
+        if not isinstance(error.__cause__, BrokenPipeError):  # otherwise the reader has seen enough
             _say(f"The output cannot be written: {error}.")
         return 1
     except AopicError as error:

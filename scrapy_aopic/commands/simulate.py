@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MEANING = (
     "Crawl a link graph in several orders and compare them. With the ledger and the frontier of real crawls on a virtual "
-    "clock: how much of the pages' PageRank each order gathers how early."
+    "clock; shows how quickly each order collects the pages' PageRank."
 )
 
 

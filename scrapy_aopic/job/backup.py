@@ -1,7 +1,7 @@
 """Copies of jobs, also of those that are running.
 
-A copy is made row by row from a snapshot, so that it shares no file with its source, and each row has been compared
-with its checksum. Until it is whole it has another name, and a store in it that nobody opens.
+A copy is made row by row from a snapshot: it shares no file with its source, and each row is compared with its checksum.
+Until it is whole it has another name, and its store cannot be opened.
 """
 
 from __future__ import annotations

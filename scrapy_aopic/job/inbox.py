@@ -34,14 +34,14 @@ ROWS_A_TURN = 200
 """Rows at a time: some 30 ms of the event loop."""
 
 _REST = 3
-"""Times as long as a turn took, the event loop is left to the crawl."""
+"""After a turn the event loop is left to the crawl for this many times as long."""
 
 
 class Inbox:
     """The lists of *folder*, taken up a few rows at a time.
 
     Args:
-        where: Path to the folder, if another one than for messages.
+        where: Path to the folder, if it is not the one that messages name.
         take: Called with each row.
         count: Called with the name of a stat to increase.
 
@@ -89,11 +89,11 @@ class Inbox:
         return self._file is not None and self._name == START
 
     def has_rows(self) -> bool:
-        """Whether rows wait; looks into the folder if none is known of."""
+        """Whether rows wait; looks into the folder if no list is open."""
         return self._file is not None or self._open_next()
 
     def turn(self, now: float) -> int:
-        """Take up some rows, unless it is too soon; *now* is in seconds of any clock. Returns how many."""
+        """Take up some rows unless it is too soon, and return how many; *now* is in seconds of any clock."""
         self._tidy()
         if self._file is None and now >= self._look_at:
             self._look_at = now + _LOOK

@@ -1,4 +1,4 @@
-"""Writes to standard output, and knows when it takes no more."""
+"""Standard output that a full disk, a closed pipe or an odd terminal cannot break."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def write(text: str) -> None:
         if not isinstance(sys.stdout, TextIOWrapper):  # somebody in this process reads it
             sys.stdout.write(text + "\n")
             return
-        # A URL, or the name of a host, may have characters that a terminal has not. And with PYTHONUNBUFFERED, text of
-        # which a pipe or a disk takes only a part counts as written.
+        # URLs and host names may have characters that a terminal cannot show. And with PYTHONUNBUFFERED a text counts as
+        # written although a pipe or a disk has taken only a part of it.
         data = memoryview(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
         sys.stdout.flush()
         while data:
@@ -48,7 +48,7 @@ def flush() -> None:
 
 
 def drop() -> None:
-    """Have nothing written any more: Python would try again, and complain, at its end."""
+    """Discard what is not written yet: Python would try again at its exit, and complain."""
     if sys.stdout is not None:
         with suppress(OSError, ValueError):  # it is no file
             nothing = os.open(os.devnull, os.O_WRONLY)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import HostRecord, Page
 
 _SHOWN = 5
-"""Hosts that are named of those that wait."""
+"""Waiting hosts that are named, the longest wait first."""
 
 _PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
 
@@ -253,9 +253,9 @@ def status(store: Store) -> dict[str, Any]:
 
 
 def _why_it_waits(host: HostRecord) -> str:
-    """Why *host* is left alone."""
+    """Why no request is made to *host* now."""
     if host.down:
-        return "no answer, or one that asks to come later"
+        return "no response, or one that asks to come later"
     if host.errors:
         return "errors"
     return "crawl delay" if host.crawl_delay else "gap"

@@ -26,7 +26,7 @@ _SCORES = ("score", "importance")
 """Columns of a table of seeds that hold the score, the first that there is."""
 
 _NETLOC = re.compile(r"([^\s\\\[\]@]*@)?(\[[0-9A-Fa-f:.]+\]|[^\s\\\[\]@:]+)(:[0-9]*)?")
-"""User, host and port; stricter than a URL need be, so that every seed can become a request."""
+"""User, host and port: stricter than the standard, so that every seed can become a request."""
 
 
 class Row(NamedTuple):
@@ -63,7 +63,7 @@ def url_error(url: object) -> str:
     """Why *url* is no URL that can be a seed; ``""`` if it is one."""
     if not isinstance(url, str) or not url:
         return "there is no URL"
-    if plain_host(url):  # most are, and it takes a tenth of the time
+    if plain_host(url):  # true of most, in a tenth of the time
         return ""
     shown = repr(url if len(url) <= 200 else url[:200] + "...")
     try:

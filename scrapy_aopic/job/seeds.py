@@ -68,9 +68,9 @@ def lists(folder: Path) -> list[Path]:
 def give(
     folder: Path, sources: Sequence[str], *, name: str = "", skip_bad: bool = False, progress: bool = False
 ) -> Given:
-    """Let seeds wait in *folder*: all that *sources* name, or none if one of them cannot be used.
+    """Let all seeds that *sources* name wait in *folder*, or none of them if one cannot be used.
 
-    The seeds of a list with scores get as much cash as so many seeds without, in proportion to their scores.
+    A list with scores gets as much cash as a list of that length without; it is shared in proportion to the scores.
 
     Args:
         sources: URLs, and paths of lists.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .graphs import Graph
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-"""Parts of the fetches after which the share is told."""
+"""Parts of the fetches after which the share is reported."""
 
 REFERENCES = ("bound", "true-pagerank")
 ALL = (*ORDERS, *REFERENCES)
@@ -236,14 +236,14 @@ def run(
 
 
 def _counted(pages: Iterator[int], n: int, progress: Callable[[int], object]) -> Iterator[int]:
-    """The first *n* of *pages*, telling *progress* of every thousand."""
-    told = number = 0
+    """The first *n* of *pages*, calling *progress* for every thousand."""
+    reported = number = 0
     for number, page in zip(range(1, n + 1), pages, strict=False):
         yield page
-        if number - told == 1000:
+        if number - reported == 1000:
             progress(1000)
-            told = number
-    progress(number - told)
+            reported = number
+    progress(number - reported)
 
 
 def _best_known_first(graph: Graph, rank: NDArray[np.float64], seeds: Sequence[int]) -> Iterator[int]:

@@ -133,7 +133,7 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     assert f"Is the proxy {nobody} in order?" in warning
 
     state = ask(tmp_path, status)
-    assert state["waits"] == {"no answer, or one that asks to come later": 12}
+    assert state["waits"] == {"no response, or one that asks to come later": 12}
     assert state["back_queues"]["waiting"] == 12
     assert len(state["longest_waits"]) == 5
     longest = state["longest_waits"][0]
@@ -145,7 +145,7 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     command.settings = Settings()
     for arguments in ([], ["--json"]):
         shown = run(command, ["status", str(tmp_path), *arguments], capsys)
-        assert "no answer, or one that asks to come later" in shown
+        assert "no response, or one that asks to come later" in shown
         if arguments:
             assert json.loads(shown)["longest_waits"][0] == longest
         else:
