@@ -27,7 +27,13 @@ _IN_MEMORY = (DRY, READY, LATE, WAITING, GATED, LOCATING, LEASED)
 
 def check(frontier: Frontier) -> list[str]:
     """What is wrong with *frontier*, in sentences; O(everything that is queued)."""
-    return [*_wrong_hosts(frontier), *_wrong_heaps(frontier), *_wrong_gates(frontier), *_wrong_rows(frontier)]
+    return [
+        *_wrong_hosts(frontier),
+        *_wrong_heaps(frontier),
+        *_forgotten_shelves(frontier),
+        *_wrong_gates(frontier),
+        *_wrong_rows(frontier),
+    ]
 
 
 def _wrong_hosts(frontier: Frontier) -> Iterator[str]:
@@ -84,6 +90,9 @@ def _wrong_heaps(frontier: Frontier) -> Iterator[str]:
                 yield f"the host {key.hex()} has an entry among those that are {Phase(phase).name}"
             elif phase != WAITING and value != of.rank:
                 yield f"{of.name} has the rank {of.rank!r}, and its entry {value!r}"
+
+
+def _forgotten_shelves(frontier: Frontier) -> Iterator[str]:
     late = frontier.places.late
     on_disk = {bucket for bucket in frontier.n_shelved if bucket[:2] != IN_TIME}
     for shelf in on_disk | {shelf for shelf, heap in late.in_memory.items() if heap}:

@@ -135,18 +135,24 @@ class Parking:
     def due(self, now: float) -> Iterator[bytes]:
         """Keys of hosts whose time has come; each must leave before the next one is drawn."""
         while self.opens_at <= now:
-            for row, _ in self._index.first(self._letter, _ROWS_READ)[0]:
-                if instant_of(row) > now:
+            rows, is_all = self._index.first(self._letter, _ROWS_READ)
+            self.opens_at = inf  # of those that come meanwhile
+            for row, _ in rows:
+                instant = instant_of(row)
+                if instant > now:
+                    self.opens_at = min(self.opens_at, instant)
                     break
                 yield row[-HOST_BYTES:]
-            self.look()
+            else:
+                if not is_all:
+                    self.look()
 
     def place(self, until: float) -> bytes:
         """Beginning of the row of a host that must be left alone *until* an instant."""
         return self._letter + int(until * 1000 + 1).to_bytes(_TIME_BYTES, "big")
 
     def put(self, until: float) -> None:
-        """A host has come that must be left alone *until* an instant."""
+        """A host has come that must be left alone *until* an instant, up to a millisecond before that of its row."""
         self.opens_at = min(self.opens_at, until)
         self.n += 1
 
