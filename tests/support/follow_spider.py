@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scrapy import Request, Spider
-from scrapy.http import Response
+from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 
 
@@ -17,5 +17,6 @@ class Follow(Spider):
     start_urls = ["http://h0.test/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
+        assert isinstance(response, TextResponse)
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)

@@ -116,4 +116,5 @@ class JournalStore:
 
 
 def unpack(data: bytes) -> dict[int, dict[bytes, bytes | None]]:
-    return msgpack.unpackb(data, strict_map_key=False)
+    rows: dict[int, dict[bytes, bytes | None]] = msgpack.unpackb(data, strict_map_key=False)
+    return rows

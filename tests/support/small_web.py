@@ -9,7 +9,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.http import Response
+from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
@@ -47,6 +47,7 @@ class Follow(Spider):
     start_urls = ["http://a.test/"]
 
     def parse(self, response: Response) -> Iterator[Any]:
+        assert isinstance(response, TextResponse)
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)
 
