@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
@@ -53,12 +53,15 @@ async def opened(jobdir: Path | None, **settings: Any) -> AsyncGenerator[Schedul
     crawler.engine = engine
     scheduler = build_from_crawler(Scheduler, crawler)
     scheduler.crawler = crawler  # type: ignore[attr-defined]  # the stock attribute; a mixin reads it
-    crawler.spider = AnySpider.from_crawler(crawler)
-    await ensure_awaitable(scheduler.open(crawler.spider))
+    spider = crawler.spider = AnySpider.from_crawler(crawler)
+    await ensure_awaitable(scheduler.open(spider))
+    await crawler.signals.send_catch_log_async(signals.spider_opened, spider=spider)
     try:
         yield scheduler
     finally:
         await ensure_awaitable(scheduler.close("finished"))
+        # The state of the spider is written then, and the job released.
+        await crawler.signals.send_catch_log_async(signals.spider_closed, spider=spider, reason="finished")
         assert crawler.stats is not None
         assert crawler.stats.get_value("aopic/errors") is None
 
