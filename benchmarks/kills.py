@@ -536,7 +536,7 @@ def main() -> int:
                 for line in found[:20]:
                     print(f"  {line}", flush=True)
 
-    print("| store, durability | jobs | kills: run, open, close, backup | visited | fetched again: in work "
+    print("| store, durability | jobs | kills: run, open, close, backup | visited | fetched again: in flight "
           "| settled, not committed | oldest of these | most at one kill |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|")
     for (store, durability), of in sorted(sums.items()):
