@@ -303,7 +303,7 @@ def main() -> int:
         copy = Path(folder)
         for name in ("scrapy_aopic", "tests", "example_project", "benchmarks", "docs"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "crawls"))
-        for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile"):
+        for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"):
             shutil.copy(ROOT / name, copy)
         tests = Tests(copy, args.tests)
         for file, bugs in find_bugs(args.names):
