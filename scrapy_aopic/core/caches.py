@@ -135,23 +135,21 @@ class RandomCache:
 
 
 class StaticCache:
-    """The first keys stay: those that came before anything had to go. Every other goes, the last one first.
+    """The first keys stay: the key that came last goes, so that those from before there was no more room are left.
 
     What comes first in a crawl is what its seeds, and the pages near them, link to.
     """
 
     def __init__(self) -> None:
-        self._first: list[bytes] = []
-        self._others: list[bytes] = []
-        self._is_full = False
+        self._keys: list[bytes] = []
 
     def __len__(self) -> int:
         """Keys that may go."""
-        return len(self._first) + len(self._others)
+        return len(self._keys)
 
     def add(self, keys: Collection[bytes]) -> None:
-        """Put *keys* among those that stay if there is room."""
-        (self._others if self._is_full else self._first).extend(keys)
+        """Put *keys* behind those that are there."""
+        self._keys.extend(keys)
 
     def use(self, key: bytes) -> None:
         """Do nothing."""
@@ -160,9 +158,8 @@ class StaticCache:
         """Do nothing."""
 
     def victim(self) -> bytes:
-        """Take out the last of the others; if there is none, the last of the first keys."""
-        self._is_full = True
-        return (self._others or self._first).pop()
+        """Take out the key that came last."""
+        return self._keys.pop()
 
 
 CACHES: dict[str, Callable[[Draw], Cache]] = {

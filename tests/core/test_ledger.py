@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
 from scrapy_aopic.core.records import Page, State, pack, unpack
+from scrapy_aopic.core.spending import SPENDING, class_of, page_class
 from scrapy_aopic.core.window import Window
 
 if TYPE_CHECKING:
@@ -602,3 +603,21 @@ def test_the_fixpoints_of_the_shares_differ_by_more_than_the_estimate_may_err():
     mine, other, equal = fixpoint(0.15), fixpoint(0.5), fixpoint(None)
     assert sum(abs(mine[page] - other[page]) for page in STRONG) > 0.1
     assert sum(abs(mine[page] - equal[page]) for page in STRONG) > 0.1
+
+
+def test_the_four_classes_of_pages_are_numbered_as_they_are_stored():
+    numbers = {
+        (is_visited, is_chosen): page_class(is_visited=is_visited, is_chosen=is_chosen)
+        for is_visited in (False, True)
+        for is_chosen in (False, True)
+    }
+    assert numbers == {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
+    for (is_visited, is_chosen), number in numbers.items():
+        page = Page(State.QUEUED, 1, visits=int(is_visited), is_chosen=is_chosen)
+        assert class_of(page) == number
+    assert {name: each.classes for name, each in SPENDING.items()} == {
+        "endowment": (),
+        "unvisited": (0, 2),
+        "visited": (1, 3),
+        "chosen": (2, 3),
+    }

@@ -24,9 +24,10 @@ from scrapy_aopic.core.order import (
     OpicRandom,
     PageRank,
     front_queue,
+    quarter_queue,
 )
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.records import HOST_BYTES, HostRecord, Link, Page, State, queue_row
+from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES, HostRecord, Link, Page, State, queue_row
 from scrapy_aopic.lab.simulation import simulate
 
 MEAN = 1 << 16
@@ -190,6 +191,16 @@ def test_a_priority_counts_in_every_order_that_knows_no_cash():
 @given(cash=st.integers(0, 1 << 53), shift=st.integers(-10, 10), score=st.integers(0, 100))
 def test_opic_goes_by_cash_alone(cash, shift, score):
     assert Opic().front_queue(page(score, shift=shift), cash) == front_queue(cash, shift)
+
+
+@given(st.integers(1, 52), st.integers(-60, 60))
+def test_a_visited_page_is_placed_to_a_quarter_of_a_front_queue(bits: int, shift: int):
+    """As much as 2**n units, less one, is quarter 4 n; each front queue that a priority moves it is four quarters."""
+    queue = quarter_queue((1 << bits) - 1, shift)
+    assert queue == min(max(4 * (bits + shift), 0), 4 * N_FRONT_QUEUES - 2)
+    if 0 < queue < 4 * N_FRONT_QUEUES - 2 and bits > 4:
+        parts = [quarter_queue(int((1 << bits) * 2 ** (n / 4 + 0.01)), shift) for n in range(4)]
+        assert parts == [min(queue + n, 4 * N_FRONT_QUEUES - 2) for n in range(4)]
 
 
 def test_opic_neither_endows_nor_looks_at_domains():
