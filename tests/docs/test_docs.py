@@ -238,6 +238,28 @@ def test_every_test_that_is_named_exists() -> None:
     assert set(re.findall(r"`(test_\w+)", "".join(TEXTS.values()))) <= defined
 
 
+# Language
+
+REPLACED = {
+    r"ask(s|ing)? (a|the|each|every) (host|server)s?": "makes a request to",
+    r"hosts? (may|might|could|can|must) be asked": "is ready",
+    r"pages? (that|which) comes? back": "is revisited",
+    r"(tells?|told) (apart|(pages|hosts|requests) from)": "distinguishes",
+    r"pages are united|twins?": "pages are merged, duplicates",
+    r"as ever|in vain|nobody|whoever|come to rest": "plainer words",
+}
+"""Phrases that are wrong wherever they stand, and what replaced them; see docs/glossary.md."""
+
+
+@each_document
+def test_phrases_that_the_glossary_replaced_are_not_used(name: str) -> None:
+    assert {
+        found[0]: instead
+        for phrase, instead in REPLACED.items()
+        for found in re.finditer(rf"\b(?:{phrase})\b", TEXTS[name], re.IGNORECASE)
+    } == {}
+
+
 # Generated parts, the pictures of the imports among them
 
 
