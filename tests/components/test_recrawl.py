@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, ask, check, html
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.job import clock as job_clock
 from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
 
@@ -289,18 +291,27 @@ def aged(age: float, clock: float) -> Callable[[Exchange], Answer]:
     return answer
 
 
-async def order_of_revisits(serve: Serve, pages: dict[str, Any], folder: Path) -> list[str]:
-    """The URLs of *pages* in the order in which they come back when all of them may."""
+async def order_of_revisits(
+    serve: Serve, pages: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The URLs of *pages* in the order in which they are revisited two hours later, when all of them are due."""
 
     class All(Follow):
         start_urls = [*pages, "http://a.test/last"]  # all of the former get cash before the crawl stops
 
+    hour = {"AOPIC_RECRAWL_MIN_INTERVAL": 3600}
     web = serve(pages | {"http://a.test/last": []})
-    await crawl_until(lambda: len(web.asked) >= 4, folder, All)
+    await crawl_until(lambda: len(web.asked) >= 4, folder, All, **hour)
     assert web.asked == All.start_urls
-    await asyncio.sleep(1.1)  # now all of them are due when the next crawl begins
+    later = SimpleNamespace(
+        time=lambda: time.time() + 7200,
+        monotonic=time.monotonic,
+        clock_gettime=lambda clock: time.clock_gettime(clock) + 7200,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(job_clock, "time", later)
     All.start_urls = []
-    await crawl_until(lambda: len(web.asked) >= 8, folder, All)
+    await crawl_until(lambda: len(web.asked) >= 8, folder, All, **hour)
     assert sorted(web.asked[4:8]) == sorted(web.asked[:4])
     return [url for url in web.asked[4:8] if url in pages]
 
@@ -310,22 +321,24 @@ async def order_of_revisits(serve: Serve, pages: dict[str, Any], folder: Path) -
 )
 @deferred_f_from_coro_f
 async def test_pages_that_changed_lately_by_the_clock_of_their_server_come_back_first(
-    serve: Serve, tmp_path: Path, clock: float
+    serve: Serve, tmp_path: Path, clock: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = {url: aged(age, clock) for url, age in AGES.items()}
-    assert await order_of_revisits(serve, pages, tmp_path) == sorted(AGES, key=AGES.__getitem__)
+    assert await order_of_revisits(serve, pages, tmp_path, monkeypatch) == sorted(AGES, key=AGES.__getitem__)
 
 
 @pytest.mark.parametrize("date", [DATE, "now", ""], ids=["date", "word", "none"])
 @deferred_f_from_coro_f
-async def test_dates_that_cannot_be_true_change_nothing(serve: Serve, tmp_path: Path, date: str) -> None:
+async def test_dates_that_cannot_be_true_change_nothing(
+    serve: Serve, tmp_path: Path, date: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = {"Content-Type": "text/html", **({"Date": date} if date else {})}
     modified = NONSENSE if date == DATE else [DATE, NONSENSE[0], "Tue, 20 Oct 2026 06:28:00 GMT"]
     pages = {
         url: Answer(headers={**sent, "Last-Modified": text}, body=LINKED)
         for url, text in zip(AGES, modified, strict=True)
     }
-    assert await order_of_revisits(serve, pages, tmp_path) == list(AGES)
+    assert await order_of_revisits(serve, pages, tmp_path, monkeypatch) == list(AGES)
 
 
 # Pages that disappear, fail or move
