@@ -14,7 +14,7 @@ import sys
 import zlib
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.hostile_input import CHARSETS, LOCATIONS, MARKUP, hostile_page, hostile_url
@@ -36,7 +36,7 @@ WORDS = [
     "]]>",
 ]
 
-END = ("keep", "close", "abort", "hang")
+End: TypeAlias = Literal["keep", "close", "abort", "hang"]
 """What becomes of the connection after the last piece: it waits for a request, is closed, is reset, or says no more."""
 
 
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
     """What a server does: *pieces* are sent, each after its seconds, and then the connection has its *end*."""
 
     pieces: list[tuple[float, bytes]]
-    end: str
+    end: End
     status: int
 
 

@@ -188,6 +188,16 @@ def test_a_value_is_seen_before_during_and_after_its_commit():
     assert table.take() == {}
 
 
+def test_a_value_that_has_landed_is_no_longer_held_in_memory():
+    store = MemoryStore()
+    table = BlobTable(store, Family.REQUESTS)
+    table.put(b"a", b"1")
+    store.write({Family.REQUESTS: table.take()}, sync=True)
+    table.landed()
+    store.write({Family.REQUESTS: {b"a": b"2"}}, sync=True)
+    assert (table.get(b"a"), table.get_many([b"a"])) == (b"2", [b"2"])
+
+
 def test_a_newer_value_hides_the_one_in_flight_and_outlives_its_failure():
     table = BlobTable(MemoryStore(), Family.REQUESTS)
     table.put(b"a", b"1")
