@@ -279,9 +279,9 @@ class Tests:
         return code != 0
 
 
-def find_bugs(names: list[str]) -> Iterator[tuple[str, list[Bug]]]:
-    """All bugs that can be put into each file whose name holds one of *names*."""
-    package = ROOT / "scrapy_aopic"
+def find_bugs(root: Path, names: list[str]) -> Iterator[tuple[str, list[Bug]]]:
+    """All bugs that can be put into each file of the package below *root* whose name holds one of *names*."""
+    package = root / "scrapy_aopic"
     for path in sorted(package.rglob("*.py")):
         file = path.relative_to(package).as_posix()
         if not names or any(name in file for name in names):
@@ -308,7 +308,7 @@ def main() -> int:
         for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"):
             shutil.copy(ROOT / name, copy)
         tests = Tests(copy, args.tests)
-        for file, bugs in find_bugs(args.names):
+        for file, bugs in find_bugs(copy, args.names):  # the original may change meanwhile
             lot = random.Random(f"{args.rng} {file}")
             candidates = [(bug, chosen) for bug in bugs if (chosen := tests.of(bug))]
             for bug, chosen in lot.sample(candidates, min(args.each, len(candidates))):
