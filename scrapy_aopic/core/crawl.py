@@ -172,17 +172,7 @@ class Crawl:
             self.domains.seeds = saved.seeds
         self.created_at = saved.created_at
         self.was_clean = saved.is_clean
-        leased = self.frontier.load(
-            now,
-            queued=saved.queued,
-            n_hosts=saved.hosts,
-            n_shelved=saved.shelved,
-            n_parked=saved.parked,
-            n_dead=saved.dead,
-            dead_pages=saved.dead_pages,
-            visits=saved.visits,
-            crashed_at=saved.crashed_at if self.was_clean else now,
-        )
+        leased = self.frontier.load(saved, now, crashed_at=saved.crashed_at if self.was_clean else now)
         self._not_before = saved.not_before  # a clean stop in the pause after a crash does not end it
         if not self.was_clean:
             self._pause_after_crash(saved, leased, now)
@@ -191,12 +181,8 @@ class Crawl:
         """Leave hosts alone whose last transfer may have gone unnoticed: those *leased*, at instants, and all others."""
         politeness, seen = self._policy.politeness, saved.saved_at + saved.commit_within
         for key, leased_at in leased:
-            host = self.frontier.host(key)
-            if host is None:
-                raise StorageError(
-                    f"Host {key.hex()} is leased, but not known: 'scrapy aopic repair' mends the job."
-                )
-            self.frontier.defer_all(key, politeness.of(host.name).pause_after_crash(now, leased_at, seen))
+            host = politeness.of(self.frontier.expect(key, "a lease").name)
+            self.frontier.defer_all(key, host.pause_after_crash(now, leased_at, seen))
         # Hosts that the dead process first fetched from after its last commit cannot be distinguished from others.
         pause = politeness.pause_after_crash(now, saved.saved_at, seen)
         self._not_before = max(self._not_before, pause)
@@ -304,9 +290,11 @@ class Crawl:
         """Hand out the best page whose host may be fetched from at *now*, or ask for the address of a host first."""
         if now < self._not_before:
             return self.when()
-        self._revisits.step(now)
+        if self._revisits.step(now):
+            self._commits.has_changes = True
         taken = self.frontier.take(now)
         while not isinstance(taken, (Taken, Unlocated)) and self._revisits.let_in_one(now):
+            self._commits.has_changes = True
             taken = self.frontier.take(now)
         if isinstance(taken, Unlocated):
             return taken

@@ -7,20 +7,20 @@ one host lies together; :mod:`.records` makes them, and the records of pages, ho
 (:class:`~scrapy_aopic.core.saved.Saved`) and what the job adds to each commit. All others begin with a capital letter
 that says what they are the index of:
 
-======  ==========================================================================  ==================================
+======  ==========================================================================  ======================
 letter  key                                                                         written by
-======  ==========================================================================  ==================================
-``A``   host: active, in memory                                                     ``frontier``
-``F``   ``\\0`` rank host: shelved and in time                                       ``frontier``
-..      ``\\1`` domain rank host: shelved, its domain is over its budget             ``frontier``
-..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier``
-``P``   milliseconds host: parked until then                                        ``frontier``
-``D``   milliseconds host: dead until then                                          ``frontier``
-``C``   host: one without any page in the crawl, whose record is the value          ``frontier``
+======  ==========================================================================  ======================
+``A``   host: active, in memory                                                     ``frontier.hosts``
+``F``   ``\\0`` rank host: shelved and in time                                       ``frontier.hosts``
+..      ``\\1`` domain rank host: shelved, its domain is over its budget             ``frontier.hosts``
+..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier.hosts``
+``P``   milliseconds host: parked until then                                        ``frontier.hosts``
+``D``   milliseconds host: dead until then                                          ``frontier.hosts``
+``C``   host: one without any page in the crawl, whose record is the value          ``frontier.outsiders``
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
-``W``   milliseconds page: when its place among visited pages is looked at          ``revisits``
-``O``   front queue, time, page: a visited page that is due                         ``revisits``
-======  ==========================================================================  ==================================
+``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.looks``
+``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
+======  ==========================================================================  ======================
 
 Rules: a letter belongs to one line of this table; a host with queued pages has exactly one row under ``A``, ``F``,
 ``P`` or ``D``; whoever adds or changes a letter, a key or a record so that older versions would misread a job raises
@@ -63,6 +63,8 @@ CLOCK_KEY = b"clock"
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"
+"""Hosts with queued pages, by where they wait."""
+
 HOST_ROWS = (ACTIVE, SHELVED, PARKED, DEAD)
 """Letters of the rows of which a host with queued pages has exactly one."""
 
@@ -70,6 +72,7 @@ IN_TIME, LATE, BEHIND = SHELVED + b"\0", SHELVED + b"\1", SHELVED + b"\2"
 """Beginnings of the rows of shelved hosts: in time; late by their domain's own budget; by that of a link to it."""
 
 OUTSIDERS, SHARED_GATES = b"C", b"G"
+"""Hosts without any page, and the instants at which gates that several hosts share open."""
 
 WAKES, DUE = b"W", b"O"
 """Visited pages by the time at which their place is looked at, and by the place of those that are due."""

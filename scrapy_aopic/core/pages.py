@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from .api import Lease
     from .caches import Cache
     from .frontier.frontier import Frontier, Move
-    from .frontier.host_state import HostState
     from .leases import Leases
     from .ledger import Ledger
     from .order import Order
@@ -219,7 +218,7 @@ class Pages:
 
     def queue_again(self, key: bytes, now: float) -> None:
         """Let the page under *key*, which was due, wait in the frontier."""
-        page, host = self.expect(key, "a due row"), self._host(key)
+        page, host = self.expect(key, "a due row"), self._frontier.expect(key[:HOST_BYTES], "a page")
         self._ledger.catch_up(page)
         self._revive(page)
         page.state = QUEUED
@@ -397,11 +396,3 @@ class Pages:
         """Let *page*, which was visited and whose cash is up to date, be due."""
         if self._worth is not None:
             self._due.offer(key, self._worth.queue(page, now), page.visited_at)
-
-    def _host(self, key: bytes) -> HostState:
-        host = self._frontier.host(key[:HOST_BYTES])
-        if host is None:
-            raise StorageError(
-                f"There is no host of page {key.hex()}, which is known: 'scrapy aopic repair' mends the job."
-            )
-        return host

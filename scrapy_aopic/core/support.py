@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
-
 from .records import HOST_BYTES
 from .sponsors import FAMILY
 
@@ -85,9 +83,4 @@ class Support:
 
     def _domain(self, host: bytes) -> bytes:
         """Key of the domain of the host under key *host*."""
-        known = self._frontier.host(host)
-        if known is None:
-            raise StorageError(
-                f"A page is known of host {host.hex()}, but no such host: 'scrapy aopic repair' mends the job."
-            )
-        return self._domains.key(known)
+        return self._domains.key(self._frontier.expect(host, "a page"))

@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from support.core_crawl import saved_of
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
@@ -104,14 +105,7 @@ class Desk:
     def reopen(self, max_active: int = 100) -> list[tuple[bytes, float]]:
         old = self.frontier
         self.frontier = Frontier(self.store, max_active=max_active)
-        return self.frontier.load(
-            self.now,
-            queued=old.queued,
-            n_hosts=old.n_hosts,
-            n_shelved=dict(old.n_shelved),
-            n_parked=old.n_parked,
-            visits=old.visits,
-        )
+        return self.frontier.load(saved_of(old), self.now)
 
     def place(self, host: str) -> str:
         """Where *host* is, in words."""
@@ -811,14 +805,7 @@ class BudgetDesk(Desk):
         old, seeds = self.frontier, self.domains.seeds
         self.open(max_active)
         self.domains.seeds = seeds
-        return self.frontier.load(
-            self.now,
-            queued=old.queued,
-            n_hosts=old.n_hosts,
-            n_shelved=dict(old.n_shelved),
-            n_parked=old.n_parked,
-            visits=old.visits,
-        )
+        return self.frontier.load(saved_of(old), self.now)
 
 
 def overdrawn(max_active: int = 100, hosts: tuple[str, ...] = ("www.a",)) -> BudgetDesk:

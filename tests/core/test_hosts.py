@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from support.core_crawl import saved_of
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.check import check
@@ -15,6 +16,7 @@ from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, HostRecord, host_key, pack_host, page_key, queue_row
+from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -98,7 +100,7 @@ def test_a_row_of_the_index_without_its_host_is_said_to_be_damage() -> None:
     store = MemoryStore()
     store.write({Family.META: {b"A" + b"no host ": b""}}, sync=True)
     with pytest.raises(StorageError, match=rf"{b'no host '.hex()}.*repair"):
-        Frontier(store).load(0.0, queued=1, n_hosts=1, n_shelved={}, n_parked=0, visits=0)
+        Frontier(store).load(Saved("", created_at=0.0, saved_at=0.0), 0.0)
     with pytest.raises(StorageError, match="repair"):
         Frontier(store).move(b"no host ", [(b"old", b"new", b"page")], 0.0)
 
@@ -319,17 +321,7 @@ class Walk:
         self.open()
         if self.domains is not None:
             self.domains.seeds = seeds
-        self.frontier.load(
-            self.now,
-            queued=old.queued,
-            n_hosts=old.n_hosts,
-            n_shelved=dict(old.n_shelved),
-            n_parked=old.n_parked,
-            n_dead=old.n_dead,
-            dead_pages=old.dead_pages,
-            visits=old.visits,
-            crashed_at=self.dice.choice([0.0, self.now]),
-        )
+        self.frontier.load(saved_of(old), self.now, crashed_at=self.dice.choice([0.0, self.now]))
         self.taken.clear()
         self.sought.clear()
 

@@ -39,5 +39,7 @@ def test_a_time_to_look_at_a_page_that_is_not_there_is_said_to_need_a_repair():
 
 def test_a_page_that_is_due_without_its_host_is_said_to_need_a_repair():
     job = without(Family.HOSTS, A.key[:HOST_BYTES], recrawl=Recrawl(min_interval=1.0))
-    with pytest.raises(StorageError, match=f"no host of page {A.key.hex()}, which is known: {MENDS}"):
+    with pytest.raises(
+        StorageError, match=f"a page of host {A.key[:HOST_BYTES].hex()}, but no such host: {MENDS}"
+    ):
         job.drain()

@@ -14,7 +14,7 @@ from support.core_crawl import NOW, Job, by_cash, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
-from scrapy_aopic.core.records import HOST_BYTES, Changes, State
+from scrapy_aopic.core.records import HOST_BYTES, Changes, State, host_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.rates import RATES
@@ -353,6 +353,19 @@ def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other(passed: flo
     job.crawl.release(first, job.now)
     job.settle(first, version=version(9))
     assert job.lease().key != first.key
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_page_that_is_let_in_is_a_change_even_if_its_host_must_wait(share: float):
+    job = again(share=share)
+    job.seed(link("a"))
+    job.visit(version=version(1))
+    job.now += 2 * HOUR
+    job.crawl.hold(host_key("a"), job.now + 60)
+    job.commit()
+    assert not isinstance(job.crawl.lease(job.now), Lease)
+    assert job.state(link("a")) == State.QUEUED
+    assert job.crawl.has_changes
 
 
 def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():

@@ -12,11 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.frontier.frontier import Frontier
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key, page_key
+from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.storage.memory import MemoryStore
 
 NOW = 1_000_000_000.0
@@ -33,6 +35,22 @@ def by_cash() -> Aopic:
     order = Aopic()
     order.counts_links = False  # type: ignore[misc]  # no subclass: the audit knows orders by their class
     return order
+
+
+def saved_of(frontier: Frontier) -> Saved:
+    """What a commit says of *frontier* as it is now."""
+    return Saved(
+        "",
+        created_at=0.0,
+        saved_at=0.0,
+        queued=frontier.queued,
+        hosts=frontier.n_hosts,
+        visits=frontier.visits,
+        shelved=frontier.n_shelved,
+        parked=frontier.n_parked,
+        dead=frontier.n_dead,
+        dead_pages=frontier.dead_pages,
+    )
 
 
 class Job:

@@ -35,7 +35,7 @@ from . import back_queue
 from .back_queue import BackQueues
 from .budgets import Budgets
 from .gates import Gates
-from .host_state import DEAD, LOCATING, WAITING, HostState, pack_state, unpack_state
+from .host_state import DEAD, LEASED, LOCATING, WAITING, HostState, pack_state, unpack_state
 from .hosts import HostPlaces
 from .outsiders import Outsiders
 from .shelves import index_bucket, instant_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scrapy_aopic.core.domains import Domains
+    from scrapy_aopic.core.saved import Saved
 
 _SOON = 0.01
 """Seconds after which a :meth:`Frontier.take` goes on that has turned many hosts away."""
@@ -139,39 +140,41 @@ class Frontier:
 
     # -- life
 
-    def load(
-        self,
-        now: float,
-        *,
-        queued: int,
-        n_hosts: int,
-        n_shelved: dict[bytes, int],
-        n_parked: int,
-        visits: int,
-        n_dead: int = 0,
-        dead_pages: int = 0,
-        crashed_at: float = 0.0,
-    ) -> list[tuple[bytes, float]]:
+    def load(self, saved: Saved, now: float, *, crashed_at: float = 0.0) -> list[tuple[bytes, float]]:
         """Take up the state that the store holds; what was in flight when it was left waits again.
 
         Args:
+            saved: The totals of the last commit.
             crashed_at: When the job was last opened after a crash, before which hosts may have been requested that
                 are not known to; 0 if never.
 
         Returns:
             The hosts that were leased, with the instant of the lease.
         """
-        self.queued = self.pending = queued
-        self.n_hosts = n_hosts
-        self.visits = visits
+        self.queued = self.pending = saved.queued
+        self.n_hosts = saved.hosts
+        self.visits = saved.visits
         self.gates.load()
         self._outsiders.load()
         self.places.crashed_at = crashed_at
-        return self.places.load(now, n_shelved, n_parked, n_dead, dead_pages)
+        return self.places.load(saved, now)
 
     def host(self, key: bytes) -> HostState | None:
         """The host under *key*, if the crawl knows it."""
         return self.active.get(key) or self.hosts.get(key)
+
+    def expect(self, key: bytes, what: str) -> HostState:
+        """The host under *key*, which something else in the store, *what*, says is there.
+
+        Raises:
+            StorageError: If there is none.
+        """
+        return self.places.expect(key, what)
+
+    def is_free(self, key: bytes) -> bool:
+        """Whether no page of the host under *key* waits to be taken, and none is fetched."""
+        host = self.host(key)
+        return host is None or (host.queued == len(host.in_flight) and host.phase != LEASED)
 
     def preload(self, keys: Iterable[bytes]) -> None:
         """Bring the hosts under *keys* into memory with one read."""
@@ -251,7 +254,7 @@ class Frontier:
 
     def move(self, key: bytes, moves: list[Move], now: float) -> None:
         """Move queued pages of the host under *key* from one queue row to another; they keep their place in time."""
-        host = self.places.known(key)
+        host = self.places.expect(key, "a queued page")
         self.rows.move(key, moves)
         best = b""
         for old, new, page in moves:
@@ -371,8 +374,8 @@ class Frontier:
 
     def locate(self, key: bytes, address: str, now: float) -> None:
         """The host under *key* has *address*, empty if that could not be found out."""
+        host = self.expect(key, "a look-up of its address")
         self.gates.looked_up()
-        host = self.places.known(key)
         if address:
             host.address, host.gates = address, None
         host.is_located = True

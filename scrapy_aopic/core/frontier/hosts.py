@@ -59,6 +59,7 @@ from .shelves import Parking, Shelves, shelf_of
 if TYPE_CHECKING:
     from scrapy_aopic.core.order import Order
     from scrapy_aopic.core.politeness import Politeness
+    from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.core.tables import RecordTable, RowTable
 
     from .back_queue import BackQueues
@@ -125,51 +126,42 @@ class HostPlaces:
         self.dead = Parking(index, layout.DEAD)
         self.crashed_at = 0.0
         self.dead_pages = 0
-        self._number = count(
-            1
-        ).__next__  # hosts of equal rank come in the order in which they got their places
+        # Hosts of equal rank come in the order in which they got their places.
+        self._number = count(1).__next__
         self._turned_away = 0
 
-    def known(self, key: bytes) -> HostState:
-        """The host under *key*, which a row of the store names.
+    def expect(self, key: bytes, what: str) -> HostState:
+        """The host under *key*, which something else in the store, *what*, says is there.
 
         Raises:
             StorageError: If there is none.
         """
         host = self.active.get(key) or self._hosts.get(key)
         if host is None:
-            raise self._no_host(key)
+            raise StorageError(
+                f"The store has {what} of host {key.hex()}, but no such host: 'scrapy aopic repair' mends the job."
+            )
         return host
-
-    @staticmethod
-    def _no_host(key: bytes) -> StorageError:
-        return StorageError(
-            f"A row of the queue or the index is of the host {key.hex()}, and there is no such host: the job is damaged. "
-            "'scrapy aopic repair' writes the index anew."
-        )
 
     # -- where a host goes
 
-    def load(
-        self, now: float, n_shelved: dict[bytes, int], n_parked: int, n_dead: int, dead_pages: int
-    ) -> list[tuple[bytes, float]]:
+    def load(self, saved: Saved, now: float) -> list[tuple[bytes, float]]:
         """Take up what the store holds: how many hosts are on the disk, and those that were in memory.
 
         Returns:
             The hosts that were leased, with the instant of the lease.
         """
-        self.shelves.counts = n_shelved
-        self.parked.n, self.dead.n, self.dead_pages = n_parked, n_dead, dead_pages
+        self.shelves.counts = dict(saved.shelved)
+        self.parked.n, self.dead.n, self.dead_pages = saved.parked, saved.dead, saved.dead_pages
         for parking in (self.parked, self.dead):
             parking.look()
-        for bucket in n_shelved:
+        for bucket in self.shelves.counts:
             if bucket[:2] != IN_TIME:
                 self.late.note(bucket)
         leased = []
         keys = [row[1:] for row, _ in self._index.first(ACTIVE, 1 << 60)[0]]
-        for key, host in zip(keys, self._hosts.get_many(keys), strict=True):
-            if host is None:
-                raise self._no_host(key)
+        for key, known in zip(keys, self._hosts.get_many(keys), strict=True):
+            host = known if known is not None else self.expect(key, "an index row")
             if host.leased_at:
                 leased.append((key, host.leased_at))
                 host.leased_at = 0.0
@@ -370,7 +362,7 @@ class HostPlaces:
         for parking in (self.parked, self.dead):
             if parking.opens_at <= now:
                 for key in parking.due(now):
-                    self.enter(key, self.known(key), now)
+                    self.enter(key, self.expect(key, "an index row"), now)
         if self._gates.are_used:
             self._let_in(now)
 
@@ -387,7 +379,7 @@ class HostPlaces:
                 self.leave(key, host)
                 self.settle(key, host, now)
             else:
-                self.enter(key, self.known(key), now)
+                self.enter(key, self.expect(key, "an index row"), now)
             if self.late.best(shelf) == key:
                 due = visits + 1.0  # by the way that it takes it is not in time
                 break
@@ -415,7 +407,7 @@ class HostPlaces:
     def fetch(self, row: bytes, now: float) -> None:
         """Bring the host in time with the index row *row* from the disk, or let it lie on its shelf if it is late."""
         key = row[-HOST_BYTES:]
-        host = self.known(key)
+        host = self.expect(key, "an index row")
         if self._budgets.standing(host)[1]:
             self.leave(key, host)
             self._shelve(key, host)
@@ -426,7 +418,7 @@ class HostPlaces:
         """Bring a shelved host of *rank* from the disk, and shelve worse ones for it if there is no room."""
         if len(self.active) >= self._max_active:
             self._make_room(rank)
-        host = self.known(key)
+        host = self.expect(key, "an index row")
         self.leave(key, host)
         self._activate(key, host)
         self.settle(key, host, now)

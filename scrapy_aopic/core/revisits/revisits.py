@@ -1,11 +1,9 @@
-"""Visited pages come back: their priority is looked at from time to time, and the best ones are let into the frontier."""
+"""The steps of revisits: the priority of visited pages is looked at, and the best ones are let into the frontier."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import TYPE_CHECKING
-
-from scrapy_aopic.core.frontier.host_state import LEASED
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.frontier.frontier import Frontier
@@ -56,23 +54,27 @@ class Revisits:
         """Instant of the next look; infinite if there is none."""
         return self._looks.when() if self.policy is not None else inf
 
-    def step(self, now: float) -> None:
-        """Look at the pages whose time has come, and let in the best pages that are due and paid for."""
-        if self.policy is not None:
-            self._look(self.policy, now)
-            while (key := self._due.best()) is not None:
-                self._pages.queue_again(key, now)
+    def step(self, now: float) -> bool:
+        """Look at the pages whose time has come, and let in the best that are due and paid for; returns whether any is."""
+        if self.policy is None:
+            return False
+        self._look(self.policy, now)
+        is_any = False
+        while (key := self._due.best()) is not None:
+            self._pages.queue_again(key, now)
+            is_any = True
+        return is_any
 
     def let_in_one(self, now: float) -> bool:
         """Let in the best page of the hosts that have nothing else to fetch, paid for or not; returns whether any is."""
-        key = self._due.best(self._is_free)
+        key = self._due.best(self._frontier.is_free)
         if key is not None:
             self._pages.queue_again(key, now)
         return key is not None
 
     def released(self, host: bytes) -> None:
         """The transfer from the host under key *host* is over."""
-        if self.policy is not None and self._is_free(host):
+        if self.policy is not None and self._frontier.is_free(host):
             self._due.freed(host)
 
     def _look(self, policy: Recrawl, now: float) -> None:
@@ -80,8 +82,3 @@ class Revisits:
         for key, page in self._pages.expect_many(keys, "a look row"):
             self._looks.set(key, page, page.visited_at + policy.next_look(now - page.visited_at))
             self._pages.looked_at(key, page, now)
-
-    def _is_free(self, host: bytes) -> bool:
-        """Whether no page of the host under key *host* waits in the frontier, and none is fetched."""
-        known = self._frontier.host(host)
-        return known is None or (known.queued == len(known.in_flight) and known.phase != LEASED)
