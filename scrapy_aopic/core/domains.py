@@ -177,7 +177,7 @@ class Domains:
         if not self.sponsors:
             return domain.supporters > before
         if known is None:
-            self.sponsors.discover(domain, supporter)
+            self.sponsors.discover(key, domain, supporter)
         elif self.sponsors.add(key, domain, supporter):
             self.table.put(key, domain)
             return True

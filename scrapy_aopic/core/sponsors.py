@@ -104,8 +104,14 @@ class Sponsors:
 
     # -- who sponsors whom
 
-    def discover(self, domain: Domain, sponsor: bytes) -> None:
-        """Let *domain*, which nobody knew, be found by the domain under *sponsor*."""
+    def discover(self, key: bytes, domain: Domain, sponsor: bytes) -> None:
+        """Let *domain*, under *key*, which was unknown, be found by the domain under *sponsor*.
+
+        It stays without a sponsor, as a seed's domain does, if all that is known of *sponsor* was found from it: a page
+        of it was queued that nothing vouches for, or its record was lost. So the way along discoverers always ends.
+        """
+        if self._origin(sponsor) == key:
+            return
         self.changed()
         by = self._get(sponsor)
         if by.level >= MAX_LEVEL:  # so a chain of domains is no long way
@@ -114,6 +120,12 @@ class Sponsors:
         domain.level = by.level + 1
         domain.sponsors.append(sponsor)
         domain.charges.append(0)
+
+    def _origin(self, key: bytes) -> bytes:
+        """Key of the domain at which the way along discoverers from that under *key* ends."""
+        while sponsors := self._get(key).sponsors:
+            key = sponsors[0]
+        return key
 
     def add(self, key: bytes, domain: Domain, sponsor: bytes) -> bool:
         """Let *domain*, under *key*, be sponsored by the domain under *sponsor* as well.

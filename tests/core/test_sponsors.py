@@ -58,6 +58,33 @@ class Desk:
         self.domains = Domains(self.store, str, BUDGET, FREE)
 
 
+@pytest.mark.parametrize("hops", range(8))
+def test_a_domain_that_is_found_from_itself_has_no_sponsor_and_its_routes_end(hops: int):
+    desk = Desk("seed")
+    # Nothing vouches for "made", and it is linked to only by what was found from it.
+    names = ["made", *(f"d{number}" for number in range(hops))]
+    for source, target in pairwise([*names, "made"]):
+        desk.link(source, target)
+    assert desk.sponsors("made") == {}
+    assert [len(desk.sponsors(name)) for name in names[1:]] == [1] * hops
+    for name in names:
+        desk.fetch(name, 20)
+    assert [desk.is_late(name) for name in names] == [False] + [True] * hops
+
+
+def test_a_domain_whose_record_was_lost_may_be_found_by_what_it_found():
+    desk = Desk("seed")
+    desk.link("seed", "lost")
+    desk.link("lost", "other")
+    desk.reopen()
+    desk.store.write({Family.DOMAINS: {desk.key("lost"): None}}, sync=True)
+    desk.link("other", "lost")
+    assert desk.sponsors("lost") == {}
+    assert list(desk.sponsors("other")) == [desk.key("lost")]
+    desk.fetch("other", 20)
+    assert desk.is_late("other")
+
+
 def test_what_is_behind_a_link_is_charged_to_it_however_many_domains_it_is_on():
     desk = Desk("seed")
     desk.link("seed", "head")
