@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
 from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
 from .ledger import TOTAL
 from .ports import Family, Store
-from .records import FAILED, HOST_BYTES, NO_RECORD, QUEUED, VISITED, HostRecord
+from .records import FAILED, HOST_BYTES, NO_RECORD, QUEUED, VISITED, HostRecord, serial_of
 from .saved import read_saved
 from .walk import (
     CHUNK,
@@ -44,13 +44,11 @@ if TYPE_CHECKING:
 _MAX_SHOWN = 20
 """Violations that are kept as sentences."""
 
-_SERIAL = 0xFFFFFFFF
-"""The part of a page's place that says which page of the job it was."""
-
 _LACKS_ROW = {
     Family.QUEUE: "queued page {} has no queue row",
     Family.META: "page {} should be revisited, but has no time row",
 }
+"""What is wrong with a page that has no row in a family, by that family."""
 
 
 @dataclass(slots=True)
@@ -77,7 +75,7 @@ class Audit:
         """Whether every invariant holds."""
         return not self.n_violations
 
-    def expect(self, holds: bool, text: str, *args: Any) -> None:
+    def expect(self, holds: bool, text: str, *args: object) -> None:
         """Count a violation unless *holds*; *text* is formatted with *args*, of which keys are shown in hexadecimal."""
         if not holds:
             self.n_violations += 1
@@ -209,7 +207,7 @@ class _Auditor:
         expect = self._expect
         cash = self.tally.add(page)
         expect(cash >= 0, "page {} holds {} units", key, cash)
-        expect(page.place & _SERIAL <= self._saved.order, "page {} is newer than the last commit", key)
+        expect(serial_of(page.place) <= self._saved.order, "page {} is newer than the last commit", key)
         expect(request is not None, "page {} has no request", key)
         if page.canonical:
             expect(is_emptied(page), "page {} was merged into another one, but is not visited and empty", key)

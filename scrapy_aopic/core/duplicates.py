@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .layout import BANDS, CLAIMS, FIRST_OF_TEXT, SITE_TEXTS, TEXTS, VARIETIES
 from .ports import Family, Store
-from .records import HOST_BYTES, pack, unpack
+from .records import PAGE_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
 
 if TYPE_CHECKING:
@@ -48,12 +48,10 @@ _HALF = 8
 """Bytes of a digest of words, or of links and data."""
 
 _DIGEST = 2 * _HALF
+"""Bytes of both digests."""
 
 ALIKE = 57
 """Bytes of two sketches that are equal if the texts are nearly the same: a resemblance of about 0.9."""
-
-_PAGE = 2 * HOST_BYTES
-"""Bytes of a page key."""
 
 _MAX_CLAIMS = 10_000
 """Claims to be one page that its visit merges at once: a bound on one step."""
@@ -140,8 +138,8 @@ def sketch(words: Sequence[str]) -> bytes:
 def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
     if row[:1] == CLAIMS:
-        return [row[1 : 1 + _PAGE], row[1 + _PAGE :]]
-    return [row[1:] if row[:1] == TEXTS else value[:_PAGE]]
+        return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
+    return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
 
 
 def alike(one: bytes, two: bytes) -> int:
@@ -163,7 +161,7 @@ class Duplicates:
         self, store: Store, *, is_near: bool, site_of: Callable[[bytes], bytes], most: int = 0
     ) -> None:
         self._rows = BlobTable(store, Family.CONTENT)
-        self._claims = RowTable(store, Family.CONTENT, lambda key: key[: 1 + _PAGE])
+        self._claims = RowTable(store, Family.CONTENT, lambda key: key[: 1 + PAGE_BYTES])
         self._is_near = is_near
         self._site_of = site_of
         self._most = most
@@ -197,7 +195,7 @@ class Duplicates:
         return found
 
     def _own(self, page: bytes, names: list[bytes], owners: list[bytes | None]) -> None:
-        """Find the page under key *page* by those of its *names* that are nobody's."""
+        """Find the page under key *page* by those of its *names* that lead to no page yet."""
         for at, (name, owner) in enumerate(zip(names, owners, strict=True)):
             # The second one only helps where the first one is another page's.
             if owner is None and (at != 1 or owners[0] not in (None, page)):
@@ -248,7 +246,9 @@ class Duplicates:
         """The page that stands for further ones of *site* with the words of *text*, if there were enough; else ``b""``."""
         name = VARIETIES + text.words + site
         row = self._rows.get(name)
-        first, n = (row[:_PAGE], int.from_bytes(row[_PAGE:], "big")) if row is not None else (words, 1)
+        first, n = (
+            (row[:PAGE_BYTES], int.from_bytes(row[PAGE_BYTES:], "big")) if row is not None else (words, 1)
+        )
         if self._site_of(first) != site or not is_other(first):
             first, n = page, 0
         if n >= self._most:
@@ -298,7 +298,7 @@ class Duplicates:
         """Pages that wait to be merged with the one under key *other*; 10,000 at once if there are more."""
         rows, _ = self._claims.first(CLAIMS + other, _MAX_CLAIMS)
         self._claims.forget(CLAIMS + other)
-        return [Claim(row[1 + _PAGE :], *unpack(value)) for row, value in rows]
+        return [Claim(row[1 + PAGE_BYTES :], *unpack(value)) for row, value in rows]
 
     def drop_claim(self, other: bytes, claim: Claim) -> None:
         """*claim* to be the page under key *other* waits no more."""

@@ -112,6 +112,6 @@ class FrozenGraph:
         return _scores(new)
 
 
-def _scores(vector: Any) -> Ranking:
+def _scores(vector: NDArray[Any]) -> Ranking:
     scores: list[int] = (vector * (len(vector) << 16)).astype("int64").clip(1).tolist()
     return scores

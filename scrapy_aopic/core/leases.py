@@ -1,7 +1,7 @@
 """Which leases are held: numbers that no two leases share, whatever process gave them.
 
 A lease has two ends. Its *transfer* ends when its host is released, the lease itself when the visit is settled or the
-page is put back; either may come first. A call about a lease that is no longer held is answered by whether it was
+page is put back; either may come first. A call about a lease that is no longer held learns whether it was
 held by this process (``DUP``) or not (``STALE``).
 """
 
@@ -27,10 +27,10 @@ class Leases:
     def __init__(self, now: float) -> None:
         self._last = int(now * 1000) << _LEASES_A_MILLISECOND
         self._held: dict[bytes, Lease] = {}
-        self._transfers: dict[
-            bytes, int
-        ] = {}  # numbers of the leases whose transfers go on, by key of the host
-        self._ended: dict[int, None] = {}  # numbers of the leases that ended last, oldest first
+        # Numbers of the leases whose transfers go on, by key of the host.
+        self._transfers: dict[bytes, int] = {}
+        # Numbers of the leases that ended last, oldest first.
+        self._ended: dict[int, None] = {}
 
     def __len__(self) -> int:
         """Leases that are held."""

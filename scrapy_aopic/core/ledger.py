@@ -252,7 +252,7 @@ class Ledger:
         _, visited, _, visited_chosen = self.totals.members
         return known // n if self.averages and n and 2 * n >= visited + visited_chosen else -1
 
-    # -- pages end, and come back
+    # -- pages end, are merged, and wait again
 
     def fail(self, page: Page) -> int:
         """Let a visited page end for good: its cash goes to the virtual page; returns the units."""

@@ -1,4 +1,8 @@
-"""The links of visited pages, for those who need them later: revisits without a body, and orders on the whole graph."""
+"""The links of visited pages, for what needs them later: revisits without a body, and orders on the whole graph.
+
+Rule: a page has one row, with the pages that it linked to at its last visit that showed any; the links of a page that
+turned out to be another one are kept only for an order on the whole graph.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,8 @@ class KeptLinks:
         self.is_on = is_on
 
     def keep(self, key: bytes, targets: Sequence[bytes]) -> None:
-        """The page under *key* links to *targets*, if links are kept."""
-        if self.is_on:
-            self.table.put(key, b"".join(targets))
+        """The page under *key* links to *targets*."""
+        self.table.put(key, b"".join(targets))
 
     def of(self, key: bytes) -> list[bytes]:
         """Keys of the pages that the one under *key* linked to at its last visit."""

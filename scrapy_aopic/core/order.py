@@ -21,7 +21,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from .records import N_FRONT_QUEUES
+from .records import LAST_SERIAL, N_FRONT_QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +37,8 @@ _RANKS = [bytes((N_CLASSES - 1 - number,)) for number in range(N_CLASSES)]
 _MIDDLE = N_FRONT_QUEUES // 2
 """Front queue of all pages of an order in which only their places differ; priorities move them up and down from there."""
 
-_LAST_SERIAL = (1 << 32) - 1
-"""The largest serial number of a page queued in a job: the last 32 bits of a place."""
-
 _FLOAT = struct.Struct(">f")
+"""Times of :class:`OpicRandom`: floating-point numbers of 32 bits."""
 
 
 class PageView(Protocol):
@@ -178,7 +176,7 @@ class DepthFirst(Order):
     """The page that was found last, as Scrapy's own default."""
 
     def place(self, number: int, clock: int) -> int:
-        return (_LAST_SERIAL - number) << 32 | number
+        return (LAST_SERIAL - number) << 32 | number
 
 
 class Opic(Order):

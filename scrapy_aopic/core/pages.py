@@ -30,6 +30,7 @@ from .records import (
     pack_page,
     queue_row,
     repeat_key,
+    serial_of,
     unpack_page,
 )
 from .tables import BlobTable, RecordTable
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
 
 MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
-
-_SERIAL = (1 << 32) - 1
-"""The bits of a place that hold the serial number of the page queued."""
 
 
 class Pages:
@@ -135,7 +133,7 @@ class Pages:
 
     def is_from_before(self, page: Page) -> bool:
         """Whether *page* was last queued by an earlier run of this job."""
-        return page.place & _SERIAL <= self._serial_before
+        return serial_of(page.place) <= self._serial_before
 
     def root(self, key: bytes) -> tuple[bytes, Page | None]:
         """Key and page that stands for the one under *key*; ``None`` if that is not known."""

@@ -24,9 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOST_BYTES = 8
+"""Bytes of the key of a host."""
+
 PAGE_BYTES = 2 * HOST_BYTES
+"""Bytes of the key of a page."""
+
 ROW_BYTES = 9
+"""Bytes of a queue row without its host: a front queue and a place in it."""
+
 N_FRONT_QUEUES = 64
+"""Front queues of a host: one for each power of two that cash can be, with room for priorities (``Request.priority``)."""
+
+LAST_SERIAL = (1 << 32) - 1
+"""The largest serial number of a page queued in a job; the last 32 bits of a place hold it."""
 
 NO_RECORD = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError)
 """What bytes raise that are no record of the kind that they are read as."""
@@ -49,7 +59,7 @@ class Changes(NamedTuple):
 
     Attributes:
         wakes_at: Instant at which its priority is looked at again, 0 if at none.
-        seen_at: Instant of the last visit that could tell whether it had changed.
+        seen_at: Instant of the last visit that could show whether it had changed.
         evidence: What its visits have shown, for :class:`~scrapy_aopic.core.revisits.Rates`; empty before the second.
         digest: Digest of its content.
         etag: Its ``ETag``.
@@ -69,7 +79,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
 
     Attributes:
         place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
-        cash: Units held until the next visit.
+        cash: Units that it holds until its next visit.
         settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
         front_queue: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
         shift: Front queues that ``Request.priority`` moves the page up (or down).
@@ -81,7 +91,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
         changes: What repeated visits need, if they are made.
-        is_repeat: Whether it is one more request for another page, which does not come back by itself.
+        is_repeat: Whether it is one more request for another page, which is never revisited.
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
@@ -190,7 +200,13 @@ def front_queue_of(row: bytes) -> int:
     return N_FRONT_QUEUES - 1 - row[0]
 
 
+def serial_of(place: int) -> int:
+    """Serial number of the page queued at *place*: how many pages of its job were queued before it, and 1."""
+    return place & LAST_SERIAL
+
+
 _BIG = 1
+"""Code of a whole number beyond 64 bits among the extension types of MessagePack."""
 
 
 def _pack_big(value: object) -> msgpack.ExtType:
@@ -221,7 +237,7 @@ def unpack(data: bytes) -> Any:
 _encode = msgspec.msgpack.Encoder().encode
 _decode_page = msgspec.msgpack.Decoder(Page).decode
 _OUTGROWN = b"\xc1"
-"""First byte of a page with a number beyond 64 bits; MessagePack never uses it."""
+"""First byte of a page with a number beyond 64 bits, as MessagePack never uses it."""
 
 
 def pack_page(page: Page) -> bytes:

@@ -20,7 +20,7 @@ from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
 from .ledger import TOTAL, Totals
 from .order import Aopic, order_name
 from .ports import Family, Store
-from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page
+from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page, serial_of
 from .revisits import Rates
 from .saved import Saved, read_what_is_left
 from .spending import class_of, is_member
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
     from .walk import StoredHost, StoredPage
 
-_SERIAL = 0xFFFFFFFF
-"""The part of a page's place that says which page of the job it was."""
-
 _PAUSE = 60.0
 """Seconds for which a host is left alone that may have got a request just before the damage."""
 
@@ -56,6 +53,7 @@ _MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
 """Letters of the rows in ``META`` that are not copied."""
 
 _STATES = frozenset(map(int, State))
+"""What ``Page.state`` can be."""
 
 
 @dataclass(slots=True)
@@ -167,7 +165,7 @@ class _Rebuild:
             page = self._sound(stored.page)
             if page is not None and stored.request is not None:
                 held += page.cash + self._ledger.owed(page)
-                self._serial = max(self._serial, page.place & _SERIAL)
+                self._serial = max(self._serial, serial_of(page.place))
         self._excess = max(held - TOTAL, 0)
 
     def _sound(self, page: Page | None) -> Page | None:

@@ -10,7 +10,7 @@ from scrapy_aopic.exceptions import StorageError
 from .layout import FORMAT, TOTALS_KEY, Family
 from .ledger import Estimate, Totals
 from .records import NO_RECORD, pack, unpack
-from .window import Window
+from .window import Window, WindowClock, WindowKind
 
 if TYPE_CHECKING:
     from .ports import Store
@@ -48,7 +48,7 @@ class Saved:
     created_at: float
     saved_at: float
     ledger: Totals = field(default_factory=Totals)
-    window: tuple[Any, ...] | None = None
+    window: tuple[float, WindowKind, WindowClock] | None = None
     queued: int = 0
     visited: int = 0
     failed: int = 0

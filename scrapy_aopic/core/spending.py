@@ -4,7 +4,7 @@ The virtual page either endows visits, or hands the same number of units to each
 one of four classes: visited or not, and of a chosen domain or not; pages that failed or were merged are of none.
 
 A new policy of either kind is a line in :data:`SPENDING`, which ``AOPIC_VIRTUAL_SPENDING`` takes its names from. One
-that tells pages apart by something else needs more classes, and so another :data:`~scrapy_aopic.core.layout.FORMAT`.
+that distinguishes pages by something else needs more classes, and so another :data:`~scrapy_aopic.core.layout.FORMAT`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .records import Page
 
 N_PAGE_CLASSES = 4
+"""Classes of pages: visited or not, times of a chosen domain or not."""
 
 
 def page_class(*, is_visited: bool, is_chosen: bool) -> int:

@@ -28,7 +28,7 @@ class RecordTable(Generic[T]):
     call that reads: only records put and not yet committed are safe from eviction.
 
     Keys that were looked for in vain are remembered too: a link is looked for when it comes, and when its page is
-    settled. Nobody else writes to the family, so only :meth:`put` can make one of them known.
+    settled. Nothing else writes to the family, so only :meth:`put` can make one of them known.
 
     Args:
         capacity: Records kept beside those that wait for a commit.

@@ -123,8 +123,9 @@ class Visits:
             self._support.linked(host, hosts, now)
         # A redirect is a link of the graph, but none to follow once more when the page has not changed.
         if self._links.is_on and (not found.outcome or (self._scores.is_on and not found.is_failure)):
-            self._links.keep(key, list(to.links))
-            self._scores.add(key, list(to.links))
+            targets = list(to.links)
+            self._links.keep(key, targets)
+            self._scores.add(key, targets)
         self._merging.visited(key, page, _claim(key, page, first, found), first or found.same_as, now)
         return Settled(Ending.OK, paid)
 

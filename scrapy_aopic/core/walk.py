@@ -216,14 +216,11 @@ def is_emptied(page: Page) -> bool:
 
 def has_root(source: Reader, page: Page) -> bool:
     """Whether there is a page that stands for *page*, which was merged into another one."""
-    at: Page | None = page
     for _ in range(MAX_HEIGHT):
-        assert at is not None
-        at = read_page(source.get_many(Family.PAGES, (at.canonical,))[0])
-        if at is None:
-            return False
-        if not at.canonical:
-            return True
+        root = read_page(source.get_many(Family.PAGES, (page.canonical,))[0])
+        if root is None or not root.canonical:
+            return root is not None
+        page = root
     return False
 
 

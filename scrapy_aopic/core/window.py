@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from .records import Page
 
 WindowKind: TypeAlias = Literal["interpolation", "fixed", "variable", "ewma"]
-WindowClock: TypeAlias = Literal["turns", "seconds"]
+"""What a window keeps of a page; see :class:`Window`."""
 
+WindowClock: TypeAlias = Literal["turns", "seconds"]
+"""What a window is measured in."""
 
 _TURN_BITS, _TIME_BITS = 32, 40
 """Binary digits kept of a visit's virtual time (2e-10 of it), and of its time (2 ms): the zeros behind them compress."""

@@ -355,7 +355,7 @@ class Frontier:
         if gates.are_used and gates.must_look_up(host):
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
-        # If it did not answer, maybe the page is to blame: try another one.
+        # If it did not respond, maybe the page is to blame: try another one.
         best = queue.pop(host.errors % len(queue))
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
         host.in_flight[page] = front_queue_of(row)

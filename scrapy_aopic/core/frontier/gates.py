@@ -43,7 +43,7 @@ _SWEEP = 1000
 """Times of gates that are kept before those in the past are looked for."""
 
 _TURN = 1.0
-"""Seconds between hosts that come back to a shut gate from the disk."""
+"""Seconds between hosts that return to a shut gate from the disk."""
 
 
 class Gates:
@@ -79,7 +79,7 @@ class Gates:
         self.holders: dict[bytes, bytes] = {}
         self._opens_at: dict[bytes, float] = {}  # by gate
         self._sweep_at = _SWEEP
-        self._turns: dict[bytes, float] = {}  # instants at which hosts come back from the disk, by gate
+        self._turns: dict[bytes, float] = {}  # instants at which hosts return from the disk, by gate
         self._looks: LazyHeap[float] = LazyHeap()  # gates by the instant at which they are looked at
         self._look_ups = 0
 

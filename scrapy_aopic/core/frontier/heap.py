@@ -82,7 +82,7 @@ class LazyHeap(Generic[V]):
 class RisingHeap(LazyHeap[V]):
     """Keys by values that mostly rise unnoticed.
 
-    They are measured again when they come first; of a value that falls the heap must be told.
+    They are measured again when they come first; a value that falls must be noted.
     """
 
     __slots__ = ()

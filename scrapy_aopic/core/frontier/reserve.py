@@ -34,6 +34,7 @@ N_CLASSES = len(_BOUNDS) + 1
 """Classes of hosts: fast, slow and slowest."""
 
 _FAST, _SLOWEST = 0, N_CLASSES - 1
+"""Numbers of the first class and of the last."""
 
 _DEVIATIONS = 2.0
 """Standard deviations kept free above the mean: two leave one fast host in forty without a connection."""
@@ -64,9 +65,8 @@ class ConnectionReserve:
         self._needed = [0.0] * N_CLASSES  # sums of these parts
         self.under_way: dict[bytes, tuple[float, int]] = {}
         self._in_use = [0] * N_CLASSES  # how many these are
-        self._looks: list[
-            tuple[float, bytes]
-        ] = []  # heap of the instants at which a transfer may rise in class
+        # Heap of the instants at which a transfer may rise in class.
+        self._looks: list[tuple[float, bytes]] = []
         self._unknown: set[bytes] = set()  # under way, never requested before, and not slow so far
         self._trials: dict[tuple[float, bytes], float] = {}  # by their look: seconds held of the first one
         self._slow_share = 1.0
@@ -121,9 +121,8 @@ class ConnectionReserve:
     def full_class(self, seconds: float, now: float) -> int:
         """A class without room for a host that takes *seconds* (0 if unknown); 0 if it may be leased."""
         slowest = self.class_of(seconds) if seconds > 0 else _SLOWEST
-        for number in range(
-            slowest, _FAST, -1
-        ):  # it also occupies what is kept free for all classes in between
+        # It also occupies what is kept free for all classes in between.
+        for number in range(slowest, _FAST, -1):
             if not self.has_room(number, now):
                 return number
         return _FAST
@@ -143,9 +142,8 @@ class ConnectionReserve:
         while looks and looks[0][0] <= now:
             instant, key = heappop(looks)
             begin, number = self.under_way.get(key, (0.0, _SLOWEST))
-            rises = (
-                number < _SLOWEST and instant == begin + _BOUNDS[number]
-            )  # else the look is of an earlier lease
+            # Otherwise the look is of an earlier lease.
+            rises = number < _SLOWEST and instant == begin + _BOUNDS[number]
             if rises:
                 self._in_use[number] -= 1
                 self._hold(key, begin, number + 1)

@@ -30,7 +30,7 @@ _ROWS_READ = 32
 """Rows that are read at once, and remembered of a shelf."""
 
 _TIME_BYTES = 8
-"""A time in the rows of parked hosts: milliseconds since the epoch."""
+"""Bytes of the time in the rows of parked hosts: milliseconds since the epoch."""
 
 
 def index_bucket(row: bytes) -> bytes:
