@@ -103,7 +103,7 @@ class Crawl:
             saved.ledger if saved is not None else Totals(),
             policy.window,
             share=policy.share,
-            endowment=policy.endowment if order.endows else 0.0,
+            endowment=policy.endowment if order.uses_endowments else 0.0,
             spending=policy.spending,
             averages=recrawl is not None,
         )

@@ -1,10 +1,17 @@
 """Which page next: one small class for each order.
 
-An :class:`Order` answers three questions of the frontier, and none of them costs more than arithmetic:
+An :class:`Order` answers three questions of the frontier, and three more for those who need them; none of them costs
+more than arithmetic:
 
 1. :meth:`Order.front_queue`: which of the 64 front queues a page waits in;
 2. :meth:`Order.place`: where in that queue; first in, first out unless the order says otherwise;
-3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be fetched from.
+3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be fetched from;
+4. :meth:`Order.revisit_queue`: which of the visited pages are revisited first, in a recrawl;
+5. :meth:`Order.clock_after`: what the order must remember (rule 1);
+6. :meth:`Order.due`: how long a registered domain that is over its budget must wait.
+
+To add an order: a class here, a line in :data:`ORDERS`, a row of the first table of docs/order.md, and its figures in
+the other tables there (the commands are below them). A user's order needs neither; see docs/order.md.
 
 Orders that look at the whole graph (:class:`BatchOrder`) give every page a score from time to time.
 
@@ -105,7 +112,7 @@ class Order:
     An order of your own is a subclass, named by its import path in ``AOPIC_ORDER``. It is made without arguments.
 
     Attributes:
-        endows: Whether the virtual page endows visits (``AOPIC_ENDOWMENT``).
+        uses_endowments: Whether visits are endowed (``AOPIC_ENDOWMENT``), if that is what the virtual page spends on.
         uses_domains: Whether pages are counted by registered domain, and the domains that link to each.
         counts_links: Whether ``page.score`` is to count the visits that found a link to the page.
         ranks_by_front_queue: Whether the rank of a host improves only when the front queue of its best page does.
@@ -114,7 +121,7 @@ class Order:
         allowance: Fetches of a registered domain with one supporter that are free of the budget.
     """
 
-    endows: ClassVar[bool] = False
+    uses_endowments: ClassVar[bool] = False
     uses_domains: ClassVar[bool] = False
     counts_links: ClassVar[bool] = False
     ranks_by_front_queue: ClassVar[bool] = False
@@ -280,7 +287,7 @@ class Aopic(Order):
        a domain with one supporter may (see :mod:`.sponsors`).
     """
 
-    endows = True
+    uses_endowments = True
     uses_domains = True
     counts_links = True
     ranks_by_front_queue = True

@@ -28,10 +28,10 @@ class Policy:
         politeness: How long hosts are left alone.
         share: Part of each distribution that goes to the virtual page, 0 to 1; ``None`` for 1/(links + 1).
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
-        spending: How the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
+        spending: On what the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
         recrawl: How pages are revisited; ``None`` to visit each page once.
         domain_of: Registered domain of a host name.
-        chosen: Registered domains, or hosts, that the virtual page spends on if *spending* is ``"chosen"``.
+        chosen: Registered domains, or hosts, that the virtual page spends on if *spending* needs them (``needs_chosen``).
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
         same_words: Pages of one registered domain with the same words and other links that count as different ones,

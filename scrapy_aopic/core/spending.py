@@ -1,10 +1,14 @@
-"""How the virtual page spends its cash: one small value for each policy.
+"""On what the virtual page spends its cash: one small value for each policy.
+
+How much an endowment is, is decided in :mod:`.ledger`; who gets one, in :mod:`.visits`.
 
 The virtual page either endows visits, or hands the same number of units to each page of some *classes*. A page is of
 one of four classes: visited or not, and of a chosen domain or not; pages that failed or were merged are of none.
 
-A new policy of either kind is a line in :data:`SPENDING`, which ``AOPIC_VIRTUAL_SPENDING`` takes its names from. One
-that distinguishes pages by something else needs more classes, and so another :data:`~scrapy_aopic.core.layout.FORMAT`.
+To add a policy of either kind: a line in :data:`SPENDING`, one in the table of classes in tests/core/test_ledger.py,
+and the reason for it in docs/order.md. ``AOPIC_VIRTUAL_SPENDING``, its text and the models of the tests take it from here.
+A policy that distinguishes pages by something else needs more classes, and so another
+:data:`~scrapy_aopic.core.layout.FORMAT`.
 """
 
 from __future__ import annotations
@@ -41,15 +45,26 @@ class Spending:
     """A policy of the virtual page.
 
     Attributes:
+        on: What it spends on, for the documentation, in Markdown.
         endows: Whether it adds to what visited pages distribute.
         classes: Classes of pages among which it spends evenly, whenever it holds more than the page that is leased;
             empty for none.
         needs_chosen: Whether it does nothing unless domains are chosen (``AOPIC_VIRTUAL_DOMAINS``).
+
+    Raises:
+        ValueError: Unless it either endows or has classes: nobody knows what both together would do to the order.
     """
 
+    on: str
     endows: bool = False
     classes: tuple[int, ...] = ()
     needs_chosen: bool = False
+
+    def __post_init__(self) -> None:
+        if self.endows == bool(self.classes):
+            raise ValueError(
+                f"The virtual page must either endow visits or spend on classes of pages: {self}."
+            )
 
 
 _UNVISITED = (page_class(is_visited=False, is_chosen=False), page_class(is_visited=False, is_chosen=True))
@@ -57,9 +72,13 @@ _VISITED = (page_class(is_visited=True, is_chosen=False), page_class(is_visited=
 _CHOSEN = (page_class(is_visited=False, is_chosen=True), page_class(is_visited=True, is_chosen=True))
 
 SPENDING: dict[str, Spending] = {
-    "endowment": Spending(endows=True),
-    "unvisited": Spending(classes=_UNVISITED),
-    "visited": Spending(classes=_VISITED),
-    "chosen": Spending(classes=_CHOSEN, needs_chosen=True),
+    "endowment": Spending(
+        "endowments of the links of visited pages, which gives the best order", endows=True
+    ),
+    "unvisited": Spending("all unvisited pages alike, to broaden the crawl", classes=_UNVISITED),
+    "visited": Spending("all visited pages alike", classes=_VISITED),
+    "chosen": Spending(
+        "all pages of chosen domains alike, to focus the crawl", classes=_CHOSEN, needs_chosen=True
+    ),
 }
 """The policies by the names that ``AOPIC_VIRTUAL_SPENDING`` takes."""

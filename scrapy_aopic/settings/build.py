@@ -173,8 +173,9 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
             f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
         )
     if SPENDING[values["AOPIC_VIRTUAL_SPENDING"]].needs_chosen and not values["AOPIC_VIRTUAL_DOMAINS"]:
+        given = settings.get("AOPIC_VIRTUAL_DOMAINS")
         raise SettingError(
-            f"AOPIC_VIRTUAL_DOMAINS ({settings.get('AOPIC_VIRTUAL_DOMAINS')!r}) must name the domains that "
+            f"AOPIC_VIRTUAL_DOMAINS ({'not set' if given is None else repr(given)}) must name the domains that "
             f"AOPIC_VIRTUAL_SPENDING = {values['AOPIC_VIRTUAL_SPENDING']!r} is about."
         )
     if isinstance(order, Aopic):

@@ -22,7 +22,7 @@ from . import parse
 from .parse import FLAG, FOR_EVER, Check, auto, number, one_of, reason, shown, some_of, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,16 @@ _POLITENESS = _POLICY.politeness
 _WINDOW = _POLICY.window
 _RECRAWL = Recrawl()
 
+
+def _either(names: Iterable[str]) -> str:
+    """*names* as a text has them: one or another."""
+    return " or ".join(f'"{name}"' for name in names)
+
+
+_ENDOWING_ORDERS = _either(name for name, order in ORDERS.items() if order.uses_endowments)
+_ENDOWING = _either(name for name, spending in SPENDING.items() if spending.endows)
+_CHOOSING = _either(name for name, spending in SPENDING.items() if spending.needs_chosen)
+
 _ORDER = (
     Setting(
         "AOPIC_ORDER",
@@ -102,15 +112,15 @@ _ORDER = (
         "AOPIC_VIRTUAL_SPENDING",
         _POLICY.spending,
         one_of(*SPENDING),
-        "What the virtual page spends its cash on: endowments of the links of visited pages, which gives the best "
-        "order; or evenly on unvisited pages (to broaden the crawl), on visited pages, or on the pages of chosen domains "
-        "(to focus it).",
+        "What the virtual page spends its cash on. "
+        f"{'; '.join(f'{_either([name])}: {each.on}' for name, each in SPENDING.items())}.",
     ),
     Setting(
         "AOPIC_VIRTUAL_DOMAINS",
         (),
         Check('a list of domains such as ["example.com", "example.org"]', parse.domains),
-        'Registered domains, or hosts, for `AOPIC_VIRTUAL_SPENDING` = "chosen", which needs at least one. '
+        f"Registered domains, or hosts, for `AOPIC_VIRTUAL_SPENDING` = {_CHOOSING}, which needs at "
+        "least one. "
         "Whether a page belongs to them is decided when it is found.",
     ),
     Setting(
@@ -119,8 +129,8 @@ _ORDER = (
         number(0, 1_000_000),
         "Cash that the virtual page adds to what a visited page distributes. "
         "It falls with the number of visited pages of the registered domain. "
-        '0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "aopic" and `AOPIC_VIRTUAL_SPENDING` is '
-        '"endowment".',
+        "0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "
+        f"{_ENDOWING_ORDERS} and `AOPIC_VIRTUAL_SPENDING` is {_ENDOWING}.",
         "seeds' cash",
     ),
     Setting(

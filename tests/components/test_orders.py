@@ -353,11 +353,18 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]
 
 
+UNSET = (
+    "AOPIC_VIRTUAL_DOMAINS (not set) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
+)
 NONE = "AOPIC_VIRTUAL_DOMAINS ([]) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
 URL = """AOPIC_VIRTUAL_DOMAINS ('http://b.com/') must be a list of domains such as ["example.com", "example.org"]."""
 
 
-@pytest.mark.parametrize(("domains", "error"), [([], NONE), ("http://b.com/", URL)], ids=["none", "a URL"])
+@pytest.mark.parametrize(
+    ("domains", "error"),
+    [(None, UNSET), ([], NONE), ("http://b.com/", URL)],
+    ids=["not set", "none", "a URL"],
+)
 @deferred_f_from_coro_f
 async def test_chosen_domains_must_be_named(
     serve: Serve, caplog: pytest.LogCaptureFixture, domains: Any, error: str

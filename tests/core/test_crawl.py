@@ -25,6 +25,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, repeat_key
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
 
@@ -405,9 +406,9 @@ def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
     job.commit()
 
 
-@pytest.mark.parametrize("spending", ["unvisited", "visited"])
+@pytest.mark.parametrize("spending", [name for name, each in SPENDING.items() if each.classes])
 def test_the_virtual_page_hands_nothing_to_a_page_that_failed(spending):
-    job = Job(spending=spending)
+    job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)))
     job.seed(A, B, C)
     job.visit(is_failure=True)
     for _ in "bc":
@@ -563,10 +564,10 @@ def test_what_was_not_committed_is_done_again():
     assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
 
 
-@pytest.mark.parametrize("spending", ["unvisited", "visited"])
+@pytest.mark.parametrize("spending", [name for name, each in SPENDING.items() if each.classes])
 def test_a_page_that_is_visited_every_minute_for_days_can_be_committed(spending):
     """All cash goes round about once a visit, so that sums grow beyond 64 bits."""
-    job = Job(spending=spending, window=Window(30 * 86400.0, clock="seconds"))
+    job = Job(spending=spending, chosen=frozenset({A.host}), window=Window(30 * 86400.0, clock="seconds"))
     job.seed(A)
     for _ in range(3000):
         job.visit()

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
 from scrapy_aopic.core.records import Page, State, pack, unpack
-from scrapy_aopic.core.spending import SPENDING, class_of, page_class
+from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, page_class
 from scrapy_aopic.core.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FOREVER = Window(1e18)
-SPENDINGS = ("endowment", "unvisited", "visited")
 
 
 class Web:
@@ -266,7 +265,11 @@ def test_the_virtual_page_has_its_share_of_the_endowment_too():
     assert endowed(0, share=0.25) == whole - whole // 4
 
 
-@pytest.mark.parametrize("how", [{"endowment": 0.0}, {"spending": "unvisited"}, {"spending": "visited"}])
+@pytest.mark.parametrize(
+    "how",
+    [{"endowment": 0.0}, *({"spending": name} for name, each in SPENDING.items() if not each.endows)],
+    ids=str,
+)
 def test_nothing_is_endowed_under_another_way_of_spending(how):
     assert endowed(0, **how) == 0
 
@@ -439,6 +442,10 @@ class Accounts:
         self.spent: Counter[int] = Counter()
         self.visited: set[int] = set()
         self.known: set[int] = set()
+        self.chosen = range(0, 1000, 3)  # pages of chosen domains
+
+    def class_of(self, page: int) -> int:
+        return page_class(is_visited=page in self.visited, is_chosen=page in self.chosen)
 
     def cash(self, page: int) -> int:
         return self.received[page] - self.spent[page]
@@ -449,9 +456,7 @@ class Accounts:
         self.known.add(page)
 
     def hand_out(self, rival: int) -> None:
-        members = {"unvisited": self.known - self.visited, "visited": self.visited, "endowment": set()}[
-            self.spending
-        ]
+        members = [page for page in self.known if self.class_of(page) in SPENDING[self.spending].classes]
         if self.virtual > rival and members:
             each = self.virtual // len(members)
             for page in members:
@@ -461,7 +466,7 @@ class Accounts:
         units = self.cash(page)
         self.spent[page] += units
         self.visited.add(page)
-        if links and self.spending == "endowment":
+        if links and SPENDING[self.spending].endows:
             units_endowed = int((self.virtual >> SEED_SHIFT) * self.endowment / (1 + domain_visited / 10))
         else:
             units_endowed = 0
@@ -474,7 +479,7 @@ class Accounts:
             )
 
 
-@pytest.mark.parametrize("spending", SPENDINGS)
+@pytest.mark.parametrize("spending", SPENDING)
 @pytest.mark.parametrize("share", [0.15, 0.0, None])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, share, seed):
@@ -487,7 +492,7 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
     pages: dict[int, Page] = {}
 
     def admit(number: int, units: int) -> None:
-        pages[number] = Page(State.QUEUED, number)
+        pages[number] = Page(State.QUEUED, number, is_chosen=number in accounts.chosen)
         ledger.admit(pages[number], units)
 
     for number in range(3):
@@ -516,7 +521,8 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
         assert totals.virtual + sum(cash.values()) == TOTAL
         assert (totals.virtual, cash) == (accounts.virtual, {page: accounts.cash(page) for page in pages})
         assert totals.distributed == sum(accounts.spent.values())
-        assert totals.members == [len(pages) - len(accounts.visited), len(accounts.visited), 0, 0]
+        classes = Counter(map(accounts.class_of, pages))
+        assert totals.members == [classes[each] for each in range(N_PAGE_CLASSES)]
         assert totals.history == sum(page.history for page in pages.values())
     assert len(pages) > 40
     assert {number: cash[number] + accounts.spent[number] for number in pages} == dict(accounts.received)
@@ -621,3 +627,9 @@ def test_the_four_classes_of_pages_are_numbered_as_they_are_stored():
         "visited": (1, 3),
         "chosen": (2, 3),
     }
+
+
+@pytest.mark.parametrize("how", [{}, {"endows": True, "classes": (0, 2)}], ids=["nothing", "both"])
+def test_the_virtual_page_either_endows_or_hands_out(how) -> None:
+    with pytest.raises(ValueError, match="either endow visits or spend on classes of pages"):
+        Spending("a new policy", **how)

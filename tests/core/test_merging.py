@@ -21,6 +21,7 @@ from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, State, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -564,7 +565,7 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
 # -- all windows, all spendings, all together
 
 
-@pytest.mark.parametrize("spending", ["endowment", "unvisited", "visited", "chosen"])
+@pytest.mark.parametrize("spending", SPENDING)
 def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
     job = Job(spending=spending, chosen=frozenset("abc"))
     job.seed(A, B, C)
@@ -574,7 +575,7 @@ def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
     visit(job, C)  # all of its cash goes to the virtual page
     job.seed(D, is_endowed=False)
     visit(job, D)
-    assert (job.crawl.ledger.totals.handed > handed) == (spending != "endowment")
+    assert (job.crawl.ledger.totals.handed > handed) == (not SPENDING[spending].endows)
     assert job.cash(B) == 0
     job.crawl.seed(replace(B, again=True), job.now)
     job.commit()
@@ -739,7 +740,7 @@ class Walk(RuleBasedStateMachine):
     """Visits of all kinds, commits, crashes: what must hold holds after every step."""
 
     @initialize(
-        spending=st.sampled_from(["endowment", "unvisited", "visited", "chosen"]),
+        spending=st.sampled_from(list(SPENDING)),
         kind=st.sampled_from(["interpolation", "ewma", "fixed", "variable"]),
         page_cache=st.sampled_from([1, 3, 1000]),
         is_near=st.booleans(),

@@ -25,13 +25,15 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness
-from scrapy_aopic.core.records import HOST_BYTES, Link, State
+from scrapy_aopic.core.records import HOST_BYTES, Link, State, host_key
 from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.spending import SPENDING, page_class
 from scrapy_aopic.core.window import Window
 
 pytestmark = pytest.mark.slow
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
+CHOSEN = frozenset("bd")
 STEPS = int(os.environ.get("AOPIC_STEPS", "8000"))
 COMMIT_WITHIN, MIN_INTERVAL, MAX_INTERVAL = 1.25, 100.0, 1000.0
 BACKOFF = 0.7
@@ -47,6 +49,7 @@ class Account:
     state: State = State.QUEUED
     visits: int = 0
     visited_at: float = 0.0
+    is_chosen: bool = False
     united_with: bytes = b""
     height: int = 0
     claims: dict[bytes, int] = field(default_factory=dict)  # visits of the pages that say they are this one
@@ -90,7 +93,7 @@ class Model:
         return host.leased_at is None and host.not_before <= now
 
     def admit(self, key: bytes, cash: int = 0) -> None:
-        self.pages[key] = Account(cash)
+        self.pages[key] = Account(cash, is_chosen=key[:HOST_BYTES] in map(host_key, CHOSEN))
         self.hosts.setdefault(key[:HOST_BYTES], Host())
 
     def queue(self, key: bytes) -> None:
@@ -109,9 +112,10 @@ class Model:
             for each in self.pages.values()
             if each.state != State.FAILED
             and not each.united_with
-            and (each.visits > 0) == (self.spending == "visited")
+            and page_class(is_visited=each.visits > 0, is_chosen=each.is_chosen)
+            in SPENDING[self.spending].classes
         ]
-        if self.spending != "endowment" and self.virtual > page.cash and members:
+        if self.virtual > page.cash and members:
             for each in members:
                 each.cash += self.virtual // len(members)
             self.virtual %= len(members)
@@ -206,7 +210,7 @@ class Walk(Modelled):
     """Steps of a crawl, of its commits and of its end, with the model beside it."""
 
     @initialize(
-        spending=st.sampled_from(["endowment", "unvisited", "visited"]),
+        spending=st.sampled_from(list(SPENDING)),
         recrawl=st.sampled_from([None, Recrawl(MIN_INTERVAL, MAX_INTERVAL, 0.5)]),
         window=WINDOWS,
         max_active=st.sampled_from([1, 2, 100]),
@@ -220,6 +224,7 @@ class Walk(Modelled):
             share=0.25,
             endowment=0.0,
             spending=spending,
+            chosen=CHOSEN,
             recrawl=recrawl,
             max_active=max_active,
             page_cache=page_cache,

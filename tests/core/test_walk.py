@@ -21,10 +21,12 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, repeat_key
+from scrapy_aopic.core.spending import SPENDING, page_class
 
 pytestmark = pytest.mark.slow
 
 HOSTS, PAGES_PER_HOST = "abcde", 5
+CHOSEN = frozenset("bd")
 COMMIT_WITHIN = 1.25
 # With whole seconds for the steps, no time that a host waits for ends at a step.
 POLITENESS = Politeness(10.0, 0.5, 30.5)
@@ -42,6 +44,11 @@ class Account:
     settled_cash: int = 0
     state: State = State.QUEUED
     visits: int = 0
+    is_chosen: bool = False
+
+    @property
+    def page_class(self) -> int:
+        return page_class(is_visited=self.visits > 0, is_chosen=self.is_chosen)
 
 
 @dataclass
@@ -68,7 +75,7 @@ class Model:
 
     def admit(self, of: Link, cash: int) -> None:
         self.order += 1
-        self.pages[of.key] = Account(self.order, of.request, of.shift)
+        self.pages[of.key] = Account(self.order, of.request, of.shift, is_chosen=of.host in CHOSEN)
         self.touch(of.key, cash)
 
     def again(self, of: Link, cash: int = 0) -> None:
@@ -111,8 +118,8 @@ class Model:
 
     def lease(self, key: bytes, now: float) -> None:
         alive = [page for page in self.pages.values() if page.state != State.FAILED]
-        members = [page for page in alive if (page.visits > 0) == (self.spending == "visited")]
-        if self.spending != "endowment" and self.virtual > self.pages[key].cash and members:
+        members = [page for page in alive if page.page_class in SPENDING[self.spending].classes]
+        if self.virtual > self.pages[key].cash and members:
             for page in members:
                 page.cash += self.virtual // len(members)
             self.virtual %= len(members)
@@ -124,7 +131,7 @@ class Model:
         first = {each.key: each for each in reversed(links) if each.key != key}
         live = [each for each in first.values() if each.again or self.state(each.key) != State.FAILED]
         endowed = 0
-        if self.spending == "endowment" and live and not outcome:
+        if SPENDING[self.spending].endows and live and not outcome:
             endowed = int((self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10))
         whole = spent + endowed
         paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
@@ -174,7 +181,7 @@ class Walk(Modelled):
     """Steps of a crawl, of its commits and of its end, with the model beside it."""
 
     @initialize(
-        spending=st.sampled_from(["endowment", "unvisited", "visited"]),
+        spending=st.sampled_from(list(SPENDING)),
         max_active=st.sampled_from([1, 2, 100]),
         page_cache=st.sampled_from([1, 4, 1000]),
         seeds=st.lists(LINKS, min_size=3, max_size=6),
@@ -188,6 +195,7 @@ class Walk(Modelled):
             share=0.25,
             endowment=4.0,
             spending=spending,
+            chosen=CHOSEN,
             max_active=max_active,
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
@@ -333,7 +341,7 @@ TestWalk.settings = settings(max_examples=200, stateful_step_count=60, deadline=
 
 
 @pytest.mark.parametrize("max_active", [1, 2, 100])
-@pytest.mark.parametrize("spending", ["endowment", "unvisited", "visited"])
+@pytest.mark.parametrize("spending", SPENDING)
 def test_a_long_walk_by_dice(spending, max_active):
     """Longer than what Hypothesis tries, which begins with short walks and can shorten those that fail."""
     dice = random.Random(f"{spending} {max_active}")
