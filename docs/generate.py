@@ -55,13 +55,13 @@ def _is_future(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
-def imports(name: str) -> set[str]:
-    """Files of the package that the file *name* imports when it runs, wherever in it; not those for types only."""
+def imports(name: str, *, for_types: bool = False) -> set[str]:
+    """Files of the package that the file *name* imports when it runs, wherever in it; and those *for_types* only."""
     tree = modules()[name]
     here = ["scrapy_aopic", *Path(name).parts[:-1]]
     return {
         found
-        for node in _run_nodes(tree)
+        for node in (ast.walk(tree) if for_types else _run_nodes(tree))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if (found := _file_of(node, here, alias.name)) is not None and found != name

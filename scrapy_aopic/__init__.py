@@ -20,6 +20,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .addon import Addon
     from .downloadermiddlewares.politeness import PolitenessMiddleware
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from .pipelines import ImportancePipeline, PagesPipeline
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
-
-__version__ = "0.1.0"
 
 _WHERE = {
     "Addon": "addon",

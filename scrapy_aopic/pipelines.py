@@ -23,11 +23,11 @@ from scrapy import Request, signals
 from scrapy import __version__ as scrapy_version
 from scrapy.exceptions import NotConfigured
 
-from . import __version__
 from ._engine.closing import configured
 from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .settings import read
+from .version import __version__
 from .web.warc import WarcFile
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ else in here may change with any release.
 In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (who answers it), :mod:`.policy`,
 :mod:`.records` (what is remembered), :mod:`.ledger`, :mod:`.spending` and :mod:`.window` (who holds how much cash),
 :mod:`.order` (which page is next), :mod:`.pages` (where each waits), :mod:`.visits` (what follows from a visit) and
-:mod:`.leases`, :mod:`.frontier` and :mod:`.politeness` (which host is next, and when), :mod:`.domains`, :mod:`.sponsors`
-and :mod:`.support` (how much of it a site may take), :mod:`.duplicates` and :mod:`.merging` (pages that are one),
+:mod:`.leases`, :mod:`.frontier` and :mod:`.politeness` (which host is next, and when), :mod:`.domain`, :mod:`.domains`,
+:mod:`.sponsors` and :mod:`.support` (how much of it a site may take), :mod:`.duplicates` and :mod:`.merging` (pages that are one),
 :mod:`.revisits` (visited pages that are visited again), :mod:`.links` and :mod:`.graph` (links that are kept),
 :mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
 and :mod:`.caches` (how it is kept in a store), :mod:`.walk`, :mod:`.audit` and

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .domains import Domain
+    from .domain import Domain
 
 FAMILY = 5
 """What one link carries, in budgets of a domain with one supporter."""

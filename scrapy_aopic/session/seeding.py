@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
-    from .intake import Duplicates
+    from .duplicates import Duplicates
     from .queued import QueuedRequests
     from .stats import Stats
 

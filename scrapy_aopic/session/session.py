@@ -49,7 +49,8 @@ from scrapy_aopic.job.report import print_report
 from scrapy_aopic.web.page_keys import PageKeys
 
 from .dispatch import Dispatch
-from .intake import Duplicates, Intake
+from .duplicates import Duplicates
+from .intake import Intake
 from .pacer import JobPacer
 from .patience import WAITING, Patience
 from .queued import QueuedRequests

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.domains import Domains, estimate
+from scrapy_aopic.core.domain import estimate
+from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.storage.memory import MemoryStore

@@ -273,13 +273,26 @@ def test_every_module_is_in_a_picture() -> None:
     assert pictured == {"", *(Path(name).parent.as_posix() for name in generate.modules() if "/" in name)}
 
 
+def without_leaves(left: dict[str, set[str]]) -> dict[str, set[str]]:
+    """*left*, what each imports, without what is in no circle and leads to none."""
+    while leaves := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in leaves}
+    return left
+
+
 @pytest.mark.parametrize("folder", sorted({Path(name).parent.as_posix() for name in generate.modules()}))
 def test_nothing_is_imported_in_a_circle(folder: str) -> None:
-    left = generate.arrows("" if folder == "." else folder)
-    while left:
-        leaves = {room for room, others in left.items() if not others & left.keys()}
-        assert leaves, f"a circle among {left}"
-        left = {room: others for room, others in left.items() if room not in leaves}
+    assert without_leaves(generate.arrows("" if folder == "." else folder)) == {}
+
+
+def test_no_files_import_each_other_not_even_for_types() -> None:
+    assert without_leaves({name: generate.imports(name, for_types=True) for name in generate.modules()}) == {}
+    assert without_leaves({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{scrapy_aopic.__version__}"\n' in project
 
 
 def test_the_format_in_the_documents_is_the_one_that_is_written() -> None:
