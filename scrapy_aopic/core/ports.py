@@ -1,6 +1,6 @@
 """What the core asks of the world: a store that remembers.
 
-The core owns these questions and the backends in :mod:`scrapy_aopic.storage` answer them. A backend
+The core owns these questions, and the backends in :mod:`scrapy_aopic.storage` answer them. A backend
 keeps bytes under bytes; what the bytes mean is decided in :mod:`.layout` and :mod:`.records` alone.
 """
 
@@ -19,10 +19,22 @@ Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]
 
 
 class Store(Protocol):
-    """Ordered key-value families that change only by whole batches."""
+    """Ordered key-value families that change only by whole batches.
+
+    One process writes, and keeps much of what is stored in memory: a store on a server does not make a frontier that
+    several processes share. What they could share is a :class:`~.api.CrawlPort`.
+
+    Every failure is a :class:`~scrapy_aopic.exceptions.StorageError` whose message is one sentence for the user, with
+    the folder and the cause. It contains "closed" once the store is closed, and "Cannot write" if a batch could not be
+    written.
+    """
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Read the values of *keys*, in their order; ``None`` where a key is absent."""
+        """Read the values of *keys*, in their order; ``None`` where a key is absent.
+
+        Raises:
+            StorageError: If the store is closed, or a value cannot be read.
+        """
         ...
 
     def scan(
@@ -30,7 +42,12 @@ class Store(Protocol):
     ) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the pairs with ``start <= key < stop`` in ascending order of keys.
 
-        The iterator shows the family as it was when the iterator was made, whatever is written meanwhile. ``stop=None`` means the end of the family.
+        The iterator shows the family as it was at this call, not at its first row, whatever is written meanwhile; so
+        this cannot be a generator function. ``stop=None`` means the end of the family.
+
+        Raises:
+            StorageError: If the store is closed: at this call. An iterator from before ``close`` raises it at its next
+                row, or at the first that it has not read yet. If a row cannot be read: here or at that row.
         """
         ...
 
@@ -41,7 +58,8 @@ class Store(Protocol):
         called from another thread than the reads, but never from two threads at once.
 
         Raises:
-            StorageError: If nothing of the batch was stored; the store is still usable for reading.
+            StorageError: If the store is closed or a view, or cannot be written. Nothing of the batch was stored, and
+                the store is still usable for reading.
         """
         ...
 
@@ -50,10 +68,10 @@ class Store(Protocol):
         ...
 
     def verify(self) -> None:
-        """Read all that is stored, and whatever else can tell whether the files are whole; it may take long.
+        """Read all that is stored from the disk, and whatever else shows whether the files are whole; may take long.
 
         Raises:
-            StorageError: What is damaged.
+            StorageError: If anything is damaged, with what it is; or if the store is closed.
         """
         ...
 

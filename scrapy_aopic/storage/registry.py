@@ -5,6 +5,10 @@
 2. What a folder names is imported only if the user names it, too (``AOPIC_STORE``): a job folder may come from a
    stranger.
 3. A backend is imported when it is used, so that a missing library matters only to those who need it.
+
+To add a kind to this package: its module, a line in :data:`KINDS`, a test by
+:class:`~scrapy_aopic.testing.contracts.StoreContract` in tests/contract, and a row of the first table in docs/stores.md.
+A kind of another package needs no change here; docs/stores.md has an example.
 """
 
 from __future__ import annotations
@@ -49,13 +53,16 @@ class Backend(Protocol):
         The files ``format``, ``backend`` and ``landed`` in the folder belong to this package, all others to the store.
 
         Args:
-            folder: It is there already, except for a store whose lock makes it (:func:`~.lock.lock_store`).
+            folder: May be missing: a store takes its lock first (:func:`~.lock.lock_store`), which makes it. For a view
+                it is there, or there is no store.
             memory_mb: Megabytes for caches, and as many for rows that are in no table yet.
             read_only: Make a view of the store as it is now, which does not move, also while another process writes
-                to it. It takes no lock, writes nothing, and needs no right to write.
+                to it. It takes no lock, refuses writes, and needs no right to write. It changes no file, but may leave
+                one of its own, such as the index that SQLite makes of its log.
 
         Raises:
-            StorageError: If there is no store for a view, the store is in use, or it cannot be opened.
+            StorageError: If there is no store for a view, the store is in use, or it cannot be opened; the message
+                names the folder.
         """
         ...
 

@@ -1,13 +1,22 @@
 """The promises of :class:`~scrapy_aopic.core.ports.Store` as tests; needs pytest and Hypothesis.
 
-A backend passes when this passes::
+A backend (:class:`~scrapy_aopic.storage.registry.Backend`) passes when this passes::
 
     class TestMine(StoreContract):
-        def make_store(self, folder):
-            return MyStore(folder)
+        def make_store(self, folder, *, read_only=False):
+            return MyStore(folder, memory_mb=8, read_only=read_only)
 
 Crashes and full disks are real: a child process imports the test class by its name, writes with
-:func:`write_transfers`, and is killed or meets the limit; :func:`check_transfers` then judges what it left.
+:func:`write_transfers`, and is killed or meets the limit; :func:`check_transfers` then judges what it left. Damage is
+real, too: a bit of a stored value is changed in the store's files.
+
+What these tests cannot show:
+
+- that ``sync`` reaches the disk: a killed process loses nothing that it gave to the operating system, so a store
+  without a single ``fsync`` passes. Only a power cut shows it, or a record of all system calls, as
+  ``benchmarks/power.py`` makes one for the stores of this package;
+- that every kind of damage is noticed: a file that was cut short, for example, may look like a batch that was
+  never committed.
 """
 
 from __future__ import annotations
@@ -49,9 +58,28 @@ class StoreContract:
     #: Whether a store survives its process.
     persistent: ClassVar[bool] = True
 
-    def make_store(self, folder: Path) -> Store:
-        """Open the store in *folder*, which may not exist, may be empty, or may hold one from before."""
+    def make_store(self, folder: Path, *, read_only: bool = False) -> Store:
+        """Open the store in *folder*, which may not exist, may be empty, or may hold one from before.
+
+        Args:
+            read_only: Open a view of it instead; never so if the store is not *persistent*.
+        """
         raise NotImplementedError
+
+    def damage(self, folder: Path, value: bytes) -> None:
+        """Change one bit of *value*, 64 bytes without a pattern that are stored under a key, in the files of *folder*.
+
+        To be overridden by a store whose files do not have values as they are (but compressed, say).
+        """
+        n_found = 0
+        for path in filter(Path.is_file, folder.rglob("*")):
+            at = path.read_bytes().find(value)
+            if at >= 0:
+                with path.open("r+b") as file:
+                    file.seek(at + len(value) // 2)
+                    file.write(bytes((value[len(value) // 2] ^ 1,)))
+                n_found += 1
+        assert n_found, "no file holds the value as it is; override damage()"
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
@@ -258,6 +286,112 @@ class StoreContract:
         with pytest.raises(StorageError, match="closed"):
             store.write({}, sync=False)
 
+    # Damage
+
+    @pytest.mark.parametrize("read_only", [False, True], ids=["store", "view"])
+    def test_a_damaged_store_is_refused_or_does_not_verify(
+        self, store: Store, folder: Path, *, read_only: bool
+    ) -> None:
+        self._require_persistence()
+        value = _fill(store)
+        store.close()
+        self.damage(folder, value)
+        with (
+            pytest.raises(StorageError),
+            closing(self.make_store(folder, read_only=read_only)) as damaged,
+        ):
+            damaged.verify()
+
+    @pytest.mark.parametrize("read_only", [False, True], ids=["store", "view"])
+    def test_an_open_store_that_is_damaged_does_not_verify(
+        self, store: Store, folder: Path, *, read_only: bool
+    ) -> None:
+        """Although nothing was wrong when it was opened."""
+        self._require_persistence()
+        value = _fill(store)
+        store.close()
+        with closing(self.make_store(folder, read_only=read_only)) as reopened:
+            self.damage(folder, value)
+            with pytest.raises(StorageError):
+                reopened.verify()
+
+    # Views
+
+    def test_a_view_shows_the_moment_it_was_made(self, store: Store, folder: Path) -> None:
+        self._require_persistence()
+        before = {number(n): b"before" for n in range(2_000)}
+        store.write(dict.fromkeys(Family, before), sync=False)
+        with closing(self.make_store(folder, read_only=True)) as view:
+            store.write({Family.PAGES: {number(n): b"after" for n in range(0, 4_000, 2)}}, sync=True)
+            store.write({Family.PAGES: {number(1): None}, Family.META: {b"new": b""}}, sync=False)
+            assert view.get_many(Family.PAGES, [number(0), number(1), number(2_002)]) == [
+                *[b"before"] * 2,
+                None,
+            ]
+            for family in Family:
+                assert list(view.scan(family)) == sorted(before.items())
+            assert list(view.scan(Family.PAGES, number(5), number(7))) == [
+                (number(5), b"before"),
+                (number(6), b"before"),
+            ]
+            assert view.size_bytes() > 0
+            view.verify()
+        assert store.get_many(Family.PAGES, [number(0), number(1)]) == [b"after", None]
+        with closing(self.make_store(folder, read_only=True)) as view:
+            assert view.get_many(Family.PAGES, [number(0), number(1)]) == [b"after", None]
+
+    def test_a_view_changes_nothing(self, store: Store, folder: Path) -> None:
+        self._require_persistence()
+        rows = {number(n): b"%d" % n for n in range(1_000)}
+        write(store, Family.PAGES, rows)
+        store.close()
+        files = _files_in(folder)
+        with closing(self.make_store(folder, read_only=True)) as view:
+            for sync in (False, True):
+                with pytest.raises(StorageError):
+                    view.write({Family.PAGES: {number(0): b"new"}}, sync=sync)
+            assert list(view.scan(Family.PAGES)) == list(rows.items())
+            view.verify()
+        assert files.items() <= _files_in(folder).items()  # an index may be new
+
+    def test_a_view_locks_nobody_out(self, store: Store, folder: Path) -> None:
+        self._require_persistence()
+        write(store, Family.PAGES, {b"a": b"1"})
+        store.close()
+        with (
+            closing(self.make_store(folder, read_only=True)) as view,
+            closing(self.make_store(folder, read_only=True)) as other,
+            closing(self.make_store(folder)) as reopened,
+        ):
+            write(reopened, Family.PAGES, {b"a": b"2"})
+            for each, value in ((view, b"1"), (other, b"1"), (reopened, b"2")):
+                assert each.get_many(Family.PAGES, [b"a"]) == [value]
+
+    @pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "empty folder"])
+    def test_there_is_no_view_of_nothing(self, folder: Path, *, is_there: bool) -> None:
+        self._require_persistence()
+        if is_there:
+            folder.mkdir()
+        with pytest.raises(StorageError):
+            self.make_store(folder, read_only=True)
+        assert folder.exists() == is_there
+        assert _files_in(folder) == {}
+
+    def test_a_closed_view_says_so(self, store: Store, folder: Path) -> None:
+        self._require_persistence()
+        write(store, Family.PAGES, {b"a": b"1"})
+        view = self.make_store(folder, read_only=True)
+        view.close()
+        view.close()
+        for call in (
+            lambda: view.get_many(Family.PAGES, [b"a"]),
+            lambda: view.scan(Family.PAGES),
+            view.verify,
+        ):
+            with pytest.raises(StorageError, match="closed"):
+                call()
+        write(store, Family.PAGES, {b"a": b"2"})
+
     # Coming back
 
     def test_everything_is_there_after_reopening(self, store: Store, folder: Path) -> None:
@@ -418,6 +552,23 @@ def check_transfers(store: Store) -> int:
     assert [key for key, _ in store.scan(Family.REQUESTS)] == [number(n) for n in range(1, count + 1)]
     assert [key for key, _ in store.scan(Family.QUEUE)] == [number(n) for n in (count,) if n]
     return count
+
+
+def _fill(store: Store) -> bytes:
+    """Write many batches; returns a value of one in their midst."""
+    dice = _dice(3)
+    values = [dice.randbytes(64) for _ in range(2_000)]
+    for begin in range(0, len(values), 100):
+        rows = {number(n): values[n] for n in range(begin, begin + 100)}
+        store.write(
+            {Family.PAGES: rows, Family.REQUESTS: {key: value[::-1] for key, value in rows.items()}},
+            sync=True,
+        )
+    return values[len(values) // 2]
+
+
+def _files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _dice(seed: int) -> random.Random:

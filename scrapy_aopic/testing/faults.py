@@ -2,7 +2,7 @@
 
 What uses a store is tested by letting every operation fail once::
 
-    store = FaultyStore(MyStore(folder), Fault("fail", at=17))
+    store = FaultyStore(MyStore(folder, memory_mb=8, read_only=False), Fault("fail", at=17))
 """
 
 from __future__ import annotations

@@ -10,5 +10,5 @@ from scrapy_aopic.testing.contracts import StoreContract
 
 
 class TestJournalStore(StoreContract):
-    def make_store(self, folder: Path) -> JournalStore:
-        return JournalStore(folder, memory_mb=8, read_only=False)
+    def make_store(self, folder: Path, *, read_only: bool = False) -> JournalStore:
+        return JournalStore(folder, memory_mb=8, read_only=read_only)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TestMemoryStore(StoreContract):
     persistent = False
 
-    def make_store(self, folder: Path) -> MemoryStore:
+    def make_store(self, folder: Path, *, read_only: bool = False) -> MemoryStore:
         return MemoryStore()
 
 

@@ -17,8 +17,8 @@ rocksdb = pytest.importorskip("scrapy_aopic.storage.rocksdb")
 
 
 class TestRocksStore(StoreContract):
-    def make_store(self, folder: Path) -> Store:
-        return rocksdb.RocksStore(folder, memory_mb=8)
+    def make_store(self, folder: Path, *, read_only: bool = False) -> Store:
+        return rocksdb.RocksStore(folder, memory_mb=8, read_only=read_only)
 
 
 class DiskThatCannotSync:

@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 
 class TestSqliteStore(StoreContract):
-    def make_store(self, folder: Path) -> SqliteStore:
-        return SqliteStore(folder, memory_mb=8)
+    def make_store(self, folder: Path, *, read_only: bool = False) -> SqliteStore:
+        return SqliteStore(folder, memory_mb=8, read_only=read_only)

@@ -7,6 +7,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from zlib import crc32
 
@@ -31,8 +32,12 @@ class JournalStore:
         self._is_open = True
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._lock = None if read_only else lock_store(folder)
+        self._opened = ExitStack()
+        if self._lock is not None:
+            self._opened.callback(self._lock.release)
         try:
-            self._journal = (folder / "journal").open("rb" if read_only else "a+b", buffering=0)
+            journal = (folder / "journal").open("rb" if read_only else "a+b", buffering=0)
+            self._journal = self._opened.enter_context(journal)
             self._end = 0
             for data in self._batches():
                 self._rows.write({Family(n): rows for n, rows in unpack(data).items()}, sync=False)
@@ -40,8 +45,7 @@ class JournalStore:
             if not read_only:
                 self._journal.truncate(self._end)  # a batch that is not whole was never committed
         except OSError as error:  # StorageError is one
-            if self._lock is not None:
-                self._lock.release()
+            self._opened.close()
             raise StorageError(f"Cannot open the store in {folder}: {error}") from error
 
     def _batches(self) -> Iterator[bytes]:
@@ -104,11 +108,8 @@ class JournalStore:
 
     def close(self) -> None:
         with self._writing:
-            if self._is_open:
-                self._is_open = False
-                self._journal.close()
-                if self._lock is not None:
-                    self._lock.release()
+            self._is_open = False
+            self._opened.close()
 
     def _check_open(self) -> None:
         if not self._is_open:

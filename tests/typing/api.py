@@ -234,12 +234,12 @@ def stores_are_opened(folder: Path) -> None:
 
 
 class TestRows(StoreContract):
-    def make_store(self, folder: Path) -> Rows:
-        return Rows(folder, memory_mb=8, read_only=False)
+    def make_store(self, folder: Path, *, read_only: bool = False) -> Rows:
+        return Rows(folder, memory_mb=8, read_only=read_only)
 
 
 class TestHalf(StoreContract):
-    def make_store(self, folder: Path) -> Half:  # type: ignore[override]
+    def make_store(self, folder: Path, *, read_only: bool = False) -> Half:  # type: ignore[override]
         return Half()
 
 
