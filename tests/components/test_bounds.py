@@ -57,6 +57,12 @@ def test_an_element_with_too_many_attributes_is_found_wherever_it_hides(html: by
         assert most <= MAX_ATTRIBUTES
 
 
+@pytest.mark.parametrize("end", [b">", b"></b"])  # without an end, libxml2 passes over it in no time
+def test_an_element_with_too_many_attributes_is_found_at_the_end(end: bytes) -> None:
+    body = TEXT + b"<b " + attributes(2 * MAX_ATTRIBUTES) + end
+    assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body))
+
+
 @pytest.mark.parametrize("unit", [b"<i></b>", b"<b>x</p>", b'<h1><h1><a>"</div>'])
 def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at(unit: bytes) -> None:
     body = (

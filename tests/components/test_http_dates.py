@@ -92,3 +92,10 @@ def test_whatever_a_server_sends_no_page_is_older_than_the_web_or_changes_in_the
 )
 def test_a_date_that_cannot_be_true_says_nothing(modified: float, date: float):
     assert changed_at(header(modified), header(date), NOW) == 0.0
+
+
+def test_the_first_page_of_the_web_counts_and_so_does_the_longest_date():
+    assert changed_at(header(659_000_000), header(NOW), NOW) == 659_000_000
+    assert changed_at(header(658_999_999), header(NOW), NOW) == 0.0
+    assert read_date(header(NOW).ljust(256)) == NOW
+    assert read_date(header(NOW).ljust(257)) is None

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 
+from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
@@ -277,3 +278,18 @@ def test_so_are_headers_but_for_those_that_the_copy_changed():
     forget_transfer(copy, sent, asked)
     expected = {"User-Agent": "another", "Authorization": "Bearer mine", "X-Own": "1"}
     assert dict(copy.headers.to_unicode_dict()) == expected
+
+
+@pytest.mark.parametrize(
+    ("meta", "name"),
+    [
+        ({}, "a.test"),
+        ({SLOT: "mine"}, "mine"),
+        ({SLOT: "b.test", OWN_SLOT: "b.test"}, "a.test"),  # a copy of a request for another host
+        ({SLOT: "mine", OWN_SLOT: "b.test"}, "mine"),
+        ({OWN_SLOT: "b.test"}, "a.test"),
+        ({SLOT: 1}, "1"),
+    ],
+)
+def test_a_slot_is_what_the_user_named_or_else_the_host(meta: dict[str, Any], name: str) -> None:
+    assert slot_key(Request("http://a.test/", meta=meta)) == name
