@@ -5,7 +5,7 @@ every step, compared with ``==``; what a division leaves over goes to the virtua
 
 Rule 2: the virtual page spends in O(1). It endows single visits from its reserve, or hands the same number of units
 to each page of a class (:mod:`.spending`) by raising that class's running total. A page's cash is then
-``cash + handed_now - settled``; :meth:`Ledger.catch_up` folds the difference in when the page is touched.
+``cash + handed now - handed then``; :meth:`Ledger.catch_up` folds the difference in when the page is touched.
 
 Rule 3: a method that takes units away from one side either gives them to the other or returns them, and the caller
 owes them to somebody.
@@ -73,7 +73,7 @@ class Totals:
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
-        return self.handed[class_of(page)] - page.settled if is_member(page) else 0
+        return self.handed[class_of(page)] - page.handed if is_member(page) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Ledger:
         """Let a page that is in no class into its own, with *cash* that the caller took from elsewhere."""
         which = class_of(page)
         page.cash = cash
-        page.settled = self.totals.handed[which]
+        page.handed = self.totals.handed[which]
         self.totals.members[which] += 1
 
     def _leave(self, page: Page) -> None:
@@ -152,7 +152,7 @@ class Ledger:
         """Bring ``page.cash`` up to date with what the virtual page handed to its class."""
         if self.has_handed and (owed := self.totals.owed(page)):
             page.cash += owed
-            page.settled += owed
+            page.handed += owed
 
     def cash(self, page: Page) -> int:
         """Cash of *page* as of now, without changing it."""

@@ -80,7 +80,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     Attributes:
         place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
         cash: Units that it holds until its next visit.
-        settled: Units per page that the virtual page had handed out when ``cash`` was last brought up to date.
+        handed: Units that the virtual page had handed to each page of its class when ``cash`` was last brought up to date.
         front_queue: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
         shift: Front queues that ``Request.priority`` moves the page up (or down).
         score: What an order other than by cash keeps of the page.
@@ -101,7 +101,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     place: int
     cash: int = 0
     front_queue: int = 0
-    settled: int = 0
+    handed: int = 0
     shift: int = 0
     score: int = 0
     is_chosen: bool = False
@@ -253,10 +253,10 @@ def pack_page(page: Page) -> bytes:
     )
     try:
         if is_usual and not (page.visits or page.history or page.visited_turn or page.visited_at):
-            return _encode((page.state, page.place, page.cash, page.front_queue, page.settled, page.shift, page.score,
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen))  # fmt: skip
         if is_usual:
-            return _encode((page.state, page.place, page.cash, page.front_queue, page.settled, page.shift, page.score,
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
         return _encode(page)
     except OverflowError:

@@ -178,8 +178,8 @@ class _Rebuild:
         page.cash, page.history = max(page.cash, 0), max(page.history, 0)
         if page.canonical and not is_emptied(page):
             page.canonical, page.height = b"", 0
-            page.settled = self._ledger.handed[class_of(page)]
-        page.settled = min(page.settled, self._ledger.handed[class_of(page)])
+            page.handed = self._ledger.handed[class_of(page)]
+        page.handed = min(page.handed, self._ledger.handed[class_of(page)])
         return page
 
     def add_host(self, stored: StoredHost) -> None:
@@ -222,7 +222,7 @@ class _Rebuild:
         self._serial += 1
         order = self._order
         page = Page(QUEUED, order.place(self._serial, self._clock) if order is not None else self._serial)
-        page.settled = self._ledger.handed[class_of(page)]
+        page.handed = self._ledger.handed[class_of(page)]
         return page
 
     def _place(self, host: HostRecord) -> bytes:
@@ -247,7 +247,7 @@ class _Rebuild:
             if page is None or not page.canonical or has_root(self._target, page):
                 continue
             page.canonical, page.height = b"", 0
-            page.settled = self._ledger.handed[class_of(page)]
+            page.handed = self._ledger.handed[class_of(page)]
             self.tally.members[class_of(page)] += is_member(page)
             self.result.unmerged += 1
             self._rows.put(Family.PAGES, key, pack_page(page))

@@ -307,9 +307,9 @@ def test_the_virtual_page_hands_the_same_to_each_visited_page():
 
 def test_handing_out_touches_no_page():
     web = Web(dict.fromkeys("abc", 10), virtual=300, spending="unvisited")
-    before = {name: (page.cash, page.settled) for name, page in web.pages.items()}
+    before = {name: (page.cash, page.handed) for name, page in web.pages.items()}
     web.ledger.spend_virtual(0)
-    assert {name: (page.cash, page.settled) for name, page in web.pages.items()} == before
+    assert {name: (page.cash, page.handed) for name, page in web.pages.items()} == before
     assert web.cash == dict.fromkeys("abc", 110)
 
 

@@ -35,7 +35,7 @@ PAGES = st.builds(
     place=PLACES,
     cash=UNITS,
     front_queue=FRONT_QUEUES,
-    settled=UNITS,
+    handed=UNITS,
     shift=st.integers(-64, 64),
     history=UNITS,
     visits=st.integers(0, 1 << 40),
@@ -73,7 +73,7 @@ def test_a_host_is_read_as_it_was_written(host: HostRecord):
 
 # A value for each field that differs from its default; a field without one fails the tests below.
 PAGE_FIELDS = {
-    "state": State.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "settled": 10, "shift": -3, "score": 11,
+    "state": State.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
     "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_repeat": True, "canonical": b"c",
     "is_claimed": True, "height": 14,
@@ -104,7 +104,7 @@ def test_nothing_that_is_known_of_how_a_page_changes_is_lost(name):
     assert unpack_page(pack_page(page)) == page
 
 
-@pytest.mark.parametrize("name", ["settled", "history"])
+@pytest.mark.parametrize("name", ["handed", "history"])
 def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_they_were_written(name):
     page = Page(State.VISITED, 1)
     setattr(page, name, 1 << 70)

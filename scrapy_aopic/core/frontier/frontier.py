@@ -284,11 +284,12 @@ class Frontier:
         key = page[:HOST_BYTES]
         host = self._landed(page)
         self.pending += 1
+        is_waiting = host.phase == WAITING
         row = queue_row(front_queue, place)
         back_queue.add(host, row + page[HOST_BYTES:])
         self.hosts.put(key, host)
         self.places.improve(key, host, row, now)
-        if host.phase == WAITING and not host.in_flight:
+        if is_waiting and not host.in_flight:
             self.places.resettle(key, host, now)  # now that no page is in flight, it may leave the memory
 
     def _landed(self, page: bytes) -> HostState:

@@ -185,10 +185,15 @@ class HostPlaces:
         """Take *host* out of its place; it must be given another one at once."""
         go(host, LEAVES)
         if host.heap is not None:
-            host.heap.void(key)
-            host.heap = None
+            self._leave_heap(key, host)
         elif host.row and host.row[:1] != ACTIVE:
             self.drop_row(key, host)
+
+    @staticmethod
+    def _leave_heap(key: bytes, host: HostState) -> None:
+        if host.heap is not None:
+            host.heap.void(key)
+            host.heap = None
 
     def settle(self, key: bytes, host: HostState, now: float) -> None:
         """Give *host*, which is in memory and MOVING, its place; see the cases in the head of this module."""
@@ -255,9 +260,7 @@ class HostPlaces:
     def lease(self, key: bytes, host: HostState, now: float) -> None:
         """*host* is requested."""
         go(host, IS_LEASED)
-        if host.heap is not None:
-            host.heap.void(key)
-            host.heap = None
+        self._leave_heap(key, host)
         host.leased_at = now
         self._gates.enter(key, host, now)
 
@@ -272,9 +275,7 @@ class HostPlaces:
     def seek(self, key: bytes, host: HostState, now: float) -> None:
         """The address of *host* is looked up before it is leased."""
         go(host, IS_SOUGHT)
-        if host.heap is not None:
-            host.heap.void(key)
-            host.heap = None
+        self._leave_heap(key, host)
         self._gates.look_up()
         self._gates.look_again(host)
         self._let_in(now)
