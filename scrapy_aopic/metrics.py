@@ -2,8 +2,11 @@
 
 1. This is the one place where a stat is written down: the tables of docs/stats.md follow from it
    (``python docs/generate.py``), and its metric is the name that a monitoring system is given.
-2. What counts says the name itself; ``tests/docs`` compares all names in the code, and the test suite all that are set
-   in any crawl of a test, with this table.
+2. Code that counts writes the whole name as a literal, so that it can be searched for. ``tests/docs`` compares all
+   names in the code with this table, and the test suite all that are set in any crawl of a test.
+
+To add one: a :class:`Stat` in :data:`OWN`, its name where it is counted (in a session ``stats.count``), and
+``python docs/generate.py``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """The port between a frontier and whatever fetches: what a caller does with a crawl, in which order, and what it gets.
 
+It is for callers of your own. The session of the Scrapy scheduler uses :class:`~.crawl.Crawl` itself, which has more
+than this, so another frontier behind this port cannot be put under the scheduler yet.
+
 One visit::
 
     lease = crawl.lease(now)                      # a Lease: its host may be fetched from, and by this lease alone

@@ -9,7 +9,7 @@
 :mod:`.merging`     pages that are one
 :mod:`.revisits`    visited pages that are visited again
 :mod:`.support`     registered domains that link to each other
-:mod:`.links`       links that are kept, and scores on the known graph
+:mod:`.kept_links`       links that are kept, and scores on the known graph
 :mod:`.commits`     what changed since the last commit
 ==================  ====================================================================================
 
@@ -33,10 +33,10 @@ from .commits import Commits, Table
 from .domains import Domains
 from .duplicates import Duplicates
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
+from .kept_links import KeptLinks, Scores
 from .layout import TOTALS_KEY
 from .leases import Leases
 from .ledger import Ledger, Totals
-from .links import KeptLinks, Scores
 from .merging import Merging
 from .order import order_name
 from .pages import Pages

@@ -78,6 +78,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     """A page the crawl knows.
 
     Attributes:
+        state: One of :class:`State`, as a number.
         place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
         cash: Units that it holds until its next visit.
         handed: Units that the virtual page had handed to each page of its class when ``cash`` was last brought up to date.
@@ -86,8 +87,10 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         score: What an order other than by cash keeps of the page.
         is_chosen: Whether it is of a domain that the virtual page spends on.
         history: Units spent at visits, as far as the window counts them.
+        visits: Visits so far, failed ones included.
         visited_turn: Virtual time of the last visit, in turns.
-        visited_at: Time of the last visit in seconds since the epoch.
+        visited_at: Time of the last visit in seconds since the epoch, by the clock of the job (``job/clock.py``), in steps
+            of at most 2 ms; 0 before the first visit.
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
         changes: What repeated visits need, if they are made.
@@ -124,6 +127,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
     """A host the crawl knows, as it is stored; :class:`~scrapy_aopic.core.frontier.host_state.HostState` is one in memory.
 
     Attributes:
+        name: What the caller calls it: for Scrapy the key of the download slot, mostly the name in URLs without a port.
         queued: Pages with a queue row, those in flight included.
         visited: Pages that were visited or failed at least once.
         best: Front queue of the best page that can be taken, -1 if there is none.

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .api import Findings, Lease
     from .frontier.frontier import Frontier
     from .frontier.host_state import HostState
+    from .kept_links import KeptLinks, Scores
     from .leases import Leases
     from .ledger import Ledger
-    from .links import KeptLinks, Scores
     from .merging import Merging
     from .order import Order
     from .pages import Pages

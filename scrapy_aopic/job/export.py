@@ -1,6 +1,7 @@
 """Pages and links as tables that other programs read.
 
-To add a column: a line in :data:`PAGE_COLUMNS`, and one in ``docs/commands.md``.
+To add a column: a line in :data:`PAGE_COLUMNS`, one in ``docs/commands.md``, and CHANGELOG.md. If a page's record lacks
+the figure, also a field of :class:`~.queries.KnownPage`.
 
 Rule: everything streams, and a file has its name only when it is whole.
 """

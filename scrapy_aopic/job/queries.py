@@ -10,9 +10,9 @@ import heapq
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_aopic.core.kept_links import split_links
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.links import split_links
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, front_queue_of, unpack_host, unpack_page

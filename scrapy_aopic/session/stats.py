@@ -1,4 +1,7 @@
-"""What is counted, and what is logged only the first time."""
+"""What is counted, and what is logged only the first time.
+
+The list of all stats is :mod:`scrapy_aopic.metrics`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Stats:
         self.counts.clear()
 
     def record(self, job: Job) -> None:
-        """Set the stats that describe the crawl as a whole."""
+        """Set the stats that describe the crawl as a whole; called once, when it closes."""
         self.flush()
         crawl, totals = job.crawl, job.crawl.ledger.totals
         hits, misses = crawl.cache_hits

@@ -3,6 +3,8 @@
 A rule is a row of :data:`RULES` and the functions that it names. Rules get one part of a URL that ``ada_url`` has
 parsed, with its punctuation, and never raise. The order of the rows is that in which changes are made, and in which
 reasons are looked for: the first is the one that counts.
+
+To add one: a row, the function that it names, a row in docs/urls.md, and an example in tests/components/test_urls.py.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Default(IntEnum):
     """Only if the user names it."""
 
     LIMIT = 3
-    """If its limit is set, which has a setting of its own; it has no name in ``AOPIC_URL_RULES``."""
+    """If the user sets its limit, by a setting of its own; it has no name in ``AOPIC_URL_RULES``."""
 
 
 class Parameters(NamedTuple):
@@ -89,7 +91,7 @@ class Rule(NamedTuple):
         drops: What it takes out of the query.
         faults: What it refuses.
         limit: Name of the argument of :class:`~scrapy_aopic.web.urls.Normaliser` with the limit that the faults need.
-            Without a limit there is no fault.
+            Without a limit there is no fault. ``last_year`` is given by the package, all others by the user.
     """
 
     name: str

@@ -23,6 +23,8 @@ from scrapy_aopic.job.export import export_links, export_pages
 from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage.memory import MemoryStore
 
+NOW = 1_700_000_000.0
+
 
 def link(url: str) -> Link:
     host = url.split("/")[2]
@@ -30,23 +32,23 @@ def link(url: str) -> Link:
 
 
 def visit(crawl: Crawl, page: Link, *links: Link, **how: Any) -> None:
-    lease = crawl.lease(0.0)
+    lease = crawl.lease(NOW)
     assert isinstance(lease, Lease)
     assert lease.key == page.key
-    crawl.release(lease, 0.0)
-    crawl.settle(lease, links, 0.0, Findings(**how))
+    crawl.release(lease, NOW)
+    crawl.settle(lease, links, NOW, Findings(**how))
 
 
 @pytest.fixture
 def store() -> Iterator[MemoryStore]:
     """A job: a page that links to two others, of which one failed and one waits."""
     store = MemoryStore()
-    crawl = Crawl(store, Policy(), 0.0)
+    crawl = Crawl(store, Policy(), NOW)
     first, gone, waits = map(link, ("http://a.test/", 'http://b.test/gone,"ü"', "http://a.test/1"))
-    crawl.seed(first, 0.0)
+    crawl.seed(first, NOW)
     visit(crawl, first, replace(gone, shift=9), waits)
     visit(crawl, gone, outcome="http 404", is_failure=True)
-    store.write(crawl.take_changes(0.0), sync=True)
+    store.write(crawl.take_changes(NOW), sync=True)
     store.write({Family.LINKS: {first.key: gone.key + waits.key, waits.key: first.key}}, sync=True)
     yield store
     store.close()
@@ -85,14 +87,14 @@ def test_a_page_names_the_one_that_stands_for_it(
 ) -> None:
     monkeypatch.setattr("scrapy_aopic.job.export.CHUNK", 2)  # pages that stand for others are in other chunks
     store = MemoryStore()
-    crawl = Crawl(store, Policy(), 0.0)
+    crawl = Crawl(store, Policy(), NOW)
     home, *chain = (link(f"http://{name}.test/") for name in "habcde")
-    crawl.seed(home, 0.0)
+    crawl.seed(home, NOW)
     visit(crawl, home, *chain)
     for page, target in zip(chain, [*chain[1:], None], strict=True):
         visit(crawl, page, outcome="redirect" if target else "", same_as=target.key if target else b"")
         # Written before its way is made shorter.
-        store.write(crawl.take_changes(0.0), sync=True)
+        store.write(crawl.take_changes(NOW), sync=True)
         crawl.changes_landed()
     assert export_pages(store, tmp_path / name) == 6
     merged = {row["url"]: row["merged_into"] for row in rows_of(tmp_path / name)}

@@ -9,8 +9,8 @@ from support.core_crawl import NOW, Job, link
 from scrapy_aopic.core.api import Counts, Lease
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.kept_links import split_links
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
-from scrapy_aopic.core.links import split_links
 from scrapy_aopic.core.order import (
     Aopic,
     Backlinks,

@@ -238,6 +238,22 @@ def test_every_test_that_is_named_exists() -> None:
     assert set(re.findall(r"`(test_\w+)", "".join(TEXTS.values()))) <= defined
 
 
+def test_contributors_are_sent_to_files_and_names_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"[`(]((?:scrapy_aopic|tests|docs|benchmarks)/[\w/.-]+)", text)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    places = re.findall(r"`(?:\w+\.)?(\w+)(?:\(\w+\))?` in `(scrapy_aopic/[\w/]+\.py)`", text)
+    assert len(places) > 5
+    assert [
+        (name, path)
+        for name, path in places
+        if not re.search(
+            rf"(def|class) {name}\b|^{name}\b.* =", (ROOT / path).read_text("utf-8"), re.MULTILINE
+        )
+    ] == []
+
+
 # Language
 
 REPLACED = {

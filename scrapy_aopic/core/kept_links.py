@@ -1,7 +1,8 @@
 """The links of visited pages, for what needs them later: revisits without a body, and orders on the whole graph.
 
 Rule: a page has one row, with the pages that it linked to at its last visit that showed any; the links of a page that
-turned out to be another one are kept only for an order on the whole graph.
+turned out to be another one are kept only for an order on the whole graph. Weights are not kept: they are made in
+``spidermiddlewares.py``, and spent at the visit.
 """
 
 from __future__ import annotations
