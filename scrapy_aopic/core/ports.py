@@ -25,8 +25,8 @@ class Store(Protocol):
     several processes share. What they could share is a :class:`~.api.CrawlPort`.
 
     Every failure is a :class:`~scrapy_aopic.exceptions.StorageError` whose message is one sentence for the user, with
-    the folder and the cause. It contains "closed" once the store is closed, and "Cannot write" if a batch could not be
-    written.
+    the folder and the cause. It contains "closed" once the store is closed, and "Cannot write" if the disk refuses a
+    batch.
     """
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
