@@ -69,7 +69,7 @@ def test_what_scrapy_makes_of_a_link_takes_little_more_than_its_urls():
         {"headers": {"Referer": b"http://b.test/\xe9\n"}},
         {"headers": {"Referer": "http://b.test/", "X-A": "1"}},
         {"headers": {"X-A": "1"}, "meta": {"depth": 1}},
-        {"errback": SPIDER.failed},
+        pytest.param({"errback": SPIDER.failed}, id="errback"),
         {"method": "POST", "body": b"\x00\xff"},
         {"priority": 1},
         {"dont_filter": True},
