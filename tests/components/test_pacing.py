@@ -116,6 +116,7 @@ async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) 
     assert audit(web.log, 0, floor=0.05).n_short_gaps == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @deferred_f_from_coro_f
 async def test_the_download_delay_of_the_project_is_a_floor(serve: Serve, settings: dict[str, Any]) -> None:
@@ -400,6 +401,7 @@ async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve: Serve) -
     assert crawler.stats.get_value("aopic/job/failed") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moods", [CUT, later(0), later(0, 503)], ids=["no answer", "429", "503"])
 @deferred_f_from_coro_f
 async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_time(
@@ -658,6 +660,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Web, dict[str, 
     reactor.installResolver(old)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @pytest.mark.parametrize("key", ["address", "host+address"])
 @deferred_f_from_coro_f

@@ -212,6 +212,7 @@ def refusal(name: str, value: Any) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_value_of_any_type_is_taken_in_silence_or_gives_a_traceback(name: str) -> None:
     for value in HOSTILE:

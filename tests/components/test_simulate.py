@@ -325,6 +325,7 @@ def test_seed_sets_are_of_different_pages() -> None:
     assert draw_seed_sets(20, 5, 3, rng=1)[:2] == draw_seed_sets(20, 5, 2, rng=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begin"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_a_plot_is_written(command: Command, tmp_path: Path, suffix: str, begin: bytes) -> None:
     pytest.importorskip("matplotlib")
@@ -482,6 +483,7 @@ def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order: str, last_first
 # What must hold at the end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

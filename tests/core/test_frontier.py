@@ -1101,12 +1101,14 @@ def walk_with_budgets(max_active: int, seed: int) -> int:
     return n_late
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_active", [1, 2, 3, 100])
 def test_budgets_are_those_of_a_plain_reference(max_active):
     n_late = sum(walk_with_budgets(max_active, seed) for seed in range(6))
     assert n_late > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_active", [1, 2, 3, 100])
 def test_nothing_is_idle_or_lost_under_budgets_whatever_happens(max_active):  # noqa: PLR0912
     """Several pages in work at once, put back, deferred while their hosts are late, and reopened."""

@@ -326,6 +326,7 @@ class Walk:
         self.sought.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connections", [0, 4])
 @pytest.mark.parametrize("max_active", [1, 3, 8, 100])
 @pytest.mark.parametrize("order", [Aopic, DepthFirst, LargerSites])

@@ -222,6 +222,7 @@ def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporter
     job.commit()
 
 
+@pytest.mark.slow
 @given(
     visits=st.lists(st.tuples(st.sampled_from(range(6)), st.sampled_from(range(2))), min_size=1, max_size=20)
 )

@@ -22,6 +22,8 @@ from parsel import Selector
 import scrapy_aopic.testing.server
 from scrapy_aopic.testing.server import Answer, Exchange, read_log
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -99,7 +101,6 @@ def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_n
     assert get(other, other.trap).body != get(web, web.trap).body
 
 
-@pytest.mark.slow
 def test_an_answer_does_not_depend_on_what_was_asked_before(answers: dict[str, Answer]) -> None:
     fresh = DemoWeb()
     assert all(get(fresh, url) == answers[url] for url in reversed(some(list(answers), 200)))

@@ -55,6 +55,7 @@ def test_there_are_jobs_of_the_format_of_today() -> None:
     assert names >= {f"{FORMAT}-{name}-{ending}" for name in policies() for ending in ("clean", "killed")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
