@@ -13,4 +13,5 @@ for _name in ("SCHEDULER", "DUPEFILTER_CLASS"):
     if _path := os.environ.get(f"CONF_{_name}"):
         setattr(default_settings, _name, _path)
 default_settings.AOPIC_POLITENESS_FACTOR = 0  # type: ignore[attr-defined]
+default_settings.AOPIC_BACKOFF = 0  # type: ignore[attr-defined]
 default_settings.AOPIC_STORE = os.environ.get("CONF_STORE", "memory")  # type: ignore[attr-defined]
