@@ -4,6 +4,7 @@
 :class:`Scheduler`              ``SCHEDULER``: the most important page that may be asked now
 :class:`Addon`                  ``ADDONS``: sets all of this and the settings around it
 :class:`DupeFilter`             ``DUPEFILTER_CLASS``: seen fingerprints on disk, beside any scheduler
+:class:`Links`                  what a callback yields for all links of its page at once
 :class:`LinkMiddleware`         ``SPIDER_MIDDLEWARES``: tells the ledger which links a page has
 :class:`PolitenessMiddleware`   ``DOWNLOADER_MIDDLEWARES``: waits a multiple of each transfer's time
 :class:`ImportancePipeline`     ``ITEM_PIPELINES``: importance, cash, history, visits on items
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .downloadermiddlewares.robots import RobotsMiddleware
     from .dupefilter import DupeFilter
     from .extensions import Progress
+    from .links import Links
     from .pipelines import ImportancePipeline, PagesPipeline
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
@@ -37,6 +39,7 @@ _WHERE = {
     "DupeFilter": "dupefilter",
     "ImportancePipeline": "pipelines",
     "LinkMiddleware": "spidermiddlewares",
+    "Links": "links",
     "PagesPipeline": "pipelines",
     "PolitenessMiddleware": "downloadermiddlewares",
     "Progress": "extensions",
@@ -49,6 +52,7 @@ __all__ = [
     "DupeFilter",
     "ImportancePipeline",
     "LinkMiddleware",
+    "Links",
     "PagesPipeline",
     "PolitenessMiddleware",
     "Progress",

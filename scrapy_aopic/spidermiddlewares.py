@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from scrapy import Request
-from scrapy.exceptions import NotConfigured
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.request import fingerprint
 
 from ._engine.closing import configured
+from .links import Links
 from .refusals import RefusedError
 from .session.purpose import link_test
 from .session.session import has_session
@@ -29,7 +29,7 @@ from .web.page_text import read_canonical
 from .web.suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from scrapy.crawler import Crawler
     from typing_extensions import Self
@@ -85,9 +85,9 @@ class PageFound:
     added: list[Request] = field(default_factory=list)
     n_links: int = 0
 
-    def take(self, request: Request) -> Request | None:
+    def take(self, request: Request, *, is_link: bool = False) -> Request | None:
         """What *request* has become after all steps; ``None`` if one of them has dropped it."""
-        link = LinkFound(request, self, self.is_link(request))
+        link = LinkFound(request, self, is_link or self.is_link(request))
         for step in self.steps:
             if not step(link):
                 return None
@@ -125,7 +125,9 @@ class LinkMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         if not has_session(crawler):
-            raise NotConfigured('LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"')
+            logger.warning(
+                'LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"; it expands Links'
+            )
         with configured(crawler):
             weights = read(crawler.settings, "AOPIC_LINK_WEIGHTS")
             return cls(crawler, _by_kind(**weights) if isinstance(weights, dict) else weights)
@@ -151,26 +153,23 @@ class LinkMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        if self.session is None:
-            async for item in result:
-                yield item
-            return
-        page = self._page(response, self.session)
-        added = page.added
+        session = self.session
+        page = self._page(response, session) if session is not None else None
         turns = Turns()
         async for item in result:
-            if not isinstance(item, Request):
-                yield item
-                continue
-            if (
-                perf_counter() > turns.ends_at
-            ):  # a page may have thousands of links, each of which takes 50 microseconds
-                await turns.step()
-            link = page.take(item)
-            while added:
-                yield added.pop(0)
-            if link is not None:
-                yield link
+            for each, is_link in _expand(item):
+                if page is None or not isinstance(each, Request):
+                    yield each
+                    continue
+                if (
+                    perf_counter() > turns.ends_at
+                ):  # a page may have thousands of links, each of which takes 50 microseconds
+                    await turns.step()
+                link = page.take(each, is_link=is_link)
+                while page.added:
+                    yield page.added.pop(0)
+                if link is not None:
+                    yield link
 
     # -- what a link goes through
 
@@ -299,6 +298,15 @@ class LinkMiddleware:
                 link=request.url,
             )
             return _UNIT
+
+
+def _expand(item: Any) -> Iterator[tuple[Any, bool]]:
+    """What *item*, which a callback yields, stands for, and whether that is a link for certain."""
+    if isinstance(item, Links):
+        for request in item.requests():
+            yield request, True
+    else:
+        yield item, False
 
 
 def _whole(weight: float) -> int:

@@ -1,0 +1,155 @@
+"""All links of a page in one object: what a spider yields instead of a request for each of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.http import TextResponse
+from scrapy.linkextractors import LinkExtractor
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TypeAlias
+
+    from scrapy.http import Response
+
+    Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
+    Names: TypeAlias = str | Iterable[str]
+
+
+class Links:
+    """The links of a page, or some of them: yield it from a callback, and they are followed.
+
+    ::
+
+        def parse(self, response):
+            yield {"url": response.url}
+            yield Links(response, css="main", deny=r"/login")
+
+    It stands for what this yields, in the same order, and costs a fraction of it::
+
+        for link in LinkExtractor(restrict_css="main", deny=r"/login").extract_links(response):
+            yield Request(link.url)
+
+    :class:`~scrapy_aopic.LinkMiddleware` takes it, beside any scheduler; with :class:`scrapy_aopic.Scheduler` no request is
+    made before a page is about to be fetched. What it stands for are links in the sense of docs/urls.md, whatever their
+    callback: rules against traps hold for them.
+
+    Args:
+        response: The page. One that is no text has no links.
+        urls: The links themselves, absolute or relative, instead of those that the page has.
+        css, xpath: Parts of the page whose links count; they may be the links themselves.
+        allow, deny: Regular expressions of which some (none) must be found in the absolute URL.
+        restrict_domains, deny_domains: Domains, with their subdomains, to which links count (do not count).
+        deny_extensions: Endings of paths that do not count; ``None`` for ``scrapy.linkextractors.IGNORED_EXTENSIONS``.
+        restrict_text: Regular expressions of which one must be found in the text of the link.
+        tags, attrs: Elements and attributes that are links.
+        nofollow: Whether links marked ``rel="nofollow"`` count.
+        extractor: What finds the links instead of all these options; anything with ``extract_links(response)``.
+        callback, errback, cb_kwargs: Those of the requests.
+
+    Raises:
+        TypeError, ValueError: If an argument cannot be used; it says which.
+    """
+
+    __slots__ = ("_find", "callback", "cb_kwargs", "errback", "response")
+
+    def __init__(
+        self,
+        response: Response,
+        urls: Iterable[str] | None = None,
+        *,
+        css: Names = (),
+        xpath: Names = (),
+        allow: Patterns = (),
+        deny: Patterns = (),
+        restrict_domains: Names = (),
+        deny_domains: Names = (),
+        deny_extensions: Names | None = None,
+        restrict_text: Patterns = (),
+        tags: Names = ("a", "area"),
+        attrs: Names = ("href",),
+        nofollow: bool = True,
+        extractor: Any = None,
+        callback: Callable[..., Any] | None = None,
+        errback: Callable[..., Any] | None = None,
+        cb_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.response = response
+        self.callback = callback
+        self.errback = errback
+        self.cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
+        if urls is not None:
+            self._find = _given(urls)
+        else:
+            if extractor is None:
+                extractor = _extractor(
+                    allow=_frozen(allow),
+                    deny=_frozen(deny),
+                    allow_domains=_frozen(restrict_domains),
+                    deny_domains=_frozen(deny_domains),
+                    restrict_xpaths=_frozen(xpath),
+                    restrict_css=_frozen(css),
+                    restrict_text=_frozen(restrict_text),
+                    deny_extensions=None if deny_extensions is None else _frozen(deny_extensions),
+                    tags=_frozen(tags),
+                    attrs=_frozen(attrs),
+                )
+            self._find = _extracted(extractor, nofollow=nofollow)
+
+    def urls(self) -> Iterator[str]:
+        """Their URLs as a request has them, in document order; each once, unless they were given."""
+        return self._find(self.response)
+
+    def requests(self) -> Iterator[Request]:
+        """A request for each of them, in document order."""
+        for url in self.urls():
+            yield self.request(url)
+
+    def request(self, url: str) -> Request:
+        """The request for the one with *url*."""
+        return Request(url, self.callback, errback=self.errback, cb_kwargs=self.cb_kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Links of {self.response.url}; scrapy_aopic.LinkMiddleware follows them>"
+
+
+def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:
+    """What finds *urls*, which are given."""
+    if isinstance(urls, (str, bytes)):
+        raise TypeError(f"Links: urls must be a list of URLs, not one alone ({urls!r})")
+    found = list(urls)
+    wrong = [url for url in found if not isinstance(url, str)]
+    if wrong:
+        raise TypeError(f"Links: urls must be strings, not {wrong[0]!r}")
+
+    def find(response: Response) -> Iterator[str]:
+        for url in found:
+            yield Request(response.urljoin(url)).url
+
+    return find
+
+
+def _extracted(extractor: Any, *, nofollow: bool) -> Callable[[Response], Iterator[str]]:
+    """What finds the links that *extractor* extracts."""
+
+    def find(response: Response) -> Iterator[str]:
+        if isinstance(response, TextResponse):
+            for link in extractor.extract_links(response):
+                if nofollow or not link.nofollow:
+                    yield link.url
+
+    return find
+
+
+@lru_cache(256)
+def _extractor(**options: Any) -> LinkExtractor:
+    return LinkExtractor(**options)
+
+
+def _frozen(values: Names | Patterns) -> tuple[Any, ...]:
+    """*values*, one or several, as something that can be remembered."""
+    return (values,) if isinstance(values, str) or not hasattr(values, "__iter__") else tuple(values)

@@ -1,0 +1,94 @@
+"""``Links``: what a spider yields for all links of a page, beside requests for each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Spider
+from scrapy.http import HtmlResponse, Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import crawl
+
+from scrapy_aopic import Links
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PAGE = """<base href="/in/"><main><a href="b?x=1#part">B</a> <a rel="nofollow" href="c">C</a></main>
+<a href="b?x=1#part">B</a> <a href="d.pdf">D</a> <a href="javascript:e()">E</a> <area href="http://other.test/f">"""
+
+
+def page(body: str = PAGE) -> HtmlResponse:
+    return HtmlResponse("http://a.test/x", body=body.encode(), encoding="utf-8")
+
+
+def test_they_are_what_scrapys_extractor_finds():
+    urls = list(Links(page()).urls())
+    assert urls == ["http://a.test/in/b?x=1#part", "http://a.test/in/c", "http://other.test/f"]
+    assert [request.url for request in Links(page()).requests()] == urls
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"css": "main"}, ["b?x=1#part", "c"]),
+        ({"css": "main a"}, ["b?x=1#part", "c"]),
+        ({"xpath": "//main"}, ["b?x=1#part", "c"]),
+        ({"nofollow": False, "restrict_domains": "a.test"}, ["b?x=1#part"]),
+        ({"allow": "x=", "tags": "a"}, ["b?x=1#part"]),
+        ({"deny": [r"/c", r"x="]}, ["http://other.test/f"]),
+        ({"restrict_text": "C"}, ["c"]),
+        ({"deny_extensions": [], "allow": "pdf"}, ["d.pdf"]),
+        ({"deny_domains": ["a.test"]}, ["http://other.test/f"]),
+    ],
+    ids=str,
+)
+def test_options_say_which(options: dict[str, Any], found: list[str]):
+    base = "http://a.test/in/"
+    assert list(Links(page(), **options).urls()) == [each if "://" in each else base + each for each in found]
+
+
+def test_urls_can_be_given():
+    links = Links(page(), ["../y", "/z", "//other.test/é", "/z"])
+    assert list(links.urls()) == [
+        "http://a.test/y",
+        "http://a.test/z",
+        "http://other.test/%C3%A9",
+        "http://a.test/z",
+    ]
+
+
+@pytest.mark.parametrize("urls", ["/a", b"/a", [None]], ids=repr)
+def test_urls_that_are_none_are_refused(urls: Any):
+    with pytest.raises(TypeError, match=r"^Links: urls must be "):
+        Links(page(), urls)
+
+
+def test_what_is_no_text_has_no_links():
+    assert not list(Links(Response("http://a.test/image", body=PAGE.encode())).urls())
+
+
+class Follows(Spider):
+    name = "follows"
+    start_urls = ("http://a.test/",)
+
+    def parse(self, response: Any, level: int = 0) -> Iterator[Any]:
+        yield Links(response, callback=self.parse, cb_kwargs={"level": level + 1})
+
+
+@deferred_f_from_coro_f
+@pytest.mark.parametrize("scheduler", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["scrapys", "ours"])
+async def test_they_are_followed_beside_any_scheduler(
+    serve: Callable[[dict[str, Any]], Any], scheduler: dict[str, Any]
+):
+    web = serve(
+        {
+            "http://a.test/": ["/b", "/c"],
+            "http://a.test/b": ["/c", "/d"],
+            "http://a.test/c": [],
+            "http://a.test/d": [],
+        }
+    )
+    await crawl(Follows, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
+    assert sorted(web.asked) == [f"http://a.test/{name}" for name in ("", "b", "c", "d")]
