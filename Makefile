@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl check lint test test-min order bench clean
+.PHONY: crawl check lint fast test test-min order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -16,7 +16,10 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint  ## style, types and the fast tests: less than a minute on two cores
+check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
+	$(MAKE) --no-print-directory --jobs=2 lint fast
+
+fast: $(STAMP)  ## the fast tests
 	$(BIN)/python -m pytest -q -m "not slow"
 
 test: lint  ## style, types and all tests

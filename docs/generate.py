@@ -35,12 +35,15 @@ PART = re.compile(r"(<!-- generated: (\S+)(?: (\S+))? -->\n)(.*?)(<!-- end -->)"
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a source file; one for all that read it, so nobody may change it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def modules() -> dict[str, ast.Module]:
     """Trees of the modules of the package by file, without those that only document a folder."""
-    trees = {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    trees = {path.relative_to(PACKAGE).as_posix(): tree_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
     return {
         name: tree
         for name, tree in trees.items()

@@ -21,6 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 CRASH = Path(__file__).parent / "crash"
 
 SLOW_PROMISES = {
+    "test_another_thread_may_write_while_this_one_reads",
     "test_a_killed_process_loses_no_batch_it_has_written",
     "test_a_random_walk_agrees_with_the_model",
     "test_whatever_is_said_of_whatever_lease_no_cash_and_no_page_is_lost",

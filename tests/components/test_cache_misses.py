@@ -45,6 +45,7 @@ def test_one_pass_counts_what_the_cache_of_the_package_misses_at_each_size(strea
     assert misses[-1] == len(set(stream))
 
 
+@pytest.mark.slow
 @given(STREAMS)
 def test_one_pass_counts_what_the_clairvoyant_misses_at_each_size(stream: list[int]):
     misses = caches.min_misses(stream)

@@ -231,6 +231,7 @@ def test_it_is_said_once_if_this_machine_is_too_slow(caplog: pytest.LogCaptureFi
     assert "This machine is slower than the web that it crawls" in record.getMessage()
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
     class Blocking(Spider):

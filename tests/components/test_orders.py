@@ -62,7 +62,7 @@ def on_disk(folder: Path, order: Any, **settings: Any) -> dict[str, Any]:
     }
 
 
-ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPIC_MIN_GAP": 0.05}
+ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPIC_MIN_GAP": 0.02}
 """No page is asked for while another one is downloaded or parsed, so each is settled before the next is chosen."""
 
 
@@ -137,6 +137,7 @@ class Numbered(Follow):
             yield request.replace(priority=int(request.url.rpartition("/")[2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [ByPriority, f"{__name__}.ByPriority"], ids=["class", "path"])
 @deferred_f_from_coro_f
 async def test_an_order_of_the_users_own_decides(serve: Serve, tmp_path: Path, given: Any) -> None:

@@ -143,6 +143,7 @@ async def test_waiting_hosts_take_no_room_from_others(serve: Serve) -> None:
     assert sum(web.asked.index(url) < last_fast for url in slow_hosts) <= 10, web.asked
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_redirect_to_another_host_is_paced_there(serve: Serve) -> None:
     web = serve(
@@ -354,6 +355,7 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
     assert record.getMessage().startswith("The end of a transfer from h")
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
     web = serve({"http://a.test/": Moody(later(10**6), links=["/1"]), "http://a.test/1": []})
@@ -378,6 +380,7 @@ async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
     assert crawler.stats.get_value("aopic/pages/visited") == 2
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(serve: Serve) -> None:
     web = serve({"http://a.test/": ["/1"], "http://a.test/1": Answer(500)})
@@ -688,6 +691,7 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
     assert result.n_hosts == 2
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(
     serve: Serve, caplog: pytest.LogCaptureFixture

@@ -84,6 +84,7 @@ async def test_the_link_middleware_says_that_it_needs_the_scheduler(
     assert len(web.asked) == 2
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_terminal_that_is_gone_is_no_error(
     serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

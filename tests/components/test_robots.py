@@ -229,6 +229,7 @@ async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(ser
     assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_the_pauses_between_tries_double(serve: Serve) -> None:
     web = serve({"http://a.test/robots.txt": Answer(500), "http://a.test/": []})
@@ -741,6 +742,7 @@ async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Se
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_it_does_not_change_the_order_of_pages(serve: Serve) -> None:
     urls = [f"http://a.test/{n}" for n in range(6)]
@@ -841,6 +843,7 @@ async def test_a_request_may_be_exempt(serve: Serve) -> None:
     assert stat(crawler, "aopic/pages/visited") == 2
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_it_is_paced_in_the_slot_that_the_page_has(serve: Serve) -> None:
     class Slots(Spider):

@@ -70,6 +70,7 @@ async def test_listed_middlewares_are_not_put_in_place_again(
     assert len(web.asked) == 2
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: Path) -> None:
     links = [

@@ -331,6 +331,7 @@ def stats_of(crawler: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(
     serve: Serve, tmp_path: Path
@@ -392,6 +393,7 @@ async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
     assert crawler.stats.get_value("aopic/commits") > 1  # rows count as steps, so that memory stays flat
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve: Serve, tmp_path: Path) -> None:
     class Gives(Follow):

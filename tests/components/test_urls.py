@@ -547,6 +547,7 @@ async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve: Serve, 
     assert stats_of(crawler) == {"refused/scheme": 2}
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serve: Serve) -> None:
     failed = []

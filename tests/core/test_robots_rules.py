@@ -58,6 +58,7 @@ def test_rules_are_what_the_rfc_says(rules: list[tuple[bool, str]], path: str) -
     assert read(text_of(rules)).allow(path_of(f"http://h.test{path}#/a")) == plainly(rules, path)
 
 
+@pytest.mark.slow
 @given(RULES, PATHS)
 def test_what_is_forbidden_stays_so_with_fewer_wildcards_and_shorter_rules(
     rules: list[tuple[bool, str]], path: str

@@ -31,10 +31,7 @@ PACKAGE = ROOT / "scrapy_aopic"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS.append(ROOT / "example_project" / "README.md")
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
-SOURCES = {
-    path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in PACKAGE.rglob("*.py")
-}
+SOURCES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
 
 each_document = pytest.mark.parametrize("name", TEXTS)
 
@@ -85,9 +82,9 @@ OF_STATS = re.compile(r"(aopic|dupefilter|robotstxt|scheduler)/[\w/<>. ]*[\w<>]"
 
 def stats_in_the_code() -> Iterator[str]:
     """Every text in the package that is the name of a stat, wherever it is used."""
-    for name, tree in SOURCES.items():
+    for name, path in SOURCES.items():
         if name != "metrics.py":
-            for node in ast.walk(tree):
+            for node in ast.walk(generate.tree_of(path)):
                 if isinstance(node, ast.expr):
                     yield from filter(OF_STATS.fullmatch, values_of(node))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from generate import tree_of
 
 import scrapy_aopic
 
@@ -104,7 +105,7 @@ def leads(
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_of)
 def test_references_in_docstrings_lead_somewhere(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     module = importlib.import_module(module_of(path))
     dead = [
         match[0]
@@ -136,6 +137,6 @@ def test_references_in_docstrings_lead_somewhere(path: Path) -> None:
 )
 def test_a_reference_that_leads_nowhere_is_noticed(reference: str, *, is_alive: bool) -> None:
     module = importlib.import_module("scrapy_aopic.core.crawl")
-    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+    tree = tree_of(Path(module.__file__ or ""))
     is_relative = reference.startswith(".")
     assert leads(reference.removeprefix("."), module, tree, ("Crawl",), is_relative=is_relative) is is_alive
