@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from scrapy_aopic.testing.server import audit, read_log
+from scrapy_aopic.testing.server_log import audit, read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"
 

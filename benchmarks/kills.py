@@ -70,7 +70,8 @@ from scrapy_aopic.session.dispatch import Dispatch
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.storage import exists, open_snapshot
-from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server_log import Entry, audit
 from scrapy_aopic.web.request_rows import url_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import numpy as np
 from scrapy_aopic.lab.comparison import gather, shares
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.results import format_shares
-from scrapy_aopic.testing.server import read_log
+from scrapy_aopic.testing.server_log import read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"
 STOCK = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}

@@ -57,7 +57,8 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session
-from scrapy_aopic.testing.server import Answer, Entry, Exchange, Running, Server, audit, read_log
+from scrapy_aopic.testing.server import Answer, Exchange, Running, Server
+from scrapy_aopic.testing.server_log import Entry, audit, read_log
 
 SHARED_ADDRESS = "127.0.0.2"
 

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from grammar import Misbehaviour
 from server import Raw
 
-from scrapy_aopic.testing.server import audit
+from scrapy_aopic.testing.server_log import audit
 
 FACTOR, MAX_GAP = 2.0, 3.0
 TOLERANCE = 0.02

@@ -14,7 +14,7 @@ from threading import Thread
 
 from grammar import Plan
 
-from scrapy_aopic.testing.server import Entry
+from scrapy_aopic.testing.server_log import Entry
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from support.small_web import Web, crawl
 from scrapy_aopic._engine import network
 from scrapy_aopic._engine.network import Span, Watch
 from scrapy_aopic.session.lateness import Lateness
-from scrapy_aopic.testing.server import Answer, audit
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.testing.server_log import audit
 
 Serve = Callable[[dict[str, Any]], Web]
 

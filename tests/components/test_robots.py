@@ -26,7 +26,8 @@ from support.small_web import Follow, Web, check, crawl
 from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.session.pacer import JobPacer
-from scrapy_aopic.testing.server import Answer, Exchange, audit
+from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.testing.server_log import audit
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 
 Serve = Callable[[dict[str, Any]], Web]

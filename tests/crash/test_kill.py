@@ -22,7 +22,8 @@ from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage import use
-from scrapy_aopic.testing.server import Answer, Entry, Exchange, Server, audit
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server_log import Entry, audit
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
 SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"

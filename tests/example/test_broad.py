@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_aopic.testing.server import audit, read_log
+from scrapy_aopic.testing.server_log import audit, read_log
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,8 @@ from demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
 from parsel import Selector
 
 import scrapy_aopic.testing.server
-from scrapy_aopic.testing.server import Answer, Exchange, read_log
+from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.testing.server_log import read_log
 
 pytestmark = pytest.mark.slow
 

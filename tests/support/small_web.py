@@ -16,7 +16,8 @@ from scrapy.utils.test import get_crawler
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Entry, Server
+from scrapy_aopic.testing.server import Server
+from scrapy_aopic.testing.server_log import Entry
 
 
 class Web:
