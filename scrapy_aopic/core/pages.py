@@ -136,10 +136,19 @@ class Pages:
         return serial_of(page.place) <= self._serial_before
 
     def root(self, key: bytes) -> tuple[bytes, Page | None]:
-        """Key and page that stands for the one under *key*; ``None`` if that is not known."""
+        """Key and page that stands for the one under *key*; ``None`` if that is not known.
+
+        Raises:
+            StorageError: If merged pages lead on for more than :data:`MAX_HEIGHT` hops, in a circle that is.
+        """
         at, page, hops = key, self.table.get(key), 0
         while page is not None and page.canonical:
             at, hops = page.canonical, hops + 1
+            if hops > MAX_HEIGHT:
+                raise StorageError(
+                    f"Pages that are one with page {key.hex()} lead to each other in a circle: "
+                    "'scrapy aopic repair' mends the job."
+                )
             page = self.table.get(at)
         if hops > 1 and (first := self.table.get(key)) is not None:
             first.canonical = at  # one hop the next time

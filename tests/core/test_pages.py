@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.core_crawl import Job, link
 
+from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import StorageError
 
@@ -43,3 +44,42 @@ def test_a_page_that_is_due_without_its_host_is_said_to_need_a_repair():
         StorageError, match=f"a page of host {A.key[:HOST_BYTES].hex()}, but no such host: {MENDS}"
     ):
         job.drain()
+
+
+def leading(pages: list[Link], *, to: Link | None = None) -> Job:
+    """A crawl whose *pages* were visited, and lead each to the next one, the last to page *to*, opened again."""
+    job = Job()
+    job.seed(*pages)
+    job.drain()
+    job.commit(is_clean=True)
+    keys = [page.key for page in pages]
+    records = {key: stored(job, key) for key in keys}
+    for key, following in zip(keys, [*keys[1:], to.key if to else b""], strict=True):
+        records[key].canonical = following
+    job.store.write({Family.PAGES: {key: pack_page(page) for key, page in records.items()}}, sync=True)
+    job.reopen()
+    return job
+
+
+def stored(job: Job, key: bytes) -> Page:
+    (data,) = job.store.get_many(Family.PAGES, (key,))
+    assert data is not None
+    return unpack_page(data)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_merged_pages_that_lead_in_a_circle_are_said_to_need_a_repair(length: int):
+    pages = [link(f"page{n}") for n in range(length)]
+    job = leading(pages, to=pages[0])
+    circle = f"one with page {pages[0].key.hex()} lead to each other in a circle: {MENDS}"
+    with pytest.raises(StorageError, match=circle):
+        job.crawl.pages.root(pages[0].key)
+    job.seed(A)
+    with pytest.raises(StorageError, match=circle):
+        job.visit(pages[0])  # which pays the page that stands for it
+
+
+def test_merged_pages_lead_on_as_far_as_they_may():
+    pages = [link(f"page{n}") for n in range(MAX_HEIGHT + 1)]
+    job = leading(pages)
+    assert job.crawl.pages.root(pages[0].key)[0] == pages[-1].key
