@@ -22,13 +22,18 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
+    parser.add_argument(
+        "--totals",
+        action="store_true",
+        help="only what each commit counts: at once, however many pages there are",
+    )
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.job.queries import status
+    from scrapy_aopic.job.queries import status, totals
     from scrapy_aopic.job.report import format_status
 
     with snapshot(opts.jobdir) as store:
-        state = status(store)
+        state = totals(store) if opts.totals else status(store)
     write(json.dumps(state, indent=1) if opts.json else format_status(state))
     return 0

@@ -23,11 +23,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scrapy_aopic.core.records import HostRecord, Page
+    from scrapy_aopic.core.saved import Saved
 
 _SHOWN = 5
 """Waiting hosts that are named, the longest wait first."""
 
 _PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
+
+_STATUS = (
+    "pages",
+    "outcomes",
+    "set_aside",
+    "hosts",
+    "back_queues",
+    "waits",
+    "longest_waits",
+    "front_queues",
+    "cash",
+    "turns",
+    "convergence",
+    "order",
+    "created_at",
+    "saved_at",
+    "closed",
+    "size_bytes",
+)
+"""What is said of a job, in this order."""
 
 
 def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -190,11 +211,10 @@ def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:
 
 
 def status(store: Store) -> dict[str, Any]:
-    """Counts, the ledger, and how many pages wait in each front queue and hosts in each place."""
+    """Counts, the ledger, and how many pages wait in each front queue and hosts in each place; reads all of them."""
     saved = read_saved(store)
     if saved is None:
         return {}
-    ledger = saved.ledger
     front: dict[int, int] = {}
     for key, _ in store.scan(Family.QUEUE):
         level = front_queue_of(key[HOST_BYTES:])
@@ -209,7 +229,7 @@ def status(store: Store) -> dict[str, Any]:
             n, example = set_aside.get(reason, (0, key))
             set_aside[reason] = (n + 1, example)
     urls = _urls(store, [example for _, example in set_aside.values()])
-    places = {"active": 0, "shelved": 0, "parked": 0, "dead": 0}
+    places = dict.fromkeys(_PLACES.values(), 0)
     waits: dict[str, int] = {}
     waiting: list[HostRecord] = []  # those that wait longest
     for _, data in store.scan(Family.HOSTS):
@@ -221,14 +241,12 @@ def status(store: Store) -> dict[str, Any]:
                 why = _why_it_waits(host)
                 waits[why] = waits.get(why, 0) + 1
                 waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.not_before)
-    return {
-        "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
+    counted = {
         "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
         "set_aside": [
             {"reason": reason, "pages": n, "example": urls[example]}
             for reason, (n, example) in set_aside.items()
         ],
-        "hosts": saved.hosts,
         "back_queues": {**places, "waiting": sum(waits.values())},
         "waits": waits,
         "longest_waits": [
@@ -241,6 +259,30 @@ def status(store: Store) -> dict[str, Any]:
             for host in waiting
         ],
         "front_queues": dict(sorted(front.items(), reverse=True)),
+    }
+    known = {**_totals(store, saved), **counted}
+    return {name: known[name] for name in _STATUS}
+
+
+def totals(store: Store) -> dict[str, Any]:
+    """What :func:`status` says that need not be counted: it takes the same moment however many pages there are."""
+    saved = read_saved(store)
+    return _totals(store, saved) if saved is not None else {}
+
+
+def _totals(store: Store, saved: Saved) -> dict[str, Any]:
+    ledger = saved.ledger
+    return {
+        "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
+        "hosts": saved.hosts,
+        "back_queues": {
+            "active": sum(
+                1 for _ in store.scan(Family.META, ACTIVE, _after(ACTIVE))
+            ),  # no more than are in memory
+            "shelved": sum(saved.shelved.values()),
+            "parked": saved.parked,
+            "dead": saved.dead,
+        },
         "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
         "turns": ledger.turn,
         "convergence": 1 / ledger.turn if ledger.turn else None,
@@ -250,6 +292,11 @@ def status(store: Store) -> dict[str, Any]:
         "closed": saved.is_clean,
         "size_bytes": store.size_bytes(),
     }
+
+
+def _after(letter: bytes) -> bytes:
+    """The key behind all that begin with *letter*."""
+    return bytes((letter[0] + 1,))
 
 
 def _why_it_waits(host: HostRecord) -> str:

@@ -9,7 +9,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ledger import TOTAL
 
 from .output import flush, write
-from .queries import status, top_pages
+from .queries import top_pages, totals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +116,7 @@ def print_report(store: Store) -> None:
     Raises:
         OutputError: If it cannot be printed.
     """
-    state = status(store)
+    state = totals(store)
     pages = state["pages"]
     seconds = max(state["saved_at"] - state["created_at"], 1e-9)
     done = pages["visited"] + pages["failed"]
