@@ -1,10 +1,10 @@
 """How fast it is, beside its peers: one table with ratios.
 
     python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
-        [--scratch FOLDER] [--out FOLDER]
+        [--webs 1000x40] [--scratch FOLDER] [--out FOLDER]
 
-Every measurement runs in a fresh process, ours and its peer's by turns on the same data, and the best of the repeats
-counts. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
+Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
+counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
 ``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
 """
 
@@ -28,6 +28,7 @@ from tqdm import tqdm
 PARTS = {
     "queue": "queues",
     "crawl": "crawls",
+    "download": "null",
     "loop": "loop",
     "work": "work",
     "memory": "memory",
@@ -70,6 +71,7 @@ def main() -> None:
         "--sizes", type=int, nargs="+", default=[1_000_000], help="known URLs in work and memory"
     )
     parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
+    parser.add_argument("--webs", nargs="+", metavar="HOSTSxLINKS", help="of the whole crawls, only these")
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument(
         "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"

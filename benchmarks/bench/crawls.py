@@ -7,160 +7,184 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measure import HERE, Runner, samples
-from scrapy import Spider
+import spiders
+from measure import HERE, Runner, median, samples
 from scrapy.crawler import CrawlerProcess
-from scrapy.linkextractors import LinkExtractor
 from stage import OURS, STOCK
 from tqdm import tqdm
 
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-_TEXT = "<p>The quick brown fox jumps over the lazy dog, and does so for page {0} of {1} alone.</p>\n" * 20
-
-
-class Web:
-    """Hosts whose pages are made when they are asked for: links to the host's own pages, and a fifth to others."""
-
-    def __init__(self, hosts: int, links: int) -> None:
-        self.hosts = hosts
-        self.links = links
-
-    def answer(self, exchange: Exchange) -> Answer:
-        host, page = int(exchange.host[1:-5]), int(exchange.target[3:])
-        links = []
-        for n in range(self.links):
-            mixed = (host * 7919 + page * 104729 + n * 1299709) * 2654435761 >> 7
-            if n % 5:
-                links.append(f"/p/{n if n < self.links // 4 else mixed % 5000}")
-            else:
-                links.append(f"http://h{mixed % self.hosts}.test/p/{mixed // self.hosts % 50}")
-        anchors = "\n".join(f'<a href="{link}">Link {link}</a>' for link in links)
-        body = f"<html><head><title>Page {page}</title></head><body>{_TEXT.format(page, host)}{anchors}</body></html>"
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+    from scrapy import Spider
 
 
-class Broad(Spider):
-    """Follows every link."""
+class Kind(NamedTuple):
+    """A way to crawl.
 
-    name = "broad"
+    Attributes:
+        is_durable: Whether there is a job folder.
+    """
 
-    def __init__(self, hosts: int = 1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.start_urls = [f"http://h{host}.test/p/0" for host in range(hosts)]
-        self.extract = LinkExtractor()
-
-    def parse(self, response: Any) -> Any:
-        for link in self.extract.extract_links(response):
-            yield response.follow(link)
+    settings: dict[str, Any]
+    spider: type[Spider]
+    is_durable: bool
 
 
-def serve(hosts: int, links: int) -> None:
-    """Serve until standard input ends."""
-    with Server(Web(hosts, links).answer).run_in_thread() as running:
-        print(running.port, flush=True)
-        sys.stdin.read()
-    os._exit(0)  # nobody reads what it would print
+ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_PROGRESS": False, "AOPIC_POLITENESS_FACTOR": 0}
+
+KINDS = {
+    "ours": Kind(OURS, spiders.Broad, True),
+    "ours-extractor": Kind(OURS, spiders.FastBroad, True),
+    "ours-links": Kind(OURS, spiders.Batch, True),
+    "ours-download": Kind(OURS, spiders.Download, True),
+    "addon": Kind(ADDON, spiders.Broad, True),
+    "addon-links": Kind(ADDON, spiders.Batch, True),
+    "stock": Kind(STOCK, spiders.Broad, False),
+    "jobdir": Kind(STOCK, spiders.Broad, True),
+    "stock-fast": Kind(STOCK, spiders.FastBroad, False),
+    "null-download": Kind({"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False),
+}
+"""Ours with the spider unchanged, with our extractor, and with ``Links``; Scrapy's scheduler in memory, with JOBDIR, and
+in memory with our extractor; and what :mod:`null` compares."""
+
+NEIGHBOURS = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+"""The same for all; with the add-on, its own."""
 
 
-def crawl(hosts: int, links: int, pages: int, kind: str, watches: bool = False) -> dict[str, Any]:
-    """CPU milliseconds a page of ``ours``, ``stock`` (in memory) or ``jobdir`` (stock on disk)."""
-    arguments = f'{{"hosts": {hosts}, "links": {links}}}'
-    command = [sys.executable, str(HERE), "--task", "crawls:serve", arguments]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
-    ):
+@contextmanager
+def served(hosts: int, links: int, kilobytes: int = 0) -> Iterator[None]:
+    """Serve a web from another process, to crawls of this one."""
+    arguments = f'{{"hosts": {hosts}, "links": {links}, "kilobytes": {kilobytes}}}'
+    command = [sys.executable, str(HERE), "--task", "webs:serve", arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
+        assert server.stdin is not None
         os.environ["http_proxy"] = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-        settings = {
-            **(OURS if kind == "ours" else STOCK),
-            "AOPIC_POLITENESS_FACTOR": 10,
-            **({} if kind == "stock" else {"JOBDIR": folder}),
-            "CLOSESPIDER_PAGECOUNT": pages,
-            "CONCURRENT_REQUESTS": 32,
-            "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
-            "LOG_LEVEL": "ERROR",
-            "TELNETCONSOLE_ENABLED": False,
-        }
-        process = CrawlerProcess(settings)
-        crawler = process.create_crawler(Broad)
-        calls = _watch() if watches else []
-        process.crawl(crawler, hosts=hosts)
+        yield
+        server.stdin.close()
+
+
+def crawl(
+    hosts: int,
+    links: int,
+    pages: int,
+    kind: str,
+    kilobytes: int = 0,
+    settings: dict[str, Any] | None = None,
+    watches: bool = False,
+) -> dict[str, Any]:
+    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`)."""
+    own, spider, is_durable = KINDS[kind]
+    with tempfile.TemporaryDirectory() as folder, served(hosts, links, kilobytes):
+        process = CrawlerProcess(
+            {
+                **({} if "ADDONS" in own else {**NEIGHBOURS, "AOPIC_POLITENESS_FACTOR": 10}),
+                **own,
+                **({"JOBDIR": folder} if is_durable else {}),
+                "CLOSESPIDER_PAGECOUNT": pages,
+                "LOG_LEVEL": "ERROR",
+                "TELNETCONSOLE_ENABLED": False,
+                **(settings or {}),
+            }
+        )
+        crawler = process.create_crawler(spider)
+        if watches:
+            from loop import watch
+
+            times = watch()
+        process.crawl(crawler, hosts=hosts, **({"pages": pages} if spider is spiders.Download else {}))
         began, wall = time.process_time(), time.perf_counter()
         with samples():
             process.start()
         cpu, seconds = time.process_time() - began, time.perf_counter() - wall
-        assert server.stdin is not None
-        server.stdin.close()
     assert crawler.stats is not None
     n = crawler.stats.get_value("downloader/response_status_count/200", 0)
     assert n >= pages, f"only {n} pages were fetched"
-    calls.sort()
     found = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
-    if calls:
-        found |= {"p999": calls[int(len(calls) * 0.999)] * 1000, "longest": calls[-1] * 1000}
-    return found
+    return {**found, **times.found()} if watches else found
 
 
-def _watch() -> list[float]:
-    """Seconds that each call from the event loop into the scheduler takes."""
-    from scrapy_aopic import Scheduler
-    from scrapy_aopic.session.dispatch import Dispatch
-    from scrapy_aopic.session.pacer import JobPacer
-    from scrapy_aopic.session.responses import Responses
-    from scrapy_aopic.session.session import Session
+class Compared(NamedTuple):
+    """A web, and which kinds are compared on it.
 
-    calls: list[float] = []
-    for cls, names in (
-        (Scheduler, ("next_request", "enqueue_request", "has_pending_requests")),
-        (Session, ("_beat",)),
-        (Dispatch, ("_finished",)),
-        (Responses, ("compare",)),
-        (JobPacer, ("transferred",)),
-    ):
-        for name in names:
-            _time(cls, name, calls)
-    return calls
+    Attributes:
+        rows: Kind, the one that it is compared with, and the ratio that is wanted; 0 if none is.
+    """
+
+    hosts: int
+    links: int
+    kilobytes: int
+    rows: tuple[tuple[str, str, float], ...]
+
+    @property
+    def name(self) -> str:
+        size = f", {self.kilobytes} kB" if self.kilobytes else ""
+        return f"{self.hosts:,} hosts, {self.links} links{size}"
+
+    @property
+    def option(self) -> str:
+        """How it is called on the command line."""
+        return f"{self.hosts}x{self.links}"
 
 
-def _time(cls: Any, name: str, calls: list[float]) -> None:
-    method = getattr(cls, name)
+_ALL = (
+    ("ours-links", "stock", 0.45),
+    ("ours-links", "jobdir", 0.45),
+    ("ours-links", "stock-fast", 0.65),
+    ("ours-extractor", "stock", 0.75),
+    ("ours", "stock", 0.0),
+    ("ours", "jobdir", 0.0),
+)
+_UNCHANGED = (("ours-links", "stock", 0.0), ("ours", "stock", 1.05), ("ours", "jobdir", 0.0))
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return method(*args, **kwargs)
-        finally:
-            calls.append(time.perf_counter() - began)
+WEBS = (
+    Compared(200, 40, 0, _ALL),
+    Compared(1000, 40, 0, _ALL),
+    Compared(1000, 20, 0, _UNCHANGED),
+    Compared(1000, 50, 0, _UNCHANGED),
+    Compared(5000, 20, 0, (("ours", "stock", 1.0), ("ours", "jobdir", 0.8))),
+    Compared(
+        1000,
+        100,
+        100,
+        (("ours-links", "stock", 0.6), ("ours-links", "stock-fast", 0.0), ("ours", "stock", 0.0)),
+    ),
+)
 
-    setattr(cls, name, timed)
+_WORDS = {
+    "ours": "Requests",
+    "ours-extractor": "our LinkExtractor",
+    "ours-links": "Links",
+    "stock": "Scrapy in memory",
+    "jobdir": "Scrapy with JOBDIR",
+    "stock-fast": "Scrapy in memory with our LinkExtractor",
+}
 
 
 def part(run: Runner) -> None:
     """Whole crawls, ours with all on beside Scrapy's scheduler in memory and on disk."""
-    for hosts, links, wanted in ((1000, 20, 1.1), (1000, 50, 1.1), (5000, 20, 1.0)):
-        what = {"hosts": hosts, "links": links, "pages": max(run.options.pages, hosts * 6 // 5)}
-        mine, other, on_disk = run.by_turns(
-            *(("crawls:crawl", {**what, "kind": kind}) for kind in ("ours", "stock", "jobdir"))
+    wanted = run.options.webs or [web.option for web in WEBS]
+    for web in WEBS:
+        if web.option not in wanted:
+            continue
+        what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes}
+        what["pages"] = max(run.options.pages, web.hosts * 6 // 5)
+        kinds = [kind for kind in KINDS if any(kind in row for row in web.rows)]
+        runs = dict(
+            zip(kinds, run.rounds(*(("crawls:crawl", {**what, "kind": kind}) for kind in kinds)), strict=True)
         )
-        name = f"{hosts:,} hosts, {links} links a page"
-        run.add(
-            "crawl",
-            f"{name}, to Scrapy in memory",
-            "ms CPU/page",
-            mine["ms"],
-            peer=other["ms"],
-            wanted=wanted,
-        )
-        run.add(
-            "crawl",
-            f"{name}, to Scrapy with JOBDIR",
-            "ms CPU/page",
-            mine["ms"],
-            peer=on_disk["ms"],
-            wanted=0.8,
-        )
-        tqdm.write(f"{name}: {mine['rate']:.0f}, {other['rate']:.0f} and {on_disk['rate']:.0f} pages/s")
+        for kind, other, ratio in web.rows:
+            run.add_paired(
+                "crawl",
+                f"{web.name}, {_WORDS[kind]}, to {_WORDS[other]}",
+                "ms CPU/page",
+                [found["ms"] for found in runs[kind]],
+                [found["ms"] for found in runs[other]],
+                wanted=ratio or None,
+            )
+        rates = ", ".join(f"{kind} {median(found['rate'] for found in runs[kind]):.0f}" for kind in kinds)
+        tqdm.write(f"{web.name}, pages/s on the clock: {rates}")

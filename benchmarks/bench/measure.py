@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -43,6 +44,7 @@ class Row:
     Attributes:
         peer: What the peer takes for the same; ``None`` if there is none.
         ratio: Ours to the peer's, or the other way round if *more* is better.
+        spread: The least and the largest ratio of paired runs, of which *ratio* is the median.
         wanted: The target: of the ratio if there is a peer, else of *ours*.
         more: Whether a larger value is the better one.
     """
@@ -55,6 +57,7 @@ class Row:
     ratio: float | None = None
     wanted: float | None = None
     more: bool = False
+    spread: tuple[float, float] | None = None
 
     @property
     def is_reached(self) -> bool | None:
@@ -95,10 +98,17 @@ class Runner:
         return result
 
     def by_turns(self, *tasks: tuple[str, dict[str, Any]], repeats: int = 0) -> list[dict[str, Any]]:
-        """What each of the *tasks* returns, the best of the repeats; the order turns round with each repeat.
+        """What each of the *tasks* returns, the best of the repeats.
 
         What else runs on the machine only ever adds to what something takes.
         """
+        return [
+            {name: (max if name in _MORE else min)(run[name] for run in runs) for name in runs[0]}
+            for runs in self.rounds(*tasks, repeats=repeats)
+        ]
+
+    def rounds(self, *tasks: tuple[str, dict[str, Any]], repeats: int = 0) -> list[list[dict[str, Any]]]:
+        """What each of the *tasks* returns in each repeat; the order turns round with each repeat."""
         found: list[list[dict[str, Any]]] = [[] for _ in tasks]
         repeats = repeats or self.repeats
         names = ", ".join(task for task, _ in tasks)
@@ -109,16 +119,23 @@ class Runner:
                     task, arguments = tasks[number]
                     found[number].append(self.once(task, **arguments))
                     bar.update()
-        return [
-            {name: (max if name in _MORE else min)(run[name] for run in runs) for name in runs[0]}
-            for runs in found
-        ]
+        return found
 
     def add(self, part: str, what: str, unit: str, ours: float, **others: Any) -> None:
         """Keep a row, and show it."""
         row = Row(part, what, unit, ours, **others)
         if row.peer is not None:
             row.ratio = row.peer / row.ours if row.more else row.ours / row.peer
+        self.rows.append(row)
+        tqdm.write(line(row))
+
+    def add_paired(
+        self, part: str, what: str, unit: str, ours: list[float], peers: list[float], **others: Any
+    ) -> None:
+        """Keep a row of paired runs: the medians, and the median and the spread of the ratios of each round."""
+        ratios = sorted(mine / peer for mine, peer in zip(ours, peers, strict=True))
+        row = Row(part, what, unit, median(ours), median(peers), median(ratios), **others)
+        row.spread = ratios[0], ratios[-1]
         self.rows.append(row)
         tqdm.write(line(row))
 
@@ -146,7 +163,7 @@ def line(row: Row) -> str:
         row.unit,
         number(row.ours),
         number(row.peer),
-        number(row.ratio),
+        number(row.ratio) + (f" ({number(row.spread[0])} to {number(row.spread[1])})" if row.spread else ""),
         wanted,
         said,
     ]

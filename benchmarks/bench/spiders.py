@@ -1,0 +1,63 @@
+"""The spiders of the whole crawls: what a user writes to follow all links, in four ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.linkextractors import LinkExtractor
+from scrapy.utils.misc import load_object
+
+
+class Broad(Spider):
+    """Follows every link, as Scrapy's documentation says."""
+
+    name = "broad"
+    extractor_class: type = LinkExtractor
+
+    def __init__(self, hosts: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = [f"http://h{host}.test/p/0" for host in range(hosts)]
+        self.extract = self.extractor_class()
+
+    def parse(self, response: Any) -> Any:
+        for link in self.extract.extract_links(response):
+            yield response.follow(link)
+
+
+class FastBroad(Broad):
+    """The same with this package's extractor."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.extractor_class = load_object("scrapy_aopic.LinkExtractor")
+        super().__init__(**kwargs)
+
+
+class Batch(Broad):
+    """Yields the links of a page at once."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        from scrapy_aopic import Links
+
+        super().__init__(**kwargs)
+        self.links = Links
+
+    def parse(self, response: Any) -> Any:
+        yield self.links(response)
+
+
+class Download(Spider):
+    """Fetches *pages* pages of *hosts* hosts in turn, and follows nothing."""
+
+    name = "download"
+
+    def __init__(self, hosts: int = 1, pages: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.urls = [f"http://h{n % hosts}.test/p/{n // hosts}" for n in range(pages)]
+
+    async def start(self) -> Any:
+        for url in self.urls:
+            yield Request(url)
+
+    def parse(self, response: Any) -> Any:
+        return None
