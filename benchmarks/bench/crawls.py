@@ -34,7 +34,11 @@ class Kind(NamedTuple):
     is_durable: bool
 
 
-ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_PROGRESS": False, "AOPIC_POLITENESS_FACTOR": 0}
+ADDON: dict[str, Any] = {
+    "ADDONS": {"scrapy_aopic.Addon": 500},
+    "AOPIC_PROGRESS": False,
+    "AOPIC_POLITENESS_FACTOR": 0,
+}
 
 KINDS = {
     "ours": Kind(OURS, spiders.Broad, True),
@@ -46,7 +50,9 @@ KINDS = {
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
-    "null-download": Kind({"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False),
+    "null-download": Kind(
+        {"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False
+    ),
 }
 """Ours with the spider unchanged, with our extractor, and with ``Links``; Scrapy's scheduler in memory, with JOBDIR, and
 in memory with our extractor; and what :mod:`null` compares."""
@@ -69,6 +75,7 @@ def served(hosts: int, links: int, kilobytes: int = 0) -> Iterator[None]:
 
 
 def crawl(
+    *,
     hosts: int,
     links: int,
     pages: int,

@@ -176,7 +176,13 @@ def part(run: Runner) -> None:
             what = {"hosts": hosts, "links": links, "pages": pages, "kind": kind, "watches": True}
             found = run.by_turns(("crawls:crawl", what))[0]
             name = f"pages of {links:,} links, {words}"
-            run.add("loop", f"blocked in a turn, {name}, 99.9th percentile", "ms", found["turn_p999"], wanted=wanted)
+            run.add(
+                "loop",
+                f"blocked in a turn, {name}, 99.9th percentile",
+                "ms",
+                found["turn_p999"],
+                wanted=wanted,
+            )
             run.add("loop", f"the same in CPU time, {name}", "ms CPU", found["cpu_p999"])
             run.add("loop", f"longest turn, {name}", "ms", found["turn_longest"])
             run.add("loop", f"a call, {name}, 99.9th percentile", "ms", found["call_p999"])

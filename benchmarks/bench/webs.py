@@ -26,8 +26,12 @@ class Web:
         self.hosts = hosts
         self.links = links
         draw = random.Random(1)
-        words = ["".join(draw.choices("abcdefghiklmnoprstuvw", k=draw.randint(2, 9))) for _ in range(_N_WORDS)]
-        self._sentences = [" ".join(draw.choices(words, k=14)).capitalize() + "." for _ in range(_N_SENTENCES)]
+        words = [
+            "".join(draw.choices("abcdefghiklmnoprstuvw", k=draw.randint(2, 9))) for _ in range(_N_WORDS)
+        ]
+        self._sentences = [
+            " ".join(draw.choices(words, k=14)).capitalize() + "." for _ in range(_N_SENTENCES)
+        ]
         self._bytes = kilobytes * 1000
 
     def answer(self, exchange: Exchange) -> Answer:
@@ -57,7 +61,9 @@ class Web:
         """Sections, paragraphs and lists of ``self._bytes`` with the *anchors* in between."""
         draw, parts, size, left = self._draw(host, page), [], _FRAME, list(reversed(anchors))
         size += sum(map(len, anchors))
-        each = max(1, (self._bytes - size) // 170 // max(len(anchors), 1))  # paragraphs from one link to the next
+        each = max(
+            1, (self._bytes - size) // 170 // max(len(anchors), 1)
+        )  # paragraphs from one link to the next
         while size < self._bytes:
             for sentence in draw.choices(self._sentences, k=each):
                 first, _, rest = sentence.partition(" ")

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 
-from scrapy_aopic.web.bounds import MAX_ATTRIBUTES, has_too_many_attributes, is_packed_too_often
+from scrapy_aopic.web.bounds import (
+    MAX_ATTRIBUTES,
+    has_too_many_attributes,
+    is_packed_too_often,
+    may_have_long_tag,
+)
 from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 
 
@@ -55,6 +63,59 @@ def test_an_element_with_too_many_attributes_is_found_wherever_it_hides(html: by
             max(len(element.attrib) for element in page.selector.root.iter("*")) if n < MAX_ATTRIBUTES else 0
         )
         assert most <= MAX_ATTRIBUTES
+
+
+# What begins, ends or continues a tag, a value, a comment or a script, in any order.
+PIECES = [
+    *"<>=\"'/ \n\f!-ab",
+    *(
+        "<a ",
+        "<b/",
+        "</a>",
+        "<p>text",
+        '="',
+        "='",
+        "= '",
+        '" ',
+        " c",
+        " d=e",
+        " f='>'",
+        ' g=">"',
+        " =>",
+        "=\u00a0'",
+    ),
+    *("<!--", "-->", "<script>", "</script>", "<textarea>", "</textarea>", "<![CDATA[", "<?x", "&gt;"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join), st.integers(1, 5))
+@example("<a b='>'c d e f g h>", 3)
+@example('<a "><b x=" >  text text " c d e f g h i>', 3)
+@example("<a " + " ".join("bcdefghij"), 4)
+def test_whatever_the_parser_sees_no_tag_with_many_attributes_counts_as_short(html: str, most: int) -> None:
+    seen = [0]
+
+    class Target:
+        def start(self, _: str, attributes: dict[str, str]) -> None:
+            seen.append(len(attributes))
+
+        def close(self) -> None:
+            pass
+
+    parser = etree.HTMLParser(target=Target(), encoding="utf-8", huge_tree=True)
+    try:
+        parser.feed(html.encode())
+        parser.close()
+    except etree.LxmlError:
+        pass
+    if max(seen) > most:
+        assert may_have_long_tag(html.encode(), 2 * most)
+
+
+def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes() -> None:
+    body = b'<div class="a b"><p title="x">' + b"some text " * 500 + b"</p><a href='/b?c=d'>e</a></div>"
+    assert not may_have_long_tag(body * 20, 2 * MAX_ATTRIBUTES)
+    assert may_have_long_tag(body * 20 + b"<p " + attributes(MAX_ATTRIBUTES + 1) + b">", 2 * MAX_ATTRIBUTES)
 
 
 @pytest.mark.parametrize("end", [b">", b"></b"])  # without an end, libxml2 passes over it in no time
