@@ -1,0 +1,135 @@
+"""What a job's keys in Redis are called, and what its rows look like. No I/O.
+
+All keys begin with the job's key in braces, a hash tag, so that a cluster keeps them on one node. After that:
+
+==================  ====================================================================================
+``head``            format of the rows, token of the owner, number of the last commit
+``owner``           who has the job open, as JSON; ends when the lease does
+``leaves:N``        separators of the leaves of family N that have rows (:mod:`.redis_leaves`)
+``N:separator``     a leaf: a hash of rows
+``views``           ids of the open views
+``view:ID``         there as long as that view lives
+``saved:ID``        leaves that changed since the view ID was opened, as ``N:separator``
+``old:ID:N:sep..``  what such a leaf was like then; absent if it had no rows
+==================  ====================================================================================
+
+A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
+or in its append-only file.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import crc_hqx
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import FORMAT, Family
+from scrapy_aopic.exceptions import SettingError, StorageError
+
+if TYPE_CHECKING:
+    from .redis_link import Address
+
+_CHECKSUM_BYTES = 2
+"""Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
+
+_KEY_CHARACTERS = 200
+"""Characters of a job's key, at most: each key of the job has them."""
+
+
+class Head(NamedTuple):
+    """The value of ``head``.
+
+    Attributes:
+        format: Of the rows.
+        token: Of who may commit.
+        number: Of the last commit.
+    """
+
+    format: int
+    token: str
+    number: int
+
+    def packed(self) -> bytes:
+        """As it is stored."""
+        return f"{self.format} {self.token} {self.number}".encode()
+
+
+class Keys:
+    """The keys of the job at *address*.
+
+    Raises:
+        SettingError: If the job's key cannot be one.
+    """
+
+    def __init__(self, address: Address) -> None:
+        key = address.key
+        if not 0 < len(key) <= _KEY_CHARACTERS or not re.fullmatch(r"[^\s{}]+", key):
+            raise SettingError(
+                f"The key of a job in Redis ({key!r}) must have 1 to {_KEY_CHARACTERS} characters, without spaces and "
+                "braces."
+            )
+        self._address = address
+        self._start = start = b"{%s}:" % key.encode()
+        self.head = start + b"head"
+        self.owner = start + b"owner"
+        self.views = start + b"views"
+        self.separators = {family: start + b"leaves:%d" % family for family in Family}
+        self._leaves = {family: start + b"%d:" % family for family in Family}
+
+    def leaf(self, family: Family, separator: bytes) -> bytes:
+        """A leaf."""
+        return self._leaves[family] + separator
+
+    def view(self, view: bytes) -> bytes:
+        """Whether a view lives."""
+        return self._start + b"view:" + view
+
+    def saved(self, view: bytes) -> bytes:
+        """What changed since a view was opened."""
+        return self._start + b"saved:" + view
+
+    def old(self, view: bytes, name: bytes) -> bytes:
+        """What the leaf *name*, as :func:`leaf_name` makes it, was like when a view was opened."""
+        return self._start + b"old:" + view + b":" + name
+
+    def read_head(self, data: bytes | None) -> Head | None:
+        """What ``head`` says; ``None`` if there is no job.
+
+        Raises:
+            StorageError: If its value is none, or the rows have another format.
+        """
+        if data is None:
+            return None
+        if not (found := re.fullmatch(rb"(\d{1,9}) (\w+) (\d{1,19})", data)):
+            raise self.damaged(f"its head is {data[:50]!r}")
+        head = Head(int(found[1]), found[2].decode(), int(found[3]))
+        if head.format != FORMAT:
+            raise StorageError(
+                f"The job in {self._address} was written in format {head.format}, and this scrapy-aopic reads format "
+                f"{FORMAT}: use the version that wrote it, or another key. Nothing was changed."
+            )
+        return head
+
+    def damaged(self, what: str) -> StorageError:
+        """The error for a store in which *what*, a clause, shows damage."""
+        return StorageError(
+            f"The store in {self._address} is damaged: {what}. Go on with a copy ('scrapy aopic backup' makes them), or "
+            "begin a new job."
+        )
+
+
+def leaf_name(family: Family, separator: bytes) -> bytes:
+    """What a leaf is called among those of all families."""
+    return b"%d:%s" % (family, separator)
+
+
+def seal(family: Family, key: bytes, value: bytes) -> bytes:
+    """*value* as it is stored under *key*."""
+    return value + crc_hqx(value, crc_hqx(key, family)).to_bytes(_CHECKSUM_BYTES, "big")
+
+
+def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
+    """The value that was stored under *key*; ``None`` if it is not as it was."""
+    value = stored[:-_CHECKSUM_BYTES]
+    sum_bytes = stored[-_CHECKSUM_BYTES:]
+    return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None

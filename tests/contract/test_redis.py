@@ -1,0 +1,254 @@
+"""The store in Redis, on a real server of the tests' own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
+from support.redis_server import WHY_NOT, Server, find_server
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError
+from scrapy_aopic.testing.contracts import StoreContract, check_transfers, number, write, write_transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+
+if find_server() is None:
+    pytest.skip(WHY_NOT, allow_module_level=True)
+redis = pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+from scrapy_aopic.storage.redis import RedisStore
+from scrapy_aopic.storage.redis_link import Address
+from scrapy_aopic.storage.redis_view import RedisView
+
+URL = "AOPIC_TEST_REDIS_URL"
+"""Environment variable by which processes of a test find its server."""
+
+LEASE = 0.4
+"""Seconds: what a test waits after it has killed a process."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(URL, server.url)
+        yield server
+
+
+@pytest.fixture
+def client(server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+def address(folder: Path) -> Address:
+    """Where the job is that a test thinks of as *folder*."""
+    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    return Address(f"{digest}:{folder.name}", os.environ[URL])
+
+
+class TestRedisStore(StoreContract):
+    def make_store(self, folder: Path, *, read_only: bool = False) -> Store:
+        return RedisView(address(folder)) if read_only else RedisStore(address(folder), lease=LEASE)
+
+    def damage(self, folder: Path, value: bytes) -> None:
+        with redis.Redis.from_url(os.environ[URL]) as client:
+            n_found = 0
+            start = f"{{{address(folder).key}}}:".encode()
+            for name in client.scan_iter(start + b"[0-9]*", count=1_000):
+                for key, stored in client.hgetall(name).items():
+                    if stored.startswith(value):
+                        middle = len(value) // 2
+                        changed = bytes((value[middle] ^ 1,))
+                        client.hset(name, key, stored[:middle] + changed + stored[middle + 1 :])
+                        n_found += 1
+            assert n_found
+
+    def test_a_batch_that_does_not_fit_on_the_disk_is_not_stored(self, folder: Path) -> None:
+        """It is the server's memory that is full."""
+        with redis.Redis.from_url(os.environ[URL]) as client:
+            store = self.make_store(folder)
+            write_transfers(store, n_batches=3)
+            reported = [3]
+            client.config_set("maxmemory", client.info("memory")["used_memory"] + (2 << 20))
+            try:
+                with pytest.raises(StorageError, match=r"Cannot write .* no memory left: .*maxmemory"):
+                    write_transfers(store, 1_000, padding=20_000, report=reported.append)
+                assert check_transfers(store) == reported[-1] > 3
+            finally:
+                client.config_set("maxmemory", 0)
+            write_transfers(store, n_batches=3)
+            store.close()
+        with closing(self.make_store(folder)) as store:
+            assert check_transfers(store) == reported[-1] + 3
+
+    def test_a_writer_that_slept_through_its_lease_changes_nothing_any_more(self, folder: Path) -> None:
+        with self._child("write", folder) as child:
+            assert child.stdout is not None
+            list(islice(child.stdout, 5))
+            child.send_signal(signal.SIGSTOP)
+            with closing(self.make_store(folder)) as store:  # waits for the end of the lease
+                before = check_transfers(store)
+                assert before >= 5
+                write_transfers(store, n_batches=10)
+                child.send_signal(signal.SIGCONT)
+                child.communicate()
+                assert child.returncode == 1
+                write_transfers(store, n_batches=10)
+                assert check_transfers(store) == before + 20
+        with closing(self.make_store(folder)) as store:
+            assert check_transfers(store) == before + 20
+
+    @pytest.mark.parametrize("most_rows", [2, 5])
+    def test_leaves_are_cut_and_joined(self, folder: Path, monkeypatch, most_rows: int) -> None:
+        """A random walk over leaves so small that nearly every batch changes which there are."""
+        from scrapy_aopic.storage import redis_leaves
+
+        for name, value in (("MOST", most_rows), ("_CUT", most_rows), ("_FEW", most_rows // 2)):
+            monkeypatch.setattr(redis_leaves, f"{name}_ROWS", value)
+        monkeypatch.setattr(redis_leaves, "_JOINED_ROWS", most_rows)
+        self.test_a_random_walk_agrees_with_the_model()
+        self.test_a_view_shows_the_moment_it_was_made(self.make_store(folder), folder)
+
+
+def test_a_writer_whose_head_was_taken_is_told_so_at_its_next_batch(tmp_path, client):
+    """Whoever took it, and however long its lease lasts."""
+    with closing(RedisStore(address(tmp_path))) as store:
+        write(store, Family.META, {b"a": b"1"})
+        head = f"{{{address(tmp_path).key}}}:head"
+        mine = client.get(head).split()
+        client.set(head, b" ".join((mine[0], b"another", mine[2])))
+        for _ in range(2):
+            with pytest.raises(LostError, match="no longer this process's: another process has opened it"):
+                write(store, Family.META, {b"a": b"2"})
+        with pytest.raises(LostError):
+            store.check()
+        assert store.get_many(Family.META, [b"a"]) == [b"1"]
+
+
+def test_a_writer_whose_keys_are_gone_is_told_so(tmp_path, client):
+    with closing(RedisStore(address(tmp_path))) as store:
+        client.flushdb()
+        with pytest.raises(LostError, match="its keys are gone"):
+            write(store, Family.META, {b"a": b"1"})
+        assert client.dbsize() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0.97, 0.83, 0.5, 0.21])
+def test_a_server_that_lost_its_tail_has_whole_batches_and_its_writer_is_told(tmp_path, part):
+    with Server(tmp_path / "server") as server:
+        where = Address("job", server.url)
+        with closing(RedisStore(where, lease=LEASE)) as store:
+            write_transfers(store, n_batches=60)
+            server.kill()
+            file = server.append_only_file()
+            os.truncate(file, int(file.stat().st_size * part))
+            server.start()
+            with pytest.raises(LostError, match=r"lost what it last took .*and number 60 had landed"):
+                write_transfers(store, n_batches=1)
+        with closing(RedisStore(where, lease=LEASE)) as store:
+            found = check_transfers(store)
+            assert found in range(int(60 * part) - 10, 60)
+            store.verify()
+            write_transfers(store, n_batches=5)
+            assert check_transfers(store) == found + 5
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_restarted_has_every_batch(tmp_path):
+    with Server(tmp_path / "server", appendfsync="always") as server:
+        where = Address("job", server.url)
+        with closing(RedisStore(where)) as store:
+            for n in range(1, 6):
+                write_transfers(store, n_batches=10)
+                server.kill()
+                server.start()
+                assert check_transfers(store) == 10 * n
+
+
+def test_a_view_that_has_died_costs_the_writer_nothing_any_more(tmp_path, client):
+    where = address(tmp_path)
+    with closing(RedisStore(where)) as store:
+        rows = {number(n): b"before" for n in range(500)}
+        write(store, Family.PAGES, rows)
+        n_keys = client.dbsize()
+        view = RedisView(where)
+        write(store, Family.PAGES, dict.fromkeys(rows, b"after"))
+        assert client.dbsize() > n_keys + 5
+        client.delete(next(client.scan_iter("*}:view:*")))  # as its end does that was not renewed
+        write(store, Family.PAGES, {number(0): b"last"})
+        assert client.dbsize() == n_keys
+        with pytest.raises(StorageError, match=r"view .* has ended"):
+            view.get_many(Family.PAGES, [number(0)])
+        view.close()
+
+
+# What is wrong with a server is one sentence that says what to do, without a password.
+
+
+def test_a_server_that_is_not_there(tmp_path):
+    with pytest.raises(
+        StorageError, match=r"^Cannot connect to the store in redis://127.0.0.1:1/0#job: .*refused.*"
+    ):
+        RedisStore(Address("job", "redis://127.0.0.1:1"))
+
+
+def test_a_server_that_wants_a_password(tmp_path):
+    with Server(tmp_path, requirepass="right") as server:
+        for secret, said in (("", "wants a password"), (":geheim", "does not know this user and password")):
+            url = server.url.replace("//", f"//{secret}@") if secret else server.url
+            with pytest.raises(StorageError, match=said) as caught:
+                RedisStore(Address("job", url))
+            assert "geheim" not in f"{caught.value}{caught.value.__cause__}"
+        for parameters in ({"password": "right"}, {"username": "default", "password": "right"}):
+            RedisStore(Address("job", server.url, parameters)).close()
+
+
+def test_a_user_with_too_few_rights(tmp_path, server, client):
+    client.execute_command(
+        "ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@read", "+@connection", "+@transaction"
+    )
+    url = server.url.replace("//", "//reader:pw@")
+    with pytest.raises(StorageError, match="may not do this: give it the rights"):
+        RedisStore(Address(str(tmp_path.name), url))
+
+
+def test_a_replica_and_a_node_of_a_cluster(tmp_path, server):
+    with (
+        Server(tmp_path / "replica", replicaof=f"127.0.0.1 {server.port}") as replica,
+        Server(tmp_path / "node", cluster_enabled="yes", appendonly="no") as node,
+    ):
+        with pytest.raises(StorageError, match=r"is a replica, .*let REDIS_URL name the primary"):
+            RedisStore(Address("job", replica.url))
+        with pytest.raises(StorageError, match=r"cluster .*let REDIS_URL name a single server"):
+            RedisStore(Address("job", node.url))
+
+
+def test_a_server_that_does_not_reply(tmp_path, server):
+    with closing(RedisStore(Address("slow", server.url, {"socket_timeout": 0.2}))) as store:
+        os.kill(server.process_id, signal.SIGSTOP)
+        try:
+            with pytest.raises(StorageError, match="does not reply"):
+                store.get_many(Family.PAGES, [b"a"])
+        finally:
+            os.kill(server.process_id, signal.SIGCONT)
+        assert store.get_many(Family.PAGES, [b"a"]) == [None]
+
+
+def test_a_url_that_is_none_is_not_shown():
+    with pytest.raises(SettingError, match="REDIS_URL or REDIS_PARAMS cannot be used") as caught:
+        RedisStore(Address("job", "redis://:pass/word@host:port"))
+    assert "word@" not in str(caught.value)
+    with pytest.raises(SettingError, match="without spaces and braces"):
+        RedisStore(Address("a job", "redis://127.0.0.1"))
