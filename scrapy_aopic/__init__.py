@@ -3,6 +3,7 @@
 ==============================  ==================================================================
 :class:`Scheduler`              ``SCHEDULER``: the most important page that may be asked now
 :class:`Addon`                  ``ADDONS``: sets all of this and the settings around it
+:class:`BroadSpider`            a spider that only needs seeds, to use as it is or to inherit from
 :class:`DupeFilter`             ``DUPEFILTER_CLASS``: seen fingerprints on disk, beside any scheduler
 :class:`Links`                  what a callback yields for all links of its page at once
 :class:`LinkMiddleware`         ``SPIDER_MIDDLEWARES``: tells the ledger which links a page has
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from .pipelines import ImportancePipeline, PagesPipeline
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
+    from .spiders import BroadSpider
 
 _WHERE = {
     "Addon": "addon",
+    "BroadSpider": "spiders",
     "DupeFilter": "dupefilter",
     "ImportancePipeline": "pipelines",
     "LinkMiddleware": "spidermiddlewares",
@@ -49,6 +52,7 @@ _WHERE = {
 
 __all__ = [
     "Addon",
+    "BroadSpider",
     "DupeFilter",
     "ImportancePipeline",
     "LinkMiddleware",

@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import OutputError, drop, flush
 
-from . import backup, check, export, repair, seed, simulate, status, top
+from . import backup, check, crawl, export, repair, seed, simulate, status, top
 from .common import Subcommand
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 SUBCOMMANDS: dict[str, Subcommand] = {
+    "crawl": crawl,
     "top": top,
     "status": status,
     "check": check,
@@ -40,7 +41,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
 
 
 class AopicCommand(ScrapyCommand):
-    """Everything on the command line that has to do with AOPIC crawls, except crawling."""
+    """Everything on the command line that has to do with AOPIC crawls."""
 
     requires_project = False
     requires_crawler_process = False
@@ -52,7 +53,7 @@ class AopicCommand(ScrapyCommand):
 
     def short_desc(self) -> str:
         """One line for ``scrapy -h``."""
-        return "Look at and maintain the job folder of an AOPIC crawl"
+        return "Crawl the most important pages first, and look at the job folder of such a crawl"
 
     def long_desc(self) -> str:
         """What ``scrapy aopic -h`` says before the list of subcommands."""

@@ -184,7 +184,7 @@ def some_of(*names: str) -> Check:
     """Any of *names*, as a tuple."""
 
     def parse(value: Any) -> tuple[str, ...]:
-        given = tuple(_texts(value))
+        given = tuple(texts(value))
         _known(given, names)
         return given
 
@@ -210,7 +210,7 @@ def text(value: Any) -> str:
     return value
 
 
-def _texts(value: Any) -> list[str]:
+def texts(value: Any) -> list[str]:
     """The texts in *value*: a collection of them, or one text with commas or in JSON."""
     if isinstance(value, str):
         value = json.loads(value) if value.lstrip()[:1] == "[" else value.split(",")
@@ -334,7 +334,7 @@ def weights(value: Any) -> Any:
 
 def keys(value: Any) -> frozenset[str]:
     """What shares one gap; a host always has one."""
-    result = frozenset(_texts(value.replace("+", ",") if isinstance(value, str) else value))
+    result = frozenset(texts(value.replace("+", ",") if isinstance(value, str) else value))
     if not result:
         raise ValueError
     _known(result, ("host", "domain", "address"))
@@ -363,7 +363,7 @@ def host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
 
 def domains(value: Any) -> frozenset[str]:
     """Normal forms of the names of domains or hosts."""
-    return frozenset(map(_domain, _texts(value)))
+    return frozenset(map(_domain, texts(value)))
 
 
 def _domain(name: str) -> str:
@@ -379,7 +379,7 @@ def _domain(name: str) -> str:
 
 def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:
     """Names of rules on URLs: all that are on, or with a plus or a minus what is different from *base*."""
-    names = _texts(value)
+    names = texts(value)
     signs = {name[0] for name in names} & {"+", "-"}
     if not signs:
         rules = frozenset(names)
@@ -431,7 +431,7 @@ def _rewriting(pairs: list[tuple[re.Pattern[str], str]]) -> Callable[[str], str]
 
 def extensions(value: Any) -> frozenset[str]:
     """Endings of file names, without the dot in front."""
-    result = frozenset(name.lower().removeprefix(".") for name in _texts(value))
+    result = frozenset(name.lower().removeprefix(".") for name in texts(value))
     if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in result):
         raise ValueError
     return result
@@ -439,7 +439,7 @@ def extensions(value: Any) -> frozenset[str]:
 
 def types(value: Any) -> Callable[[str], bool]:
     """Whether a content type, in lower case and without parameters, is one of *value*; any is if *value* is empty."""
-    patterns = [name.lower() for name in _texts(value)]
+    patterns = [name.lower() for name in texts(value)]
     if not all(map(_CONTENT_TYPE.fullmatch, patterns)):
         raise ValueError
     if not patterns:

@@ -1,0 +1,332 @@
+"""``scrapy aopic crawl``: a broad crawl without a project."""
+
+from __future__ import annotations
+
+import re
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from scrapy.exceptions import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy import Request
+    from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
+    from scrapy.settings import BaseSettings, Settings
+
+MEANING = (
+    "Crawl from some seeds, without a project. The most important pages first, politely; Ctrl-C stops it, and the same "
+    "command goes on with it, also after a crash."
+)
+
+_SETTINGS: dict[str, Any] = {
+    "LOG_ENABLED": True,
+    "LOG_LEVEL": "WARNING",
+    "LOG_FORMATTER": "scrapy_aopic.logformatter.QuietLogFormatter",
+    "RETRY_GIVE_UP_LOG_LEVEL": "DEBUG",
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "SPIDER_LOADER_CLASS": "scrapy.spiderloader.DummySpiderLoader",  # as for runspider: no spider is looked for by name
+    "AOPIC_REPORT": True,
+}
+"""What is different from Scrapy's defaults, unless the project or the command line says otherwise."""
+
+_NOT_APPENDED = ("json", "xml", "pickle", "marshal")
+"""Formats of feeds to which nothing can be added: a file of two crawls would not be one."""
+
+_ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+
+_CONTACT = re.compile(r"(https?://)?[!-~]+\.[!-~]+")
+_LONGEST_CONTACT = 200
+"""Characters of a contact address: some servers refuse headers that are much longer."""
+
+_LONGEST_NAME = 60
+"""Characters of a seed in the name of a job folder."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "seeds",
+        metavar="SEEDS",
+        nargs="*",
+        help="URL, or list of seeds (one URL a line, or a table .csv or .parquet with a column url)",
+    )
+    parser.add_argument(
+        "--contact",
+        metavar="ADDRESS",
+        help="who crawls, for the hosts to see: a web page or an e-mail address",
+    )
+    parser.add_argument(
+        "--domains",
+        metavar="LIST",
+        action="append",
+        default=[],
+        help="stay in these domains, such as example.org,example.com",
+    )
+    parser.add_argument(
+        "--scope",
+        metavar="NAME",
+        default="everywhere",
+        help="links to follow: everywhere (default), domain or host, which are those of the seeds",
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="follow only links whose URL matches; may be repeated",
+    )
+    parser.add_argument(
+        "--deny",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="follow no links whose URL matches; may be repeated",
+    )
+    parser.add_argument(
+        "--job",
+        metavar="FOLDER",
+        type=Path,
+        help="job folder (default: a folder in crawls/ that is named after the seeds)",
+    )
+    parser.add_argument(
+        "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
+    )
+    parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="add an item for each page to FILE: .jsonl or .csv; - for standard output, as -:jsonl",
+    )
+    parser.add_argument(
+        "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
+    )
+    parser.add_argument(
+        "--warc", metavar="FOLDER", type=Path, help="write everything that is fetched as WARC"
+    )
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.job.folder import seeds_folder, store_folder
+    from scrapy_aopic.job.seeds import START, give
+    from scrapy_aopic.spiders import BroadSpider
+    from scrapy_aopic.storage import exists
+
+    arguments = _check_arguments(opts)
+    _set_up(opts, settings)
+    job = _Job(opts, settings, arguments)
+    begun = exists(store_folder(job.folder))
+    if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.folder.exists()):
+        raise UsageError("give at least one seed: a URL, or a file with one URL a line")
+    if job.lists and begun:
+        job.say(
+            f"{', '.join(job.lists)} was read when the job began; 'scrapy aopic seed {job.folder}' adds seeds."
+        )
+    elif job.lists:
+        give(seeds_folder(job.folder), job.lists, name=START, progress=True)
+    what = "Going on with" if begun else "Beginning"
+    job.say(
+        f"{what} the crawl in {job.folder}. Ctrl-C stops it, and the same command goes on; 'scrapy aopic top {job.folder}' "
+        "shows the most important pages so far."
+    )
+    process = _process(settings)
+    crawler = process.create_crawler(BroadSpider)
+    if opts.pages is not None:
+        _stop_after(crawler, opts.pages)
+    process.crawl(crawler, **arguments, seeds=job.urls)
+    process.start()
+    return 1 if process.bootstrap_failed else 0
+
+
+def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of the spider, but for its seeds."""
+    from scrapy_aopic.exceptions import SettingError
+    from scrapy_aopic.spiders import BroadSpider, check_option
+
+    arguments = {
+        "domains": ",".join(opts.domains),
+        "scope": opts.scope,
+        "allow": opts.allow,
+        "deny": opts.deny,
+        **({} if opts.fields is None else {"fields": opts.fields}),
+    }
+    try:
+        for name, value in arguments.items():
+            check_option(name, value, f"--{name}")
+        for seed in opts.seeds:
+            if not check_option("seeds", [seed], "SEEDS"):
+                raise UsageError(f"SEEDS ({seed!r}) must not be empty")
+        BroadSpider(**arguments, seeds=[seed for seed in opts.seeds if "://" in seed]).check()
+    except SettingError as error:
+        raise UsageError(str(error).removesuffix(".")) from error
+    for name in ("pages", "seconds"):
+        value = getattr(opts, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} ({value}) must be at least 1")
+    return arguments
+
+
+def _set_up(opts: argparse.Namespace, settings: BaseSettings) -> None:
+    """Set what the options say, and the add-on, in *settings*."""
+    for name, value in _SETTINGS.items():
+        if settings.getpriority(name) in (None, 0, _priority("command")):
+            settings.set(name, value, "command")
+    _set_user_agent(opts.contact, settings)
+    _set_components(opts, settings)
+    if opts.seconds is not None:
+        settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
+    if opts.output:
+        _set_feeds(opts.output, settings)
+
+
+def _priority(name: str) -> int:
+    from scrapy.settings import SETTINGS_PRIORITIES
+
+    return SETTINGS_PRIORITIES[name]
+
+
+def _is_given(settings: BaseSettings, name: str) -> bool:
+    """Whether the project or the command line sets *name*."""
+    return (settings.getpriority(name) or 0) >= _priority("project")
+
+
+def _set_user_agent(contact: str | None, settings: BaseSettings) -> None:
+    from scrapy_aopic.settings.parse import shown
+    from scrapy_aopic.version import __version__
+
+    if contact is None:
+        if not _is_given(settings, "USER_AGENT"):
+            raise UsageError(
+                "say who crawls, so that the people behind a host can reach you: --contact with a web page such as "
+                "https://example.org/crawler, or an e-mail address (or set USER_AGENT)"
+            )
+        return
+    if (settings.getpriority("USER_AGENT") or 0) >= _priority("cmdline"):
+        raise UsageError("give --contact or USER_AGENT, not both")
+    if (
+        not _CONTACT.fullmatch(contact)
+        or len(contact) > _LONGEST_CONTACT
+        or ("@" in contact) == ("://" in contact)
+    ):
+        raise UsageError(
+            f"--contact ({shown(contact)}) must be a web page such as https://example.org/crawler, or an e-mail address"
+        )
+    plus = "+" if "://" in contact else ""
+    settings.set("USER_AGENT", f"scrapy-aopic/{__version__} ({plus}{contact})", "cmdline")
+
+
+def _set_components(opts: argparse.Namespace, settings: BaseSettings) -> None:
+    from scrapy.utils.misc import load_object
+
+    from scrapy_aopic.addon import Addon
+    from scrapy_aopic.pipelines import ImportancePipeline, PagesPipeline
+    from scrapy_aopic.scheduler import Scheduler
+
+    if _is_given(settings, "SCHEDULER"):
+        try:
+            parents = load_object(settings["SCHEDULER"]).__mro__
+        except (AttributeError, ImportError, NameError, ValueError):
+            parents = ()
+        if Scheduler not in parents:  # issubclass() is true of whatever has the methods of a scheduler
+            raise UsageError(
+                f"SCHEDULER ({settings['SCHEDULER']}) must be scrapy_aopic.Scheduler; to crawl with another one, run "
+                "scrapy_aopic.BroadSpider in a project"
+            )
+    settings.setdefault_in_component_priority_dict("ADDONS", Addon, 500)
+    settings.setdefault_in_component_priority_dict("ITEM_PIPELINES", ImportancePipeline, 300)
+    if opts.warc is not None:
+        _check_warc()
+        settings.setdefault_in_component_priority_dict("ITEM_PIPELINES", PagesPipeline, 800)
+        folder = str(opts.warc).replace("%", "%%")
+        settings.set("AOPIC_WARC_FILE", f"{folder}/%(name)s-%(time)s.warc.gz", "cmdline")
+
+
+def _check_warc() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("warcio") is None:
+        raise UsageError("--warc needs warcio: pip install 'scrapy-aopic[warc]'")
+
+
+def _set_feeds(output: list[str], settings: BaseSettings) -> None:
+    from scrapy.utils.conf import feed_process_params_from_cli
+
+    feeds = feed_process_params_from_cli(settings, output)
+    for uri, feed in feeds.items():
+        if feed.get("format") in _NOT_APPENDED:
+            raise UsageError(
+                f"--output ({uri}): a crawl that goes on adds to its items, which is impossible in {feed['format']}; use "
+                "jsonl or csv"
+            )
+        if uri == "stdout:":  # one thing at a time
+            settings.set("AOPIC_REPORT", False, "command")
+    settings.set("FEEDS", feeds, "cmdline")
+
+
+class _Job:
+    """Where a crawl is remembered, and what it begins with.
+
+    Attributes:
+        folder: The job folder.
+        urls: Seeds that are URLs, which the spider requests.
+        lists: Seeds that are lists, which are read once, when the job begins.
+    """
+
+    def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
+        self.urls = [seed for seed in opts.seeds if "://" in seed]
+        self.lists = [seed for seed in opts.seeds if "://" not in seed]
+        given = opts.job or settings.get("JOBDIR")
+        self.folder = Path(given) if given else Path("crawls") / _name(opts.seeds, arguments)
+        self._is_quiet = not settings.getbool("LOG_ENABLED")
+        settings.set("JOBDIR", str(self.folder), "cmdline")
+
+    def say(self, sentence: str) -> None:
+        """Tell the user, who may be reading standard output as data."""
+        if not self._is_quiet:
+            sys.stderr.write(f"{sentence}\n")
+
+
+def _name(seeds: list[str], arguments: dict[str, Any]) -> str:
+    """Name of the job folder of a crawl from *seeds*: the same for the same crawl."""
+    from scrapy_aopic.web.origins import host_name
+
+    first = seeds[0] if seeds else ""
+    word = re.sub(r"[^\w.-]", "-", (host_name(first) if "://" in first else Path(first).stem))[:_LONGEST_NAME]
+    scope = {name: value for name, value in arguments.items() if name != "fields"}
+    return f"{word or 'crawl'}-{blake2b(repr((seeds, scope)).encode(), digest_size=4).hexdigest()}"
+
+
+def _process(settings: BaseSettings) -> CrawlerProcess | AsyncCrawlerProcess:
+    """A process as ``scrapy crawl`` has it."""
+    from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
+
+    is_async = settings["TWISTED_REACTOR"] == _ASYNCIO_REACTOR and not settings.getbool(
+        "FORCE_CRAWLER_PROCESS"
+    )
+    needs_async = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
+    return (AsyncCrawlerProcess if is_async or needs_async else CrawlerProcess)(cast("Settings", settings))
+
+
+def _stop_after(crawler: Crawler, n_pages: int) -> None:
+    """Close the spider after *n_pages* responses; ``CLOSESPIDER_PAGECOUNT`` would also count each robots.txt."""
+    from scrapy import signals
+
+    from scrapy_aopic._engine.closing import Closing
+    from scrapy_aopic.web.origins import origin_of_robots_txt
+
+    closing = Closing(crawler)
+    n_received = 0
+
+    def received(request: Request) -> None:
+        nonlocal n_received
+        n_received += origin_of_robots_txt(request.url) is None
+        if n_received == n_pages:
+            closing.close("closespider_pagecount")
+
+    crawler.signals.connect(received, signal=signals.response_received, weak=False)

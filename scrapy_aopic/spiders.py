@@ -1,0 +1,403 @@
+"""A spider for whoever only wants a broad crawl: seeds in, pages out, every link in scope followed.
+
+1. Every option is checked before the first request, and all that is wrong with one is a sentence that names it.
+2. It uses nothing that only :class:`scrapy_aopic.Scheduler` has: beside another scheduler the same pages are fetched, in
+   another order.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
+from dataclasses import dataclass
+from inspect import signature
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, Spider
+from scrapy.http import HtmlResponse
+from scrapy.utils.misc import arg_to_iter
+from scrapy.utils.url import url_is_from_any_domain
+
+from ._engine import middlewares
+from ._engine.closing import Closing
+from .exceptions import ExchangeError, SettingError
+from .job.seed_lists import read_seeds, url_error
+from .links import Links
+from .settings import parse
+from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
+from .spidermiddlewares import LinkMiddleware
+from .web.origins import host_name
+from .web.suffixes import registered_domain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from typing_extensions import Self
+
+    from .links import Names, Patterns
+
+logger = logging.getLogger(__name__)
+
+_NOT_OF_THE_WEB = re.compile(r"^(?!https?://)")
+"""Finds a URL that no page may make a crawler fetch, such as ``file:///etc/passwd``."""
+
+
+# What a page is reduced to
+
+
+def _title(response: Response) -> str:
+    """Text of the first ``<title>``, its white space as a browser shows it."""
+    root = _root(response)
+    title = next(root.iter("title"), None) if root is not None else None
+    return " ".join("".join(title.itertext()).split()) if title is not None else ""
+
+
+def _language(response: Response) -> str:
+    """What the page says about its language: ``<html lang>``, or else ``Content-Language``."""
+    root = _root(response)
+    stated: str = (root.get("lang") if root is not None else None) or _header(response, "Content-Language")
+    return stated.strip()
+
+
+def _root(response: Response) -> Any:
+    """Root of the tree of a page; ``None`` if it is no HTML, or in an encoding that does not exist."""
+    if not isinstance(response, HtmlResponse):
+        return None
+    try:
+        return response.selector.root
+    except (LookupError, ValueError):
+        return None
+
+
+def _header(response: Response, name: str) -> str:
+    return (response.headers.get(name) or b"").decode("latin-1")
+
+
+def _meta(response: Response) -> dict[str, Any]:
+    return response.request.meta if response.request is not None else {}
+
+
+FIELDS: dict[str, Callable[[Response], str | int]] = {
+    "url": lambda response: response.url,
+    "title": _title,
+    "language": _language,
+    "type": lambda response: _header(response, "Content-Type").partition(";")[0].strip().lower(),
+    "status": lambda response: response.status,
+    "depth": lambda response: _meta(response).get("depth", 0),
+}
+"""What an item can say about its page; ``language`` and ``type`` are ``""`` where the page does not state them."""
+
+AREAS: dict[str, Callable[[str], str]] = {
+    "everywhere": lambda _: "",
+    "domain": registered_domain,
+    "host": lambda host: host,
+}
+"""What a link must have in common with its page, by ``scope``: a function of the host's name."""
+
+
+# Options
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    """URLs and paths of lists, each of which can be used."""
+    sources = parse.texts([fspath(value)] if isinstance(value, PathLike) else value)
+    for source in sources:
+        if "://" in source:
+            if error := url_error(source):
+                raise Reason(error)
+        elif not Path(source).is_file():
+            guess = f'; did you mean "https://{source}"?' if _is_like_host(source) else ""
+            raise Reason(f'"{source}" is neither{guess}')
+    return tuple(sources)
+
+
+def _is_like_host(text: str) -> bool:
+    """Whether *text* is probably a URL without its scheme, and not the name of a list that is not there."""
+    is_file = text.lower().endswith((".txt", ".csv", ".gz", ".parquet", ".tsv", ".list"))
+    return re.match(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?(/|$)", text) is not None and not is_file
+
+
+def _domains(value: Any) -> tuple[str, ...]:
+    names = parse.texts(value)
+    for name in names:
+        host = host_name(name if "://" in name else f"//{name}")
+        if re.search(r"[/:*]", name) and host:
+            raise Reason(f'did you mean "{host.removeprefix("*.")}"?')
+    return tuple(sorted(parse.domains(names)))
+
+
+def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
+    """Compiled regular expressions; a text is one of them, whatever commas it has."""
+    if value == "":
+        return ()
+    values = [value] if isinstance(value, (str, re.Pattern)) else list(value)
+    try:
+        found = tuple(re.compile(each) for each in values)
+    except re.error as error:
+        raise Reason(str(error)) from error
+    for pattern in found:
+        if not isinstance(pattern.pattern, str):
+            raise TypeError
+        if not pattern.pattern:
+            raise Reason("an empty one is found in every URL")
+    return found
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(parse.some_of(*FIELDS).parse(value)))
+
+
+CHECKS: dict[str, Check] = {
+    "seeds": Check("URLs with http:// or https://, or files that list them, one a line", _sources),
+    "domains": Check("names of domains such as example.org, example.com", _domains),
+    "scope": parse.one_of(*AREAS),
+    "allow": Check('a regular expression such as "/news/", or a list of them', _patterns),
+    "deny": Check('a regular expression such as "/login", or a list of them', _patterns),
+    "fields": Check(f"some of {', '.join(FIELDS)}, or nothing", _fields),
+}
+"""What each option of :class:`BroadSpider` must be, and what it then means."""
+
+
+def check_option(name: str, value: Any, called: str = "") -> Any:
+    """What *value* means for the option *name*, which the user knows as *called*.
+
+    Raises:
+        SettingError: If it cannot be used.
+    """
+    check = CHECKS[name]
+    try:
+        return check.parse(value)
+    except Exception as error:
+        one = value[0] if isinstance(value, list) and len(value) == 1 else value
+        raise SettingError(f"{called or name} ({shown(one)}) must be {check.must}{reason(error)}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of a spider, checked."""
+
+    seeds: tuple[str, ...]
+    domains: tuple[str, ...]
+    scope: str
+    allow: tuple[re.Pattern[str], ...]
+    deny: tuple[re.Pattern[str], ...]
+    fields: tuple[str, ...]
+
+
+class BroadSpider(Spider):
+    """Crawls from some seeds wherever links lead, or only within bounds, and keeps an item of each page.
+
+    It can be used as it is, or inherited from::
+
+        class News(BroadSpider):
+            name = "news"
+            seeds = "https://example.org/, https://example.com/"
+            deny = r"/(login|search)\\b"
+
+            def parse_page(self, response):
+                yield {"url": response.url, "headline": response.css("h1::text").get()}
+
+    Each option is an attribute of the class, and on the command line an argument (``-a seeds=seeds.txt``), in which values
+    are separated by commas.
+
+    Attributes:
+        seeds: URLs, and files with one URL a line; ``start_urls`` if there are none. For a list with scores, or of a
+            million URLs, set ``AOPIC_SEEDS`` instead.
+        domains: Domains to stay in, subdomains included; ``allowed_domains`` if there are none. Everywhere if there are
+            none of these, either.
+        scope: Which links are followed: ``"everywhere"``, ``"domain"`` (those to the registered domain of their page, and so
+            of its seed) or ``"host"``.
+        allow: Regular expressions of which one must be found in the URL of a link.
+        deny: Regular expressions of which none may be found there. On the command line, one without commas between several.
+        fields: What the items hold (:data:`FIELDS`); no items if empty.
+    """
+
+    name = "broad"
+    seeds: Names = ()
+    domains: Names = ()
+    scope: str = "everywhere"
+    allow: Patterns = ()
+    deny: Patterns = ()
+    fields: Names = ("url", "title", "language", "type")
+
+    allowed_domains: list[str]
+
+    _checked: _Options | None = None
+    _expands: bool | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        try:
+            cls._check_names(kwargs)
+            n_seeds = spider.check()
+            if not n_seeds and not spider._may_have_other_seeds():
+                raise SettingError(
+                    f"seeds ({shown(spider.seeds)}) must be {CHECKS['seeds'].must}; or set AOPIC_SEEDS."
+                )
+        except SettingError as error:
+            spider._checked = _Options((), (), "everywhere", (), (), ())
+            if not crawler.settings.frozen:  # no job begins with what was not meant
+                crawler.settings.setdict({"JOBDIR": None, "AOPIC_REPORT": False}, "cmdline")
+            Closing(crawler).refuse(error)
+        if spider._options.domains:
+            spider.allowed_domains = list(spider._options.domains)
+        return spider
+
+    @classmethod
+    def _check_names(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse what was probably meant as another name; a subclass may take any argument that is not."""
+        known = {*dir(cls), *signature(cls.__init__).parameters}
+        for name in arguments:
+            question = similar(name.lower(), CHECKS) if name not in known else ""
+            if question:
+                raise SettingError(f"{name} is no argument of the spider {cls.name!r} ({question}).")
+            if callable(getattr(cls, name, None)):
+                raise SettingError(f"{name} is a method of the spider {cls.name!r}, and no argument.")
+
+    @property
+    def _options(self) -> _Options:
+        if self._checked is None:
+            given = {name: getattr(self, name) for name in CHECKS}
+            given["seeds"] = given["seeds"] or self.start_urls
+            given["domains"] = given["domains"] or getattr(self, "allowed_domains", None) or ()
+            self._checked = _Options(**{name: check_option(name, value) for name, value in given.items()})
+        return self._checked
+
+    def check(self) -> int:
+        """Read all options, and all seeds once, so that what is wrong is known before the crawl starts.
+
+        Returns:
+            The number of seeds.
+
+        Raises:
+            SettingError: If an option or a seed cannot be used, or all seeds lie outside of the domains.
+        """
+        options = self._options
+        n_outside = n = 0
+        first = ""
+        for url, error in self._seeds(options):
+            if error:
+                raise SettingError(f"seeds: {error}.")
+            n += 1
+            if options.domains and not url_is_from_any_domain(url, options.domains):
+                n_outside += 1
+                first = first or url
+        if options.seeds and not n:
+            raise SettingError(f"seeds ({shown(self.seeds)}): there is no URL in it.")
+        if n_outside:
+            where = f"outside of domains ({', '.join(options.domains)[:SHOWN]})"
+            if n_outside == n:
+                raise SettingError(f"seeds: all of them lie {where}, such as {first[:SHOWN]}.")
+            logger.warning(
+                "%(n_outside)d of %(n)d seeds lie %(where)s and are not fetched, such as %(first)s",
+                {"n_outside": n_outside, "n": n, "where": where, "first": first[:SHOWN]},
+                extra={"spider": self},
+            )
+        return n
+
+    def _may_have_other_seeds(self) -> bool:
+        """Whether the crawl may have something to do without seeds of its own."""
+        folder = self.settings.get("JOBDIR")
+        return (
+            bool(self.settings.get("AOPIC_SEEDS"))
+            or bool(folder and Path(folder).exists())
+            or type(self).start is not BroadSpider.start
+        )
+
+    def _seeds(self, options: _Options) -> Iterator[tuple[str, str]]:
+        """All seeds, each with what is wrong with it, ``""`` for nothing."""
+        for source in options.seeds:
+            if "://" in source:
+                yield source, ""
+                continue
+            try:
+                for row in read_seeds(Path(source)):
+                    yield row.url, row.error
+            except ExchangeError as error:
+                yield source, str(error).removesuffix(".")
+
+    async def start(self) -> AsyncIterator[Any]:
+        """A request for each seed."""
+        for url, error in self._seeds(self._options):
+            if error:  # the list was changed after it had been checked
+                self.logger.warning("A seed is left out: %(error)s", {"error": error})
+            else:
+                yield Request(url)
+
+    def parse(self, response: Response) -> Any:
+        """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links."""
+        links = self._links(response)
+        found: Any = self.parse_page(response)
+        if isinstance(found, (AsyncIterable, Awaitable)):
+            return _with_awaited(links, found)
+        return _with(links, found)
+
+    def parse_page(self, response: Response) -> Any:
+        """Items of a page, and further requests if need be: to be overridden, by a coroutine or a generator, too.
+
+        Unless overridden: an item with :attr:`fields`.
+        """
+        fields = self._options.fields
+        return {name: FIELDS[name](response) for name in fields} if fields else None
+
+    def links(self, response: Response) -> Links | None:
+        """The links of a page that are followed, ``None`` for none: to be overridden.
+
+        Unless overridden: all that are in scope.
+        """
+        return self.in_scope(response)
+
+    def in_scope(self, response: Response, **options: Any) -> Links | None:
+        """The links of a page within ``scope``, ``allow`` and ``deny``, for what overrides :meth:`links`.
+
+        A page that a redirect led out of scope has none, unless it is a seed: a seed is where it leads to.
+
+        Args:
+            options: Those of :class:`Links`: ``deny`` adds to that of the spider, ``allow`` takes its place.
+        """
+        own = self._options
+        deny = (*_patterns(options.pop("deny", ())), *own.deny, _NOT_OF_THE_WEB)
+        links = Links(response, **{"allow": own.allow, **options}, deny=deny)
+        if own.scope == "everywhere":
+            return links
+        area = AREAS[own.scope]
+        home = area(host_name(response.url))
+        meta = _meta(response)
+        asked = meta.get("redirect_urls")
+        if asked and meta.get("depth") and area(host_name(asked[0])) != home:
+            return None
+        urls = [url for url in links.urls() if area(host_name(url)) == home]
+        return Links(
+            response, urls, callback=links.callback, errback=links.errback, cb_kwargs=links.cb_kwargs
+        )
+
+    def _links(self, response: Response) -> Iterable[Any]:
+        """What stands for the links of a page: one object, or requests where nothing would take that."""
+        links = self.links(response)
+        if links is None:
+            return ()
+        if self._expands is None:
+            self._expands = middlewares.find(self.crawler, LinkMiddleware) is None
+        return links.requests() if self._expands else (links,)
+
+
+def _with(links: Iterable[Any], found: Any) -> Iterator[Any]:
+    yield from links
+    yield from arg_to_iter(found)
+
+
+async def _with_awaited(links: Iterable[Any], found: Any) -> AsyncIterator[Any]:
+    for each in links:
+        yield each
+    if isinstance(found, AsyncIterable):
+        async for each in found:
+            yield each
+    else:
+        for each in arg_to_iter(await found):
+            yield each

@@ -1,0 +1,381 @@
+"""``BroadSpider``: what it fetches and keeps, by its options, its overridden methods, and under any scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.crawler import AsyncCrawlerRunner
+from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, crawl
+
+from scrapy_aopic import BroadSpider, Links
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.testing.server import Answer, Exchange
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://www.example.com/"
+PAGES: dict[str, Any] = {
+    HOME: ["/1", "/2?x=1", "http://blog.example.com/", "http://example.org/", "/login", "/gone"],
+    "http://www.example.com/1": [HOME, "/3"],
+    "http://www.example.com/2?x=1": [],
+    "http://www.example.com/3": ["http://example.org/4"],
+    "http://www.example.com/login": [],
+    "http://blog.example.com/": ["http://www.example.com/", "/5"],
+    "http://blog.example.com/5": [],
+    "http://example.org/": ["/4"],
+    "http://example.org/4": [],
+}
+STOCK: dict[str, Any] = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
+OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+SCHEDULERS = pytest.mark.parametrize("scheduler", [STOCK, OURS, ADDON], ids=["stock", "ours", "addon"])
+
+
+async def run(
+    settings: dict[str, Any], spider: type[BroadSpider] = BroadSpider, **arguments: Any
+) -> list[Any]:
+    """Items of a crawl."""
+    items: list[Any] = []
+
+    def keep(item: Any) -> None:
+        items.append(item)
+
+    await crawl(
+        spider, {"HTTPERROR_ALLOW_ALL": False, **settings}, told={signals.item_scraped: keep}, **arguments
+    )
+    return items
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_it_fetches_what_links_lead_to_and_keeps_an_item_of_each_page(
+    serve: Serve, scheduler: dict[str, Any]
+) -> None:
+    web = serve(PAGES)
+    items = await run(scheduler, seeds=HOME)
+    assert sorted(item["url"] for item in items) == sorted(PAGES)
+    assert sorted(web.asked) == sorted([*PAGES, "http://www.example.com/gone"])
+    assert {tuple(item) for item in items} == {("url", "title", "language", "type")}
+    assert {item["type"] for item in items} == {"text/html"}
+
+
+@pytest.mark.parametrize(
+    ("options", "not_fetched"),
+    [
+        ({"domains": "example.com"}, ["http://example.org/", "http://example.org/4"]),
+        ({"domains": "example.com, example.org"}, []),
+        ({"scope": "domain"}, ["http://example.org/", "http://example.org/4"]),
+        ({"scope": "host"}, ["http://example.org/", "http://example.org/4", "http://blog.example.com/", "http://blog.example.com/5"]),
+        ({"deny": r"/login|\?"}, ["http://www.example.com/login", "http://www.example.com/2?x=1"]),
+        ({"deny": [r"/login", re.compile(r"/[1-4]$")], "scope": "domain"},
+         ["http://www.example.com/login", "http://www.example.com/1", "http://www.example.com/3", "http://example.org/", "http://example.org/4"]),
+        ({"allow": "example.com/[0-9]"},
+         ["http://www.example.com/login", "http://blog.example.com/", "http://blog.example.com/5", "http://example.org/", "http://example.org/4"]),
+    ],
+    ids=str,
+)  # fmt: skip
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_options_bound_the_crawl(
+    serve: Serve, scheduler: dict[str, Any], options: dict[str, Any], not_fetched: list[str]
+) -> None:
+    serve(PAGES)
+    items = await run(scheduler, seeds=HOME, **options)
+    assert sorted(item["url"] for item in items) == sorted(PAGES.keys() - set(not_fetched))
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_a_redirect_leads_out_of_scope_only_from_a_seed(
+    serve: Serve, scheduler: dict[str, Any]
+) -> None:
+    web = serve(
+        {
+            "http://example.com/": Answer(301, {"Location": "http://www.example.com/"}),
+            "http://www.example.com/": ["/old", "http://example.com/1"],
+            "http://www.example.com/old": Answer(301, {"Location": "http://example.org/"}),
+            "http://example.org/": ["/secret"],
+        }
+    )
+    await run(scheduler, seeds="http://example.com/", scope="host")
+    assert web.asked == [
+        "http://example.com/",
+        "http://www.example.com/",
+        "http://www.example.com/old",
+        "http://example.org/",
+    ]
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_no_page_makes_it_read_a_local_file(
+    serve: Serve, scheduler: dict[str, Any], tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.html"
+    secret.write_text("<title>secret</title>")
+    serve(
+        {
+            HOME: [secret.as_uri(), "javascript:a()", "mailto:a@example.org", "/1"],
+            "http://www.example.com/1": [],
+        }
+    )
+    assert [item["url"] for item in await run(scheduler, seeds=HOME)] == [HOME, "http://www.example.com/1"]
+
+
+@deferred_f_from_coro_f
+async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({url: [] for url in PAGES})
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("# mine\nhttp://www.example.com/1\n\nhttp://example.org/\n", encoding="utf-8")
+    await run(OURS, seeds=f"{HOME}, {seeds}", domains="example.com")
+    assert sorted(web.asked) == [HOME, "http://www.example.com/1"]
+    assert (
+        "1 of 3 seeds lie outside of domains (example.com) and are not fetched, such as http://example.org/"
+        in caplog.text
+    )
+
+
+class Kept(BroadSpider):
+    name = "kept"
+    start_urls = [HOME]
+    allowed_domains = ["www.example.com"]
+    fields = ""
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_scrapys_own_attributes_hold_and_nothing_is_kept_if_nothing_is_wanted(
+    serve: Serve, scheduler: dict[str, Any]
+) -> None:
+    web = serve(PAGES)
+    assert await run(scheduler, Kept) == []
+    assert {url.split("/")[2] for url in web.asked} == {"www.example.com"}
+
+
+@deferred_f_from_coro_f
+async def test_fields_are_what_the_page_says(serve: Serve) -> None:
+    body = b"<html lang=' de '><title>\n Two \xfcmlauts\n</title><svg><title>no</title></svg><a href=/1>1</a>"
+    serve(
+        {
+            HOME: Answer(headers={"Content-Type": "Text/HTML; charset=latin-1"}, body=body),
+            "http://www.example.com/1": Answer(
+                headers={"Content-Type": "text/plain", "Content-Language": "fr"}
+            ),
+        }
+    )
+    items = await run(STOCK, seeds=HOME, fields="type,url,language,title,status,depth")
+    assert items == [
+        {"type": "text/html", "url": HOME, "language": "de", "title": "Two ümlauts", "status": 200, "depth": 0},
+        {
+            "type": "text/plain",
+            "url": "http://www.example.com/1",
+            "language": "fr",
+            "title": "",
+            "status": 200,
+            "depth": 1,
+        },
+    ]  # fmt: skip
+
+
+class Generates(BroadSpider):
+    def parse_page(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url}
+        yield Request(response.urljoin("/5"), self.parse_five)
+
+    def parse_five(self, response: Response) -> None:
+        pass
+
+
+class Awaits(BroadSpider):
+    async def parse_page(self, response: Response) -> Any:
+        await asyncio.sleep(0)
+        return {"url": response.url}
+
+
+class AwaitsEach(BroadSpider):
+    async def parse_page(self, response: Response) -> AsyncIterator[Any]:
+        await asyncio.sleep(0)
+        yield {"url": response.url}
+
+
+@pytest.mark.parametrize("spider", [Generates, Awaits, AwaitsEach])
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_parse_page_may_be_a_coroutine_or_a_generator(
+    serve: Serve, scheduler: dict[str, Any], spider: type[BroadSpider]
+) -> None:
+    serve(PAGES)
+    items = await run(scheduler, spider, seeds=HOME)
+    assert {item["url"] for item in items} == PAGES.keys()
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_a_page_whose_items_fail_still_has_its_links(
+    serve: Serve, scheduler: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(BroadSpider):
+        def parse_page(self, response: Response) -> Any:
+            yield {"url": response.url[: 1 // (response.url != HOME)]}
+
+    web = serve(PAGES)
+    await run(scheduler, Fails, seeds=HOME)
+    assert {*web.asked} > PAGES.keys()
+    assert "ZeroDivisionError" in caplog.text
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_links_can_be_chosen_within_the_options(serve: Serve, scheduler: dict[str, Any]) -> None:
+    class Chooses(BroadSpider):
+        seeds = [HOME]
+        scope = "domain"
+        deny = "/login"
+
+        def links(self, response: Response) -> Links | None:
+            if response.url.endswith("/1"):
+                return None
+            return self.in_scope(response, deny=r"\?")
+
+    web = serve(PAGES)
+    await run(scheduler, Chooses)
+    assert sorted(web.asked) == [
+        "http://blog.example.com/",
+        "http://blog.example.com/5",
+        HOME,
+        "http://www.example.com/1",
+        "http://www.example.com/gone",
+    ]
+
+
+def test_the_links_of_a_page_are_those_in_scope() -> None:
+    page = HtmlResponse(
+        "http://example.com/",
+        body=b"<a href=/1 rel=nofollow>1</a><a href=//example.org/>2</a><a href=/x.pdf>3</a>",
+    )
+    spider = BroadSpider(scope="host")
+    links = spider.links(page)
+    assert links is not None
+    assert list(links.urls()) == ["http://example.com/1"]
+    unmarked = spider.in_scope(page, nofollow=False)
+    assert unmarked is not None
+    assert list(unmarked.urls()) == []
+
+
+@pytest.mark.parametrize("kind", [Response, TextResponse], ids=["binary", "text"])
+def test_what_is_no_page_has_no_links(kind: type[Response]) -> None:
+    links = BroadSpider().links(kind("http://example.com/", body=b"\x00 <x>"))
+    assert links is not None
+    assert list(links.urls()) == []
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"seeds": "example.com"}, 'did you mean "https://example.com"?'),
+    ({"seeds": "nowhere.txt"}, '"nowhere.txt" is neither)'),
+    ({"seeds": "ftp://example.com/"}, "'ftp://example.com/' is no http or https URL with a host"),
+    ({"seeds": "http://"}, "'http://' is no http or https URL with a host"),
+    ({"seeds": b"http://example.com/"}, "seeds (b'http://example.com/') must be URLs"),
+    ({"seeds": 7}, "seeds (7) must be URLs"),
+    ({"seeds": HOME, "domains": "https://example.com/1"}, 'did you mean "example.com"?'),
+    ({"seeds": HOME, "domains": "*.example.com"}, 'did you mean "example.com"?'),
+    ({"seeds": HOME, "domains": "example.org"}, "seeds: all of them lie outside of domains (example.org), such as http://www.example.com/"),
+    ({"seeds": HOME, "scope": "hosts"}, 'must be "everywhere", "domain" or "host" (did you mean "host"?)'),
+    ({"seeds": HOME, "allow": "("}, "allow ('(') must be a regular expression"),
+    ({"seeds": HOME, "deny": ["x", ""]}, "an empty one is found in every URL"),
+    ({"seeds": HOME, "deny": rb"x"}, "deny (b'x') must be a regular expression"),
+    ({"seeds": HOME, "fields": "url,titel"}, 'did you mean "title"?'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=str)
+def test_a_wrong_option_is_one_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError) as raised:
+        BroadSpider(**options).check()
+    assert said in str(raised.value)
+    assert str(raised.value).startswith(tuple(options))
+    assert str(raised.value).endswith(".")
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *WRONG[:2],
+    ({}, "seeds (()) must be URLs"),
+    ({"seed": HOME}, "seed is no argument of the spider 'broad' (did you mean \"seeds\"?)"),
+    ({"seeds": HOME, "links": "all"}, "links is a method of the spider 'broad', and no argument"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED, ids=str)
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_a_crawl_with_a_wrong_option_does_not_start(
+    scheduler: dict[str, Any],
+    options: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {**scheduler, "JOBDIR": str(tmp_path / "job"), "AOPIC_REPORT": True}
+    runner = AsyncCrawlerRunner({**settings, "TELNETCONSOLE_ENABLED": False})
+    await runner.crawl(BroadSpider, **options)
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert errors[0].endswith(" The crawl does not start.")
+    assert runner.bootstrap_failed  # exit code 1
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("text", ["\x00\xff\xfe", "http://example.com/\nexample.org\n", "", "# nothing\n"])
+def test_a_list_with_a_wrong_line_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(SettingError, match=re.escape(str(path))):
+        BroadSpider(seeds=str(path)).check()
+
+
+def test_a_list_may_be_given_as_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "with, a comma.txt"
+    path.write_text("http://example.com/\nhttp://example.org/\n", encoding="utf-8")
+    assert BroadSpider(seeds=path).check() == 2
+
+
+def test_a_subclass_may_have_arguments_of_its_own(serve: Serve) -> None:
+    class Own(BroadSpider):
+        def __init__(self, seedling: str = "", **arguments: Any) -> None:
+            super().__init__(**arguments)
+            self.seedling = seedling
+
+    spider = Own(seedling="1", other="2", seeds=HOME)
+    spider._check_names({"seedling": "1", "other": "2", "seeds": HOME})
+    assert spider.check() == 1
+
+
+@deferred_f_from_coro_f
+async def test_seeds_may_come_from_elsewhere(serve: Serve, tmp_path: Path) -> None:
+    web = serve(PAGES)
+    (tmp_path / "seeds.txt").write_text("http://example.org/4\n", encoding="utf-8")
+    await run({**OURS, "AOPIC_SEEDS": str(tmp_path / "seeds.txt")})
+    assert web.asked == ["http://example.org/4"]
+
+
+@deferred_f_from_coro_f
+async def test_every_page_gets_its_cash_through_it(serve: Serve) -> None:
+    def page(exchange: Exchange) -> Answer:
+        return Answer(headers={"Content-Type": "text/html"}, body=b"<a href=/1>1</a><a href=/2>2</a>")
+
+    serve(dict.fromkeys((HOME, "http://www.example.com/1", "http://www.example.com/2"), page))
+    settings = {**ADDON, "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 1}}
+    items = await run(settings, seeds=HOME, fields="url")
+    assert all(0 < item["importance"] <= 1 for item in items)
+    assert len(items) == 3

@@ -1,0 +1,304 @@
+"""``scrapy aopic crawl``, run as a user runs it: from an empty folder, by command line, against a server on loopback."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.small_web import Web, check, html
+
+from scrapy_aopic.testing.server import Answer, Exchange
+
+pytestmark = pytest.mark.slow
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://www.example.com/"
+PAGES: dict[str, Any] = {
+    HOME: ["/1", "http://blog.example.com/", "http://example.org/", "/login"],
+    "http://www.example.com/1": [HOME],
+    "http://www.example.com/login": [],
+    "http://blog.example.com/": [],
+    "http://example.org/": ["/2"],
+    "http://example.org/2": [],
+}
+CONTACT = ("--contact", "https://example.org/crawler")
+FAST = ("-s", "AOPIC_POLITENESS_FACTOR=0", "-s", "AOPIC_BACKOFF=0")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "scrapy", "aopic", "crawl", *arguments]
+
+
+def crawl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def items(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_an_empty_folder_is_enough(serve: Serve, tmp_path: Path) -> None:
+    seen: list[Exchange] = []
+
+    def robots(exchange: Exchange) -> Answer:
+        seen.append(exchange)
+        return Answer(
+            headers={"Content-Type": "text/plain"}, body=b"User-agent: scrapy-aopic\nDisallow: /login"
+        )
+
+    web = serve({**PAGES, "http://www.example.com/robots.txt": robots})
+    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "items.jsonl", "-o", "items.csv")
+    assert done.returncode == 0, done.stderr
+    kept = items(tmp_path / "items.jsonl")
+    allowed = PAGES.keys() - {"http://www.example.com/login"}
+    assert {item["url"] for item in kept} == allowed
+    assert {tuple(item) for item in kept} == {("url", "title", "language", "type", "importance")}
+    with (tmp_path / "items.csv").open(encoding="utf-8") as file:
+        assert {row["url"] for row in csv.DictReader(file)} == allowed
+    assert {*web.asked} == allowed
+    assert " (+https://example.org/crawler)" in seen[0].headers["user-agent"]
+    (job,) = (tmp_path / "crawls").iterdir()
+    assert job.name.startswith("www.example.com-")
+    assert "The most important pages" in done.stdout
+    assert "every invariant holds" in done.stdout
+    first, *others = done.stderr.splitlines()
+    assert first.startswith(f"Beginning the crawl in crawls/{job.name}.")
+    assert [line for line in others if " WARNING: Forbidden by robots.txt" not in line] == []
+    assert check(job).visited == len(allowed)
+
+
+@pytest.mark.parametrize(
+    ("options", "fetched"),
+    [
+        (["--domains", "example.com"], ["blog.example.com/", "www.example.com/", "www.example.com/1", "www.example.com/login"]),
+        (["--scope", "domain"], ["blog.example.com/", "www.example.com/", "www.example.com/1", "www.example.com/login"]),
+        (["--scope", "host", "--deny", "/login"], ["www.example.com/", "www.example.com/1"]),
+        (["--deny", "example.org", "--deny", "/1"], ["blog.example.com/", "www.example.com/", "www.example.com/login"]),
+        (["--allow", "/1", "--allow", "/$", "--domains", "www.example.com", "--domains", "blog.example.com"],
+         ["blog.example.com/", "www.example.com/", "www.example.com/1"]),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_it_stays_where_it_is_told_to(
+    serve: Serve, tmp_path: Path, options: list[str], fetched: list[str]
+) -> None:
+    web = serve(PAGES)
+    done = crawl(tmp_path, *options, *CONTACT, *FAST, HOME)
+    assert done.returncode == 0, done.stderr
+    assert sorted(url.removeprefix("http://") for url in web.asked) == fetched
+
+
+def endless(exchange: Exchange) -> Answer:
+    """A page of a web of 60."""
+    number = int(exchange.target[1:] or 0)
+    links = [f"/{next_one}" for next_one in (2 * number + 1, 2 * number + 2) if next_one < 60]
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.03)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
+def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Signals) -> None:
+    pages = {f"http://www.example.com/{number or ''}": endless for number in range(60)}
+    web = serve(pages)
+    again = command(HOME, *CONTACT, *FAST, "-s", "AOPIC_MIN_GAP=0.02", "-o", "items.jsonl", "--job", "my")
+    with subprocess.Popen(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 30
+        while len(web.asked) < 20 and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=30)
+    first = len(web.asked)
+    assert first < 60
+    if how == signal.SIGINT:
+        assert process.returncode == 0
+        assert b"every invariant holds" in out, err
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Going on with the crawl in my." in done.stderr
+    assert {*web.asked} == pages.keys()
+    assert check(tmp_path / "my").holds
+    if how == signal.SIGINT:
+        assert len(web.asked) == 60
+        assert sorted(item["url"] for item in items(tmp_path / "items.jsonl")) == sorted(pages)
+
+
+def test_a_list_of_seeds_is_read_when_the_job_begins(serve: Serve, tmp_path: Path) -> None:
+    web = serve(PAGES)
+    seeds = tmp_path / "seeds.csv"
+    seeds.write_text("url,score\nhttp://example.org/,9\nhttp://blog.example.com/,1\n", encoding="utf-8")
+    assert (
+        crawl(
+            tmp_path, "seeds.csv", *CONTACT, *FAST, "--pages", "1", "-s", "CONCURRENT_REQUESTS=1"
+        ).returncode
+        == 0
+    )
+    assert web.asked == ["http://example.org/"]
+    seeds.unlink()
+    (job,) = (tmp_path / "crawls").iterdir()
+    done = crawl(tmp_path, "seeds.csv", *CONTACT, *FAST)
+    assert done.returncode == 2  # a list that is not there may be a slip of the pen
+    seeds.write_text("url\nhttp://www.example.com/\n", encoding="utf-8")
+    done = crawl(tmp_path, "seeds.csv", *CONTACT, *FAST)
+    assert done.returncode == 0
+    assert done.stderr.startswith(
+        f"seeds.csv was read when the job began; 'scrapy aopic seed {job.relative_to(tmp_path)}' adds seeds.\n"
+    )
+    assert sorted(web.asked) == ["http://blog.example.com/", "http://example.org/", "http://example.org/2"]
+
+
+def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve: Serve, tmp_path: Path) -> None:
+    web = serve(PAGES)
+    deny = ("--deny", "example")
+    assert crawl(tmp_path, HOME, *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
+    assert crawl(tmp_path, *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
+    assert web.asked == [HOME]
+    assert crawl(tmp_path, "http://example.org/", *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
+    assert web.asked == [HOME, "http://example.org/"]
+
+
+def test_standard_output_is_for_items_alone_if_they_go_there(serve: Serve, tmp_path: Path) -> None:
+    serve(PAGES)
+    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "-:jsonl", "--fields", "url,depth")
+    assert {(item["url"], item["depth"]) for item in map(json.loads, done.stdout.splitlines())} > {(HOME, 0)}
+    assert len(done.stdout.splitlines()) == len(PAGES)
+
+
+def test_what_is_fetched_can_be_kept_as_warc(serve: Serve, tmp_path: Path) -> None:
+    from warcio.archiveiterator import ArchiveIterator
+
+    serve(PAGES)
+    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--warc", "100% web/warc")
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "100% web" / "warc").iterdir()
+    with path.open("rb") as file:
+        kept = {
+            record.rec_headers.get_header("WARC-Target-URI")
+            for record in ArchiveIterator(file)
+            if record.rec_type == "response"
+        }
+    assert kept >= PAGES.keys()
+
+
+def test_a_project_keeps_what_it_sets(serve: Serve, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def page(exchange: Exchange) -> Answer:
+        seen.append(exchange.headers["user-agent"])
+        return Answer(headers={"Content-Type": "text/html"})
+
+    serve({HOME: page})
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = mine\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        "USER_AGENT = 'mine (me@example.org)'\nLOG_LEVEL = 'INFO'\nAOPIC_REPORT = False\n", encoding="utf-8"
+    )
+    done = crawl(tmp_path, HOME, *FAST)
+    assert done.returncode == 0, done.stderr
+    assert seen == ["mine (me@example.org)"]
+    assert "INFO: Spider closed (finished)" in done.stderr
+    assert done.stdout == ""
+
+
+WRONG = [
+    ([HOME], "say who crawls"),
+    ([HOME, "--contact", "me"], "--contact ('me') must be a web page"),
+    ([HOME, "--contact", "a@b.c\r\nX: y"], "--contact ('a@b.c\\r\\nX: y') must be a web page"),
+    ([HOME, *CONTACT, "-s", "USER_AGENT=me"], "give --contact or USER_AGENT, not both"),
+    ([*CONTACT], "give at least one seed"),
+    (["", *CONTACT], "SEEDS ('') must not be empty"),
+    (["example.com", *CONTACT], 'did you mean "https://example.com"?'),
+    (["nowhere.txt", *CONTACT], "SEEDS ('nowhere.txt') must be URLs with http:// or https://, or files"),
+    (["ftp://example.com/", *CONTACT], "SEEDS ('ftp://example.com/') must be URLs"),
+    ([".", *CONTACT], "SEEDS ('.') must be URLs"),
+    ([HOME, *CONTACT, "--domains", "https://example.com/"], 'did you mean "example.com"?'),
+    ([HOME, *CONTACT, "--domains", "example.org"], "all of them lie outside of domains (example.org)"),
+    ([HOME, *CONTACT, "--scope", "site"], "--scope ('site') must be"),
+    ([HOME, *CONTACT, "--allow", "("], "--allow ('(') must be a regular expression"),
+    ([HOME, *CONTACT, "--deny", "x", "--deny", ""], "an empty one is found in every URL"),
+    ([HOME, *CONTACT, "--pages", "0"], "--pages (0) must be at least 1"),
+    ([HOME, *CONTACT, "--seconds", "soon"], "--seconds: invalid int value"),
+    ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl or csv"),
+    ([HOME, *CONTACT, "-o", "items.txt"], "Unrecognized output format 'txt'"),
+    ([HOME, *CONTACT, "--fields", "url,titel"], 'did you mean "title"?'),
+    ([HOME, *CONTACT, "--page", "1", "--nonsense"], "unknown argument: --nonsense"),
+    ([HOME, *CONTACT, "-s", "SCHEDULER=scrapy.core.scheduler.Scheduler"], "must be scrapy_aopic.Scheduler"),
+    ([HOME, *CONTACT, "-s", "SCHEDULER=no.such"], "must be scrapy_aopic.Scheduler"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
+def test_wrong_arguments_are_one_message_and_leave_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    from scrapy.cmdline import execute
+    from scrapy.settings import Settings
+
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with pytest.raises(SystemExit) as exited:
+            execute(["scrapy", "aopic", "crawl", *arguments], Settings())
+    finally:
+        os.chdir(before)
+    usage, message = capsys.readouterr().err.strip().rsplit("\n", 1)
+    assert exited.value.code == 2
+    assert message.startswith("scrapy aopic crawl: error: ")
+    assert said in message
+    assert "scrapy aopic crawl [-h]" in usage
+    assert "Traceback" not in usage
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("http://example.com/\nexample.org\n", "line 2: 'example.org' is no http or https URL with a host"),
+        ("", "There are no seeds in seeds.txt."),
+        ("\x00\xff\xfe\x80" * 500, "is not UTF-8"),
+        ("x" * 1_000_000, "..."),
+    ],
+    ids=["bad line", "empty", "binary", "one line"],
+)
+def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "seeds.txt").write_text(text, encoding="latin-1")
+    done = crawl(tmp_path, "seeds.txt", *CONTACT)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 2000
+
+
+def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve({HOME: Answer(headers={"Content-Type": "text/html"}, delay=20)})
+    done = crawl(tmp_path, HOME, *CONTACT, "-s", "AOPIC_MIN_GAP=-1")
+    assert done.returncode == 1
+    assert "AOPIC_MIN_GAP ('-1') must be" in done.stderr
+    (tmp_path / "file").write_text("")
+    done = crawl(tmp_path, HOME, *CONTACT, "--job", "file")
+    assert done.returncode == 1
+    assert "The crawl does not start" in done.stderr
+    with subprocess.Popen(
+        command(HOME, *CONTACT, "--job", "my"), cwd=tmp_path, stderr=subprocess.PIPE
+    ) as other:
+        assert other.stderr is not None
+        other.stderr.readline()
+        until = time.monotonic() + 20
+        while not (tmp_path / "my" / "aopic.lock").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        done = crawl(tmp_path, HOME, *CONTACT, "--job", "my")
+        other.kill()
+    assert done.returncode == 1
+    assert "The crawl does not start" in done.stderr
