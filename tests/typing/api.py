@@ -5,7 +5,8 @@ A line with ``type: ignore`` must be an error: mypy complains of one that is non
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from scrapy import Request, Spider
@@ -16,9 +17,11 @@ from typing_extensions import assert_never, assert_type
 import scrapy_aopic
 from scrapy_aopic import (
     Addon,
+    BroadSpider,
     DupeFilter,
     ImportancePipeline,
     LinkMiddleware,
+    Links,
     PagesPipeline,
     PolitenessMiddleware,
     Progress,
@@ -95,6 +98,36 @@ class Careful(Scheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         return "logout" not in request.url and super().enqueue_request(request)
+
+
+class News(BroadSpider):
+    """A broad spider with options of every form that is taken."""
+
+    name = "news"
+    seeds = ["https://a.example/", "seeds.txt"]
+    domains = "a.example, b.example"
+    scope = "domain"
+    allow = re.compile("/news/")
+    deny = [r"/login", re.compile("/search")]
+    fields = ("url", "title")
+
+    def parse_page(self, response: Response) -> Iterator[dict[str, str]]:
+        yield {"url": response.url}
+
+    def links(self, response: Response) -> Links | None:
+        links = self.in_scope(response, css="main")
+        assert_type(links, Links | None)
+        return links
+
+
+class Wild(BroadSpider):
+    seeds = 7  # type: ignore[assignment]
+
+    async def parse_page(self, response: Response) -> AsyncIterator[Request]:
+        yield Request(response.url)
+
+    def links(self, response: Response) -> list[str]:  # type: ignore[override]
+        return []
 
 
 # What settings name by import path.
