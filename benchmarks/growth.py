@@ -41,6 +41,7 @@ from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
+from scrapy_aopic.web.links import Extraction, Page
 from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
@@ -182,6 +183,16 @@ def links(page: HtmlResponse) -> None:
     LinkExtractor().extract_links(page)
 
 
+def link(value: bytes) -> None:
+    JOINER.join(value.decode("utf-8", "replace"))
+
+
+EXTRACTIONS = (
+    Extraction(),
+    Extraction(follows_nofollow=False),
+    Extraction(restrict_css="div, p", restrict_text="x"),
+)
+JOINER = Page("http://h.test/a/b", "http://h.test/" + "ab/" * 300, "utf-8")
 NORMALISER = Normaliser(
     last_year=2030, max_length=0, max_depth=0, max_repeats=0, max_parameters=0, extensions=frozenset({"gz"})
 )
@@ -233,6 +244,10 @@ OURS = {
     "text of a page": Parser(html(read_text), HTML, BODY),
     "canonical links": Parser(html(read_canonical), HTML, BODY, b"<html><head>"),
     "canonical headers": Parser(link_header, HEAD, HEADERS),
+    "links of a page": Parser(html(lambda page: list(EXTRACTIONS[0].urls(page))), HTML, BODY),
+    "links of a page, but nofollow": Parser(html(lambda page: list(EXTRACTIONS[1].urls(page))), HTML, BODY),
+    "links of regions": Parser(html(lambda page: list(EXTRACTIONS[2].urls(page))), HTML, 1 << 20),
+    "URL of a link": Parser(link, ADDRESS, BODY),
     "attributes of a page": Parser(html(lambda _: None), HTML, BODY),
     "Retry-After": Parser(lambda value: read_retry_after([value], 0.0), DATE, HEADER),
     "normal form of a URL": Parser(unlimited, ADDRESS, 65_536, b"http://h.test/"),

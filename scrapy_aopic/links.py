@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.http import TextResponse
-from scrapy.linkextractors import LinkExtractor
+
+from .web.links import extraction
 
 if TYPE_CHECKING:
     import re
@@ -84,20 +84,21 @@ class Links:
         self.cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
         if urls is not None:
             self._find = _given(urls)
+        elif extractor is None:
+            self._find = extraction(
+                allow=_frozen(allow),
+                deny=_frozen(deny),
+                allow_domains=_frozen(restrict_domains),
+                deny_domains=_frozen(deny_domains),
+                restrict_xpaths=_frozen(xpath),
+                restrict_css=_frozen(css),
+                restrict_text=_frozen(restrict_text),
+                deny_extensions=None if deny_extensions is None else _frozen(deny_extensions),
+                tags=_frozen(tags),
+                attrs=_frozen(attrs),
+                follows_nofollow=nofollow,
+            ).urls
         else:
-            if extractor is None:
-                extractor = _extractor(
-                    allow=_frozen(allow),
-                    deny=_frozen(deny),
-                    allow_domains=_frozen(restrict_domains),
-                    deny_domains=_frozen(deny_domains),
-                    restrict_xpaths=_frozen(xpath),
-                    restrict_css=_frozen(css),
-                    restrict_text=_frozen(restrict_text),
-                    deny_extensions=None if deny_extensions is None else _frozen(deny_extensions),
-                    tags=_frozen(tags),
-                    attrs=_frozen(attrs),
-                )
             self._find = _extracted(extractor, nofollow=nofollow)
 
     def urls(self) -> Iterator[str]:
@@ -143,11 +144,6 @@ def _extracted(extractor: Any, *, nofollow: bool) -> Callable[[Response], Iterat
                     yield link.url
 
     return find
-
-
-@lru_cache(256)
-def _extractor(**options: Any) -> LinkExtractor:
-    return LinkExtractor(**options)
 
 
 def _frozen(values: Names | Patterns) -> tuple[Any, ...]:

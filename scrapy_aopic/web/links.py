@@ -1,0 +1,459 @@
+"""Which URLs a page links to: exactly those that Scrapy's ``LinkExtractor`` finds, in its order, in a fraction of its time.
+
+Three rules hold here:
+
+- The tree is the one that ``response.selector`` has anyway, and it is only read. Most of a page's links come out of it with one
+  XPath, as texts, without an object for each element.
+- Nearly all links are plain: their absolute URL is a part of the page's own URL with the link's text behind it, and no step of
+  Scrapy's way (strip, join, escape, join again) would change a character of it. One regular expression decides that; whatever
+  it does not know goes Scrapy's way, by the same public functions.
+- Whatever a page consists of, time is linear in its size, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import urljoin, urlparse
+
+from lxml import etree  # type: ignore[import-untyped]  # has no types
+from parsel import Selector
+from parsel.csstranslator import HTMLTranslator
+from scrapy.http import TextResponse, XmlResponse
+from scrapy.linkextractors import IGNORED_EXTENSIONS
+from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
+from scrapy.utils.response import get_base_url
+from scrapy.utils.url import url_has_any_extension
+from w3lib.html import strip_html5_whitespace
+from w3lib.url import safe_url_string
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from scrapy.http import Response
+
+logger = logging.getLogger(__name__)
+
+Texts: TypeAlias = "str | Iterable[str]"
+"""One text, or several."""
+
+Patterns: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
+"""One regular expression, or several, of which one has to match."""
+
+Element: TypeAlias = Any
+"""An element of lxml."""
+
+EXTRACTIONS = 256
+"""Sets of options whose compiled form is kept: more than a project has callbacks."""
+
+LONGEST = 65_536
+"""Characters of a link that takes Scrapy's steps, which need 70 bytes for each: more than any server takes."""
+
+_SCHEMES = frozenset(("http", "https", "file", "ftp"))
+"""Schemes of the URLs that Scrapy's extractor returns."""
+
+_XHTML = "{http://www.w3.org/1999/xhtml"
+"""How the names of XHTML's elements begin in a tree of XML."""
+
+_SAFE = r"A-Za-z0-9_~!$&()*+,=@%\-"
+"""Characters that stay as they are in every part of a URL; "." and "/" are left out, and ":" and ";", which may part something."""
+
+_HOST = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::[1-9][0-9]{0,3})?"
+"""A host in lower case, with a port that no other text means."""
+
+_SEGMENT = f"[{_SAFE}'][{_SAFE}'.:]*"
+"""A segment of a path that is neither empty nor made of dots."""
+
+_PATH = f"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
+_QUERY = rf"\?[{_SAFE}.:;/?]+"
+
+_ABSOLUTE, _SAME_SCHEME, _FROM_ROOT, _UPWARDS, _RELATIVE, _QUERY_ONLY, _FRAGMENT_ONLY = range(1, 8)
+
+_plain = re.compile(
+    "(?:"
+    rf"(?:https?://{_HOST}()|//{_HOST}())(?:/[{_SAFE}'.:/]*(?:{_QUERY})?)?"
+    "|(?:"
+    rf"/(){_PATH}"
+    rf"|(\./|(?:\.\./)+){_PATH}"
+    rf"|()[{_SAFE}'][{_SAFE}'.]*(?:/{_PATH})?"
+    rf"|(?=\?)())(?:{_QUERY})?"
+    "|(?=#)()"
+    f")(?:#[{_SAFE}.:;/?]+)?"
+).fullmatch
+"""What a plain link looks like. The number of the group that matches is its kind, one of those above.
+
+An empty query, fragment or parameter (``a?``, ``a#``, ``a;``) is left out, as joining drops it, and so is ``'`` in a query,
+which is escaped.
+"""
+
+_PLAIN_PAGE = re.compile(
+    rf"((https?:)//{_HOST})(?=[/?#]|\Z)(?:/((?:{_SEGMENT}/)*)(?:{_SEGMENT})?(?=[?#]|\Z))?"
+)
+"""A URL that links are relative to: its origin, its scheme and, if its path is plain, the folders of that."""
+
+_NETLOC = re.compile(r"[^:/?#]*://([^/?#]*)")
+"""The authority of an absolute URL."""
+
+_PLAIN_QUERY = re.compile(rf"(?:{_QUERY})?(?=#|\Z)")
+
+_IN_URLS = "".join(chr(code) for code in range(128) if re.match(f"[{_SAFE}'.:;/?#]", chr(code)))
+"""Every character of a plain link."""
+
+_text_of = etree.XPath("string()", smart_strings=False)
+
+
+@lru_cache(EXTRACTIONS)
+def _path_to(tag: str, attribute: str) -> Callable[[Element], list[str]]:
+    """An XPath for the attributes of this name that elements of this name have, if both are names."""
+    path: Callable[[Element], list[str]] = etree.XPath(
+        f"descendant-or-self::{tag}/@{attribute}", smart_strings=False
+    )
+    return path
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+"""A name that means the same in XPath."""
+
+
+@lru_cache(maxsize=64)
+def _keeps_ascii(encoding: str) -> bool:
+    """Whether the bytes of a plain URL in *encoding* are those of ASCII, so that escaping it by them changes nothing."""
+    try:
+        return _IN_URLS.encode(encoding) == _IN_URLS.encode()
+    except (LookupError, UnicodeError):
+        return False
+
+
+class Page:
+    """Makes the links of one page absolute.
+
+    Args:
+        url: Of the response.
+        base: URL that its links are relative to.
+        encoding: Of the page; queries are escaped in it.
+        strips: Whether white space around a link is no part of it.
+
+    Attributes:
+        starts: What goes before a plain link of each kind; ``None`` if that is not all.
+    """
+
+    __slots__ = ("_base", "_encoding", "_folders", "_strips", "_url", "starts")
+
+    def __init__(self, url: str, base: str, encoding: str, *, strips: bool = True) -> None:
+        self._url = url
+        self._base = base
+        self._encoding = encoding
+        self._strips = strips
+        self._folders: tuple[str, ...] = ()
+        self.starts: list[str | None] = [None] * 8
+        at = _PLAIN_PAGE.match(base)
+        if at is None or not (url == base or _PLAIN_PAGE.match(url)) or not _keeps_ascii(encoding):
+            return
+        origin, scheme, folders = at.groups()
+        starts = self.starts
+        starts[_ABSOLUTE] = ""
+        starts[_SAME_SCHEME] = scheme
+        starts[_FROM_ROOT] = origin
+        if folders is None:
+            return
+        names = folders.split("/")[:-1]
+        self._folders = tuple("/".join((origin, *names[:kept], "")) for kept in range(len(names), -1, -1))
+        path = at.group()
+        starts[_RELATIVE] = self._folders[0]
+        starts[_QUERY_ONLY] = path
+        if query := _PLAIN_QUERY.match(base, at.end()):
+            starts[_FRAGMENT_ONLY] = path + query.group()
+
+    def join(self, link: str) -> str | None:
+        """The absolute URL of *link*; ``None`` if it has none that can be fetched."""
+        match = _plain(link)
+        start = self.starts[match.lastindex or 0] if match else None
+        return self.resolve(link, match) if start is None else start + link
+
+    def resolve(self, link: str, match: re.Match[str] | None) -> str | None:
+        """The same for a *link* that nothing but a start makes absolute; *match* is what it is as a plain one."""
+        if match and match.lastindex == _UPWARDS and self._folders:
+            end = match.end(_UPWARDS)
+            return self._folders[min(end // 3, len(self._folders) - 1)] + link[end:]
+        if len(link) > LONGEST:
+            logger.debug("Left out a link of %s with %d characters", self._url, len(link))
+            return None
+        try:
+            if self._strips:
+                link = strip_html5_whitespace(link)
+            url = urljoin(self._url, safe_url_string(urljoin(self._base, link), encoding=self._encoding))
+        except ValueError:
+            logger.debug("Left out a link of %s that is no URL: %.200r", self._url, link)
+            return None
+        return url if url.split("://", 1)[0] in _SCHEMES else None
+
+
+def _searches(patterns: Patterns | None) -> list[Callable[[str], Any]]:
+    """What looks for each of *patterns* in a text."""
+    return [re.compile(pattern).search for pattern in arg_to_iter(patterns)]
+
+
+def _refusal(
+    allow: list[Callable[[str], Any]],
+    deny: list[Callable[[str], Any]],
+    allow_domains: Collection[str],
+    deny_domains: Collection[str],
+    extensions: Collection[str],
+) -> Callable[[str], bool] | None:
+    """What says whether an absolute URL is refused by one of these options; ``None`` if none is set."""
+    tests: list[Callable[[str], bool]] = []
+    if allow:
+        tests.append(lambda url: not any(search(url) for search in allow))
+    if deny:
+        tests.append(lambda url: any(search(url) for search in deny))
+    if allow_domains:
+        is_allowed = _of_any_domain(allow_domains)
+        tests.append(lambda url: not is_allowed(url))
+    if deny_domains:
+        tests.append(_of_any_domain(deny_domains))
+    if extensions:
+        tests.append(_with_any_extension(extensions))
+    if len(tests) < 2:
+        return tests[0] if tests else None
+    return lambda url: any(test(url) for test in tests)
+
+
+def _of_any_domain(domains: Collection[str]) -> Callable[[str], bool]:
+    """What says whether an absolute URL leads to one of *domains*, as ``scrapy.utils.url.url_is_from_any_domain`` does."""
+    names = frozenset(map(str.lower, domains))
+    ends = tuple(f".{name}" for name in names)
+
+    def is_of_any(url: str) -> bool:
+        match = _NETLOC.match(url)
+        host = match.group(1).lower() if match else ""
+        return bool(host) and (host in names or host.endswith(ends))
+
+    return is_of_any
+
+
+def _with_any_extension(extensions: Collection[str]) -> Callable[[str], bool]:
+    """What says whether the path of an absolute URL ends like that, as ``scrapy.utils.url.url_has_any_extension`` does."""
+    ends = [f".{extension}" for extension in extensions]
+    tails = frozenset(end.rpartition(".")[2] for end in ends)
+
+    def has_any(url: str) -> bool:
+        path = url.partition("#")[0].partition("?")[0]
+        if path.rpartition(".")[2].lower() not in tails and ";" not in path:
+            return False
+        return url_has_any_extension(urlparse(url), ends)
+
+    return has_any
+
+
+class Extraction:
+    """Finds the links of pages: what Scrapy's ``LinkExtractor`` with the same options finds, in the same order.
+
+    Args:
+        tags, attrs: Names of elements and of attributes that have links; ``"*"`` for any.
+        allow, deny: Regular expressions of which one (none) must be found in the absolute URL.
+        allow_domains, deny_domains: Domains, with their subdomains, that links may (may not) lead to.
+        deny_extensions: Endings of paths, without their dot, that no link may have; ``None`` for Scrapy's list.
+        restrict_css, restrict_xpaths: Regions of a page that are searched, one after the other; they may overlap, and be links
+            themselves.
+        restrict_text: Regular expressions of which one must be found in the text of the first link to a URL.
+        unique: Whether a URL is found once, however often it is linked to.
+        strip: Whether white space around a link is no part of it.
+        follows_nofollow: Whether links that are marked ``rel="nofollow"`` are found, too.
+
+    Raises:
+        ValueError: If one of the regions is no selector.
+        re.error: If one of the regular expressions is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        tags: Texts = ("a", "area"),
+        attrs: Texts = ("href",),
+        allow: Patterns = (),
+        deny: Patterns = (),
+        allow_domains: Texts = (),
+        deny_domains: Texts = (),
+        deny_extensions: Texts | None = None,
+        restrict_css: Texts = (),
+        restrict_xpaths: Texts = (),
+        restrict_text: Patterns = (),
+        unique: bool = True,
+        strip: bool = True,
+        follows_nofollow: bool = True,
+    ) -> None:
+        self._tags = frozenset(arg_to_iter(tags))
+        self._attrs = frozenset(arg_to_iter(attrs))
+        css = HTMLTranslator()
+        self._regions = (*arg_to_iter(restrict_xpaths), *map(css.css_to_xpath, arg_to_iter(restrict_css)))
+        self._texts = _searches(restrict_text)
+        self._unique = unique
+        self._strips = strip
+        self._follows_nofollow = follows_nofollow
+        self._refuses = _refusal(
+            _searches(allow),
+            _searches(deny),
+            frozenset(arg_to_iter(allow_domains)),
+            frozenset(arg_to_iter(deny_domains)),
+            IGNORED_EXTENSIONS if deny_extensions is None else [*arg_to_iter(deny_extensions)],
+        )
+        self._are_names = bool(self._tags) and all(map(_NAME.fullmatch, self._tags | self._attrs))
+        # Links that can be read from a tree without an object for each element.
+        self._paths = (
+            [(tag, name) for tag in sorted(self._tags) for name in self._attrs]
+            if len(self._attrs) == 1 and self._are_names
+            else []
+        )
+
+    def urls(self, response: Response) -> Iterator[str]:
+        """The absolute URLs that the page of *response* links to, in document order.
+
+        A response that has no tree, like an image or JSON, links to nothing.
+
+        Raises:
+            ValueError: If a region is no element, but a text or an attribute.
+        """
+        if (tree := tree_of(response)) is None:
+            return
+        if self._texts or not self._follows_nofollow:
+            for url, element, _ in self.links(tree):
+                if self._follows_nofollow or not rel_has_nofollow(element.get("rel")):
+                    yield url
+            return
+        page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+        starts, refuses, unique = page.starts, self._refuses, self._unique
+        links_seen: set[str] = set()
+        seen: set[str] = set()
+        for region in self._regions_of(tree.selector):
+            for link in self._links_in(region, tree.selector.type):
+                if unique:
+                    if link in links_seen:
+                        continue
+                    links_seen.add(link)
+                match = _plain(link)
+                start = starts[match.lastindex or 0] if match else None
+                joined = page.resolve(link, match) if start is None else start + link
+                if joined is None:
+                    continue
+                if unique:
+                    if joined in seen:
+                        continue
+                    seen.add(joined)
+                if refuses is None or not refuses(joined):
+                    yield joined
+
+    def links(self, tree: Tree) -> Iterator[tuple[str, Element, str]]:
+        """URL, element and text of each link, whatever its ``rel`` says; otherwise as :meth:`urls`.
+
+        Of the links to a URL in one region only the first counts, even if it is its text that it is refused for.
+        """
+        page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+        found: set[str] = set()
+        for region in self._regions_of(tree.selector):
+            seen: set[str] = set()
+            for element, link in self._elements_in(region, tree.selector.type):
+                url = page.join(link)
+                if url is None:
+                    continue
+                if self._unique:
+                    if url in seen:
+                        continue
+                    seen.add(url)
+                if self._refuses is not None and self._refuses(url):
+                    continue
+                text: str = _text_of(element) if len(element) else element.text or ""
+                if self._texts and not any(search(text) for search in self._texts):
+                    continue
+                if self._unique:
+                    if url in found:
+                        continue
+                    found.add(url)
+                yield url, element, text
+
+    def _regions_of(self, selector: Selector) -> Iterator[Element]:
+        """The elements that are searched, with all that is in them."""
+        if not self._regions:
+            yield selector.root
+            return
+        for xpath in self._regions:
+            for region in selector.xpath(xpath):
+                if not etree.iselement(region.root):
+                    raise ValueError(
+                        f"{xpath!r} selects texts or attributes, but links are looked for in elements"
+                    )
+                yield region.root
+
+    def _links_in(self, region: Element, kind: str) -> Iterable[str]:
+        """Links in *region*, not yet absolute."""
+        if self._paths and kind == "html":
+            found = [links for names in self._paths if (links := _path_to(*names)(region))]
+            if len(found) < 2:
+                return found[0] if found else ()
+        return (link for _, link in self._elements_in(region, kind))
+
+    def _elements_in(self, region: Element, kind: str) -> Iterator[tuple[Element, str]]:
+        """Links in *region*, not yet absolute, and their elements."""
+        tags, attrs = self._tags, self._attrs
+        if not self._are_names or kind != "html":
+            for element in region.iter(etree.Element):
+                if "*" in tags or _local(element.tag) in tags:
+                    for name, link in element.items():
+                        if "*" in attrs or name in attrs:
+                            yield element, link
+        elif len(attrs) == 1:
+            (only,) = attrs
+            for element in region.iter(*tags):
+                link = element.get(only)
+                if link is not None:
+                    yield element, link
+        else:
+            for element in region.iter(*tags):
+                for name, link in element.items():
+                    if name in attrs:
+                        yield element, link
+
+
+class Tree(NamedTuple):
+    """A page as it is searched.
+
+    Attributes:
+        url: Of the response.
+        base: URL that its links are relative to.
+        encoding: Of its text.
+    """
+
+    selector: Selector
+    url: str
+    base: str
+    encoding: str
+
+
+def tree_of(response: Response) -> Tree | None:
+    """*response* as it is searched; ``None`` if it is no markup.
+
+    For a page with a ``<base>`` that is no URL, like one with a port above 65535, Scrapy has no selector. Browsers go by the
+    page's own URL, and so does this.
+    """
+    if not isinstance(response, TextResponse):
+        return None
+    selector: Selector
+    try:
+        base = get_base_url(response)
+        selector = response.selector
+    except ValueError:
+        base = response.url
+        selector = Selector(response.text, type="xml" if isinstance(response, XmlResponse) else "html")
+    return Tree(selector, response.url, base, response.encoding) if etree.iselement(selector.root) else None
+
+
+def _local(tag: str) -> str:
+    """The name of an element, without the namespace if it is that of XHTML."""
+    return tag.rpartition("}")[2] if tag.startswith(_XHTML) else tag
+
+
+@lru_cache(EXTRACTIONS)
+def extraction(**options: Any) -> Extraction:
+    """An :class:`Extraction`, the same one for the same options; these have to be hashable."""
+    return Extraction(**options)
