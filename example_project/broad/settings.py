@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any
-
-from scrapy.logformatter import LogFormatter
-
 BOT_NAME = "broad"
 SPIDER_MODULES = ["broad.spiders"]
 USER_AGENT = "broad-example (+https://example.org/crawler)"
@@ -19,14 +14,6 @@ AOPIC_ROBOTS_TRIES = 1  # one host of the demo web never has its robots.txt; no 
 TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 
-
-class QuietLogFormatter(LogFormatter):
-    """Dead hosts are no news in a broad crawl; `scrapy aopic status` counts them."""
-
-    def download_error(self, *args: Any, **kwargs: Any) -> Any:
-        return {**super().download_error(*args, **kwargs), "level": logging.DEBUG}
-
-
 LOG_LEVEL = "WARNING"  # -s LOG_LEVEL=INFO shows more
-LOG_FORMATTER = QuietLogFormatter
+LOG_FORMATTER = "scrapy_aopic.logformatter.QuietLogFormatter"  # dead hosts are no news in a broad crawl
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
