@@ -224,6 +224,15 @@ class DupeFilter(BaseDupeFilter):
                 },
                 extra={"spider": spider},
             )
+        self.count()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it logs no request any more."""
+        return self._has_logged and not self._debug
+
+    def count(self) -> None:
+        """Count a request that was filtered."""
         if self._count is None:
             assert self._crawler.stats is not None
             self._count = self._crawler.stats.inc_value

@@ -63,6 +63,8 @@ class Scheduler(BaseScheduler):
             closing=closing,
             addresses=self._components.politeness.addresses,
         )
+        enqueue = Scheduler.enqueue_request
+        self.session.has_batches = getattr(self.enqueue_request, "__func__", None) is enqueue
         self._components.serve(self.session)
         return self.session.start()
 

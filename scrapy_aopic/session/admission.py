@@ -98,6 +98,16 @@ class Admission:
             return request
         return self._follow(verdict, request, page)
 
+    def admit_found(self, url: str, page: str) -> str | None:
+        """Normal form of *url*, that of a link of the page with the URL *page*; ``None`` if it is turned away."""
+        verdict = self._normalise(url)
+        if verdict.reason:
+            self._refuse(verdict, page)
+            return None
+        if verdict.url != url:
+            self._count("aopic/urls/changed")
+        return verdict.url
+
     def admit(self, request: Request, page: str = "") -> Request | None:
         """*request*, which the spider makes on purpose, as it is to be queued; ``None`` if it is turned away.
 

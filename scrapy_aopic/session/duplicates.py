@@ -40,7 +40,8 @@ class Duplicates:
         self._crawl = crawl
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
-        self.log: Callable[[Request, Spider], None] = DupeFilter(crawler, stats.count).log
+        self._own = DupeFilter(crawler, stats.count)
+        self.log: Callable[[Request, Spider], None] = self._own.log
         """Logs and counts a request that is not wanted."""
         self._filter: BaseDupeFilter | None = None
         if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
@@ -58,6 +59,13 @@ class Duplicates:
             {"name": settings["DUPEFILTER_CLASS"]},
             extra={"spider": spider},
         )
+
+    def note(self, make: Callable[[], Request], spider: Spider) -> None:
+        """The same of a request that *make* makes if it is shown, where no filter of the user's decides."""
+        if self._own.is_silent:
+            self._own.count()
+        else:
+            self.log(make(), spider)
 
     @property
     def are_users(self) -> bool:

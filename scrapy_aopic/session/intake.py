@@ -6,17 +6,21 @@ known to the crawl, so the keys of those that wait are kept here, and a second l
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from scrapy_aopic.core.records import Link, repeat_key
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
-from scrapy_aopic.web.request_rows import IN_MEMORY
+from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
 
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from scrapy import Request, Spider
 
@@ -32,6 +36,24 @@ if TYPE_CHECKING:
 
 _PERMANENT = (301, 308)
 """Statuses of redirects that make source and target one page."""
+
+
+class FoundLink(Struct, gc=False):
+    """A link that waits to be looked up.
+
+    Attributes:
+        url: Its URL in normal form.
+        host: Name of the host.
+        key: Page key.
+        weight: Weight, if links differ in weight.
+        tail: What is written after its URL.
+    """
+
+    url: str
+    host: str
+    key: bytes
+    weight: int | None
+    tail: str
 
 
 class Intake:
@@ -69,6 +91,11 @@ class Intake:
         self._decides_by_page = not duplicates.are_users
         self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
+
+    @property
+    def takes_found(self) -> bool:
+        """Whether :meth:`take_found` does what :meth:`enqueue` does for each: no fingerprinter or filter of the user's."""
+        return self._decides_by_page and self._keys.are_of_urls
 
     @guarded(False)
     def enqueue(self, request: Request) -> bool:
@@ -150,6 +177,45 @@ class Intake:
                 return False
         self._requests.count_in(link)
         return True
+
+    @guarded(None)
+    def take_found(self, visit: Visit, found: Sequence[FoundLink]) -> None:
+        """Take *found*, links of the page of *visit* that are requests for nothing but a URL, with one read of the store."""
+        if self._job.is_torn or self._visits.numbered(visit.number) is not visit:
+            return  # the crawl is over
+        links, waiting, n_queued = visit.links, self._waiting, 0
+        try:
+            pages = self._crawl.pages.get_many([link.key for link in found])
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever is wrong with one page must not cost the others
+            for link in found:
+                self._take_alone(link, visit)
+            return
+        for link, page in zip(found, pages, strict=True):
+            key = link.key
+            weight = 1 if link.weight is None else link.weight
+            if page is None and key not in waiting and len(links) < self._max_links:
+                links.append(Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
+                waiting[key] = 1
+                n_queued += 1
+            elif page is None and key in waiting:
+                self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
+                self._duplicates.note(partial(self._made, link), self._spider)
+            elif page is not None and not page.outcome.startswith(UNREADABLE):
+                links.append(Link(key, link.host, b"", weight=weight))
+                self._duplicates.note(partial(self._made, link), self._spider)
+            else:
+                self._take(self._made(link), link.host, key, visit, link.weight)
+        self._requests.count_in_many(n_queued)
+
+    @guarded(False)
+    def _take_alone(self, link: FoundLink, visit: Visit) -> bool:
+        return self._take(self._made(link), link.host, link.key, visit, link.weight)
+
+    def _made(self, link: FoundLink) -> Request:
+        """The request that *link* stands for, with what it got on its way."""
+        return decode((link.url + link.tail).encode(), self._spider)
 
     def is_of(self, key: bytes, visit: Visit) -> bool:
         """Whether *visit* is of the page under *key*, or of a repeat of its request."""

@@ -80,6 +80,12 @@ class QueuedRequests:
         self._stats.counts["scheduler/enqueued"] += 1
         self._stats.counts[f"scheduler/enqueued/{'disk' if is_on_disk else 'memory'}"] += 1
 
+    def count_in_many(self, n: int) -> None:
+        """*n* links to pages that are written were queued."""
+        if n:
+            self._stats.counts["scheduler/enqueued"] += n
+            self._stats.counts[f"scheduler/enqueued/{'disk' if self._persists else 'memory'}"] += n
+
     def count_out(self) -> None:
         """The engine got a request."""
         self._stats.counts["scheduler/dequeued"] += 1

@@ -103,6 +103,9 @@ class Session:
         trouble: Deals with errors.
     """
 
+    has_batches = True
+    """Whether links may reach :attr:`intake` without being given to the scheduler; it says so if a subclass wants them."""
+
     dispatch_class: ClassVar[type[Dispatch]] = Dispatch
     """What hands out requests and ends their visits."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
 
-_LONG = 20_000
+LONG = 20_000
 """Characters of a URL from which on links are distinguished by it as it is, and not by its normal form."""
 
 
@@ -111,19 +111,30 @@ class Visit:
     ) -> None:
         """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
         url, slot, host, key = "", None, "", b""
-        if len(self._seen) < self._max_links and len(self.links) < self._max_links:
-            if len(request.url) > _LONG:
+        if self._has_room():
+            if len(request.url) > LONG:
                 # It is refused, unless the user wants it, and its normal form takes a tenth of a second a megabyte.
                 page = sha1(request.url.encode()).digest()  # noqa: S324
             else:
                 url, slot = request.url, request.meta.get(SLOT)
                 host, key = self._keys(request)
                 page = key[HOST_BYTES:]
-            # A page's link to itself is none, and of several links to one page the first counts.
-            if page != self._own and page not in self._seen:
-                self._seen.add(page)
-                self.weight += weight or 0
+            self._count(page, weight)
         request.meta[TAG] = Mark(kind, self.number, weight, url, slot, host, key)
+
+    def note_found(self, key: bytes, weight: int | None = None) -> None:
+        """Count the page under *key* as a link of *weight*; nothing is marked."""
+        if self._has_room():
+            self._count(key[HOST_BYTES:], weight)
+
+    def _has_room(self) -> bool:
+        return len(self._seen) < self._max_links
+
+    def _count(self, page: bytes, weight: int | None) -> None:
+        # A page's link to itself is none, and of several links to one page the first counts.
+        if page != self._own and page not in self._seen:
+            self._seen.add(page)
+            self.weight += weight or 0
 
     def is_itself(self, request: Request) -> bool:
         """Whether *request* is for the page itself, whatever counts as its host."""

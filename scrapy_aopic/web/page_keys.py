@@ -61,6 +61,10 @@ class PageKeys:
             return self._remembered(url) if len(url) <= SHORT else key_of_url(url)
         return self._by_fingerprinter(request)
 
+    def of_link(self, url: str) -> tuple[str, bytes]:
+        """Host and page key of a request for nothing but *url*, if that is all that they depend on (``are_of_urls``)."""
+        return self._remembered(url) if len(url) <= SHORT else key_of_url(url)
+
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Host and page key of a request for *url*, in normal form; ``None`` if they depend on more than the URL."""
         name = plain_host(url)

@@ -49,14 +49,31 @@ def encode(request: Request, spider: Spider) -> bytes:
         UnserialisableError: If it holds what cannot be written.
     """
     try:
-        callback = _method_name(spider, request.callback) if request.callback is not None else ""
-        errback = _method_name(spider, request.errback) if request.errback is not None else ""
+        callback = name_of(spider, request.callback) if request.callback is not None else ""
+        errback = name_of(spider, request.errback) if request.errback is not None else ""
         data = _lines(request, callback, errback)
         if data is None:
             data = _packed(request, callback, errback)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
+
+
+def is_plain(request: Request) -> bool:
+    """Whether *request* is for nothing but a URL: all but that, callback and errback are at their defaults."""
+    return (
+        type(request) is Request  # a subclass may have attributes of its own
+        and not request.meta
+        and request.method == "GET"
+        and not request.dont_filter
+        and not request.priority
+        and not request.headers
+        and request.encoding == "utf-8"
+        and not request.cb_kwargs
+        and not request.body
+        and not request.cookies
+        and not request.flags
+    )
 
 
 def _lines(request: Request, callback: str, errback: str) -> bytes | None:
@@ -207,8 +224,12 @@ def _has_method(cls: type, name: str) -> bool:
     return callable(found) and not isinstance(found, (staticmethod, type))
 
 
-def _method_name(spider: Spider, method: Callable[..., Any]) -> str:
-    """Name of *method* on *spider*."""
+def name_of(spider: Spider, method: Callable[..., Any]) -> str:
+    """Name of *method* on *spider*.
+
+    Raises:
+        ValueError: If it is no callback of it.
+    """
     if getattr(method, "__self__", None) is spider:
         name = getattr(method, "__name__", "")
         if _is_callback(spider, name) and getattr(spider, name) == method:

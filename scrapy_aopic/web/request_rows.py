@@ -60,6 +60,17 @@ def encode_url(url: str) -> bytes:
     return f"{url}\n\n\n\n\n1".encode()
 
 
+def tail_of(callback: str, errback: str, depth: int, referer: str, *, is_on_purpose: bool) -> str:
+    """What is written after the URL of a request for nothing but that.
+
+    Args:
+        callback, errback: Their names, ``""`` for none.
+        depth: ``meta["depth"]``, 0 for none.
+        referer: The only header, ``""`` for none.
+    """
+    return f"\n{callback}\n{errback}\n{depth or ''}\n{referer}\n{'1' if is_on_purpose else ''}".rstrip("\n")
+
+
 def pack_values(values: dict[str, Any]) -> bytes:
     """Bytes of a request that is more than a URL, by its arguments that differ from their defaults.
 

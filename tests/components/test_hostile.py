@@ -18,7 +18,7 @@ from support.hostile_input import CHARSETS
 from support.small_web import check
 
 from scrapy_aopic.session.purpose import link_test
-from scrapy_aopic.spidermiddlewares import _by_kind
+from scrapy_aopic.session.weights import by_kind
 from scrapy_aopic.testing.server import Server
 from scrapy_aopic.web.bounds import has_too_many_attributes
 from scrapy_aopic.web.page_text import read_canonical, read_text
@@ -135,4 +135,4 @@ def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: s
         read_canonical(response)
         has_too_many_attributes(response)
         link_test(response, Spider("any"))(Request("http://a.test/y"))
-        _by_kind(nofollow=0)(Request("http://a.test/y"), response)
+        by_kind(nofollow=0)(Request("http://a.test/y"), response)

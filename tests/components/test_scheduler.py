@@ -519,13 +519,15 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.pages import Pages
 
-    real = Crawl.page
+    def breaks(method: Any) -> Any:
+        def broken(*args: Any) -> Any:
+            if failing:
+                raise ZeroDivisionError
+            return method(*args)
 
-    def broken(self: Crawl, key: bytes) -> Any:
-        if failing:
-            raise ZeroDivisionError
-        return real(self, key)
+        return broken
 
     failing: list[int] = []
 
@@ -535,13 +537,14 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
             yield from super().parse(response)
             yield Request("http://a.test/after")
 
-    monkeypatch.setattr(Crawl, "page", broken)
+    monkeypatch.setattr(Crawl, "page", breaks(Crawl.page))
+    monkeypatch.setattr(Pages, "get_many", breaks(Pages.get_many))
     serve({"http://a.test/": ["/1", "/2", "/3"]})
     crawler = await crawl(Breaks, ALONE)
     assert crawler.stats is not None
-    assert crawler.stats.get_value("aopic/errors") == 4
+    assert crawler.stats.get_value("aopic/errors") == 5  # three links, one more, and the end of the visit
     assert crawler.stats.get_value("finish_reason") == "finished"
-    assert caplog.text.count("The scheduler failed on") == 1
+    assert caplog.text.count("The scheduler failed on") == 2  # the links, and the end
 
 
 @deferred_f_from_coro_f

@@ -1,0 +1,251 @@
+"""What Scrapy does to a link between the callback that yields it and the scheduler, worked out once a page.
+
+A request goes through the spider middlewares and two signals. Nested generators and signals cost more than what is done
+there: Scrapy's own middlewares give each link the same depth and nearly always the same ``Referer``, and look whether its
+URL is too long and its host among ``allowed_domains``.
+
+Rule 1: there is a passage only if all that stands there is known, which means of exactly one of the classes below: a
+subclass, a middleware or a listener of somebody else's may do anything, and gets requests, one by one.
+
+Rule 2: what a passage says of a link is what Scrapy would have done. What is not the same for all links of a page is done
+by Scrapy's own objects, to a request.
+
+Rule 3: links keep their order: a request goes through at once, and not by way of the tasks in which Scrapy handles what a
+callback yields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy import Request, signals
+from scrapy.core.engine import ExecutionEngine
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+from scrapy.exceptions import IgnoreRequest
+from scrapy.spidermiddlewares import referer
+from scrapy.spidermiddlewares.depth import DepthMiddleware
+from scrapy.spidermiddlewares.referer import RefererMiddleware
+from scrapy.spidermiddlewares.start import StartSpiderMiddleware
+from scrapy.spidermiddlewares.urllength import UrlLengthMiddleware
+
+from .private import spider_middlewares_of
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+
+_DEPTH = ("maxdepth", "prio", "stats", "verbose_stats")
+_OFFSITE = ("domains_seen", "stats", "request_scheduled")
+"""Attributes that a passage reads; a Scrapy that has them no longer makes every link a request."""
+
+# This one looks at keys of ``meta``, which a link has none of. Older releases do not have it.
+_WITHOUT_EFFECT = "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware"
+
+# What these say depends on nothing of the link but its scheme, ...
+_BY_SCHEME = (
+    referer.NoReferrerPolicy,
+    referer.NoReferrerWhenDowngradePolicy,
+    referer.DefaultReferrerPolicy,
+    referer.OriginPolicy,
+    referer.StrictOriginPolicy,
+    referer.UnsafeUrlPolicy,
+)
+# ... and of these but its scheme, host and port.
+_BY_ORIGIN = (
+    referer.SameOriginPolicy,
+    referer.OriginWhenCrossOriginPolicy,
+    referer.StrictOriginWhenCrossOriginPolicy,
+)
+
+
+class Passages:
+    """The passages of a crawl, from one of its spider middlewares on.
+
+    Args:
+        begin: The spider middleware that they begin behind.
+    """
+
+    def __init__(self, crawler: Crawler, begin: object) -> None:
+        self._crawler = crawler
+        self._begin = begin
+        self._looked_at: tuple[object, ...] | None = None
+        self._is_known = False
+        self._all: list[BaseSpiderMiddleware] = []
+        self._depth: DepthMiddleware | None = None
+        self._length: UrlLengthMiddleware | None = None
+        self._referer: RefererMiddleware | None = None
+
+    def of(self, response: Response) -> Passage | None:
+        """That of the links of *response*; ``None`` if anything that is not known stands there."""
+        manager = spider_middlewares_of(self._crawler)
+        if manager.middlewares is not self._looked_at:
+            self._looked_at = manager.middlewares
+            self._is_known = self._look()
+        if not self._is_known:
+            return None
+        is_known, offsite = self._listeners()
+        if not is_known:
+            return None
+        depth, is_uniform = 0, True
+        if self._depth is not None:
+            before = response.meta.get("depth")
+            is_uniform = type(before) is int and not self._depth.prio
+            if type(before) is int:
+                depth = before + 1
+                is_uniform = is_uniform and not 0 < self._depth.maxdepth < depth
+        return Passage(
+            response,
+            self._all,
+            is_uniform=is_uniform,
+            depth=depth,
+            counts=self._depth,
+            longest=self._length.maxlength if self._length is not None else 0,
+            referer=self._referer,
+            offsite=offsite,
+        )
+
+    def _look(self) -> bool:
+        """Look at what stands between; returns whether it is all known."""
+        self._depth = self._length = self._referer = None
+        self._all = []
+        engine: Any = self._crawler.engine
+        if type(engine) is not ExecutionEngine or vars(engine).keys() & {"crawl", "_schedule_request"}:
+            return False
+        methods = spider_middlewares_of(self._crawler).methods["process_spider_output"]
+        owners: list[Any] = [getattr(method, "__self__", None) for method in methods if method is not None]
+        if self._begin not in owners:
+            return False
+        for owner in owners[owners.index(self._begin) + 1 :]:
+            kind = type(owner)
+            self._all.append(owner)
+            if kind is DepthMiddleware and all(hasattr(owner, name) for name in _DEPTH):
+                self._depth = owner
+            elif kind is UrlLengthMiddleware:
+                self._length = owner
+            elif kind is RefererMiddleware:
+                self._referer = owner
+            elif (
+                kind is not StartSpiderMiddleware
+                and f"{kind.__module__}.{kind.__qualname__}" != _WITHOUT_EFFECT
+            ):
+                return False
+        return True
+
+    def _listeners(self) -> tuple[bool, OffsiteMiddleware | None]:
+        """Whether all that listens to the signals is known, and what holds to ``allowed_domains``, if there are any."""
+        crawler, offsite = self._crawler, None
+        for _ in liveReceivers(getAllReceivers(crawler, signals.request_dropped)):
+            return False, None
+        for receiver in liveReceivers(getAllReceivers(crawler, signals.request_scheduled)):
+            owner = getattr(receiver, "__self__", None)
+            if (
+                type(owner) is not OffsiteMiddleware
+                or offsite is not None
+                or not all(hasattr(owner, name) for name in _OFFSITE)
+            ):
+                return False, None
+            offsite = owner
+        return True, offsite if getattr(crawler.spider, "allowed_domains", None) else None
+
+
+class Passage:
+    """What happens to the links of *response* on their way."""
+
+    def __init__(
+        self,
+        response: Response,
+        middlewares: list[BaseSpiderMiddleware],
+        *,
+        is_uniform: bool,
+        depth: int,
+        counts: DepthMiddleware | None,
+        longest: int,
+        referer: RefererMiddleware | None,
+        offsite: OffsiteMiddleware | None,
+    ) -> None:
+        self.depth = depth
+        """Depth of the links; 0 if none is kept."""
+        self._response = response
+        self._middlewares = middlewares
+        self.is_uniform = is_uniform
+        """Whether the same happens to all links, as far as :meth:`takes` says."""
+        self._counts = counts
+        self._longest = longest
+        self._referer = referer
+        self._offsite = offsite
+        self._policy: Any = None
+        self._referers: dict[str, str] = {}
+        self._is_on_site: dict[str, bool] = {}
+        self._n = 0
+
+    def takes(self, url: str) -> bool:
+        """Whether what happens to a link with *url* is the same for all links of the page that it takes."""
+        return (
+            url.startswith(("http://", "https://"))
+            and url.isascii()
+            and url.isprintable()
+            and not 0 < self._longest < len(url)
+        )
+
+    def lets(self, url: str, host: str) -> bool:
+        """Whether a link with *url*, to *host*, comes through, which is counted."""
+        self._n += 1
+        offsite = self._offsite
+        if offsite is None:
+            return True
+        is_on_site = self._is_on_site.get(host)
+        if is_on_site is None:
+            # Scrapy's own object decides, and logs what is new to it.
+            try:
+                assert offsite.crawler.spider is not None
+                offsite.request_scheduled(Request(url), offsite.crawler.spider)
+                self._is_on_site[host] = True
+            except IgnoreRequest:
+                self._is_on_site[host] = False
+                return False
+        elif not is_on_site:
+            offsite.stats.inc_value("offsite/filtered")
+        return self._is_on_site[host]
+
+    def referer(self, url: str) -> str:
+        """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
+        if self._referer is None:
+            return ""
+        if self._policy is None:
+            self._policy = self._referer.policy(self._response, Request(url))
+        kind = type(self._policy)
+        if kind in _BY_SCHEME:
+            alike = url[:5]
+        elif kind in _BY_ORIGIN:
+            alike = url[: url.find("/", len("https://"))]
+        else:
+            alike = url
+        found = self._referers.get(alike)
+        if found is None:
+            found = self._policy.referrer(self._response.url, url) or ""
+            self._referers[alike] = found
+        return found
+
+    def send(self, request: Request) -> Request | None:
+        """What becomes of *request*, whatever it is; ``None`` if it is dropped."""
+        sent: Request | None = request
+        for middleware in self._middlewares:
+            if sent is not None:
+                sent = middleware.get_processed_request(sent, self._response)
+        if sent is not None and self._offsite is not None:
+            assert self._offsite.crawler.spider is not None
+            try:
+                self._offsite.request_scheduled(sent, self._offsite.crawler.spider)
+            except IgnoreRequest:
+                return None
+        return sent
+
+    def end(self) -> None:
+        """Count the links that came as far as the depth is counted."""
+        counts, n, self._n = self._counts, self._n, 0
+        if counts is not None and n:
+            if counts.verbose_stats:
+                counts.stats.inc_value(f"request_depth_count/{self.depth}", n)
+            counts.stats.max_value("request_depth_max", self.depth)

@@ -1,0 +1,133 @@
+"""The links of a page in one piece: looked up with one read, and queued without a request for each.
+
+Most links are requests for nothing but a URL, on the way to which nothing happens that is not the same for all links of the
+page (:mod:`scrapy_aopic._engine.passage`). Such a link waits here until its page has no more of them, or :data:`MOST` are
+here. It becomes a line of text if its page is new, and a key otherwise; a request is made when its page is about to be
+fetched.
+
+Rule: nothing differs from links that come as requests, one by one: the same pages are queued with the same bytes, in the
+same order, and the same is counted. What is more than a URL goes through as a request, behind the links that wait here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.web.request_codec import is_plain, name_of
+from scrapy_aopic.web.request_rows import tail_of
+
+from .intake import FoundLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from scrapy import Request, Spider
+
+    from scrapy_aopic._engine.passage import Passage
+
+    from .intake import Intake
+    from .visit import Visit
+
+    Callback = Callable[..., Any] | None
+
+_NO_NAMES = ("", "")
+
+MOST = 200
+"""Links that are looked up at once: a millisecond or two, of which most is over after one read."""
+
+
+class Batch:
+    """Links of the page of *visit*.
+
+    Args:
+        passage: What happens to them on their way.
+    """
+
+    def __init__(self, intake: Intake, visit: Visit, spider: Spider, passage: Passage) -> None:
+        self._intake = intake
+        self._visit = visit
+        self._spider = spider
+        self._passage = passage
+        self._takes_urls = passage.is_uniform and intake.takes_found
+        self._found: list[FoundLink] = []
+        self._names: dict[tuple[Callback, Callback], tuple[str, str] | None] = {}
+        self._tails: dict[tuple[tuple[str, str], str, bool], str] = {}
+
+    def names(self, callback: Callback, errback: Callback) -> tuple[str, str] | None:
+        """Names of *callback* and *errback* in a stored request; ``None`` if links need requests, or these are no methods."""
+        if not self._takes_urls:
+            return None
+        if callback is None and errback is None:
+            return _NO_NAMES
+        try:
+            if (callback, errback) not in self._names:
+                self._names[callback, errback] = self._look_up(callback, errback)
+            return self._names[callback, errback]
+        except TypeError:  # it has no hash
+            return self._look_up(callback, errback)
+
+    def _look_up(self, callback: Callback, errback: Callback) -> tuple[str, str] | None:
+        try:
+            return (
+                name_of(self._spider, callback) if callback is not None else "",
+                name_of(self._spider, errback) if errback is not None else "",
+            )
+        except ValueError:
+            return None
+
+    def names_of(self, request: Request) -> tuple[str, str] | None:
+        """The same of *request*; ``None`` if there is more to it than its URL, too."""
+        is_url = self._takes_urls and is_plain(request)
+        return self.names(request.callback, request.errback) if is_url else None
+
+    def add(
+        self,
+        url: str,
+        host: str,
+        key: bytes,
+        names: tuple[str, str],
+        *,
+        weight: int | None,
+        is_on_purpose: bool,
+    ) -> bool:
+        """Take the link with *url*, in normal form, if that can be done here.
+
+        Args:
+            host, key: Those of its page.
+            names: From :meth:`names`.
+            weight: Weight, if links differ in weight.
+            is_on_purpose: Whether the spider requests it on purpose.
+
+        Returns:
+            False if it has to take the other way.
+        """
+        passage = self._passage
+        if not passage.takes(url):
+            return False
+        referer = passage.referer(url)
+        tail = self._tails.get((names, referer, is_on_purpose))
+        if tail is None:
+            if not (referer.isascii() and (referer.isprintable())):
+                return False
+            tail = tail_of(*names, passage.depth, referer, is_on_purpose=is_on_purpose)
+            self._tails[names, referer, is_on_purpose] = tail
+        if passage.lets(url, host):
+            self._found.append(FoundLink(url, host, key, weight, tail))
+            if len(self._found) >= MOST:
+                self.flush()
+        return True
+
+    def send(self, request: Request) -> None:
+        """Let *request* go through, behind what waits here."""
+        self.flush()
+        sent = self._passage.send(request)
+        if sent is not None:
+            self._intake.enqueue(sent)
+
+    def flush(self) -> None:
+        """Let all that wait here reach the visit."""
+        self._passage.end()
+        if self._found:
+            found, self._found = self._found, []
+            self._intake.take_found(self._visit, found)

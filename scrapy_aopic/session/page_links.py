@@ -1,0 +1,325 @@
+"""From what a callback yields to the links of its page: which count, which are followed, and on which way.
+
+Rule 1: a page's links are counted as the callback yields them, whatever becomes of them afterwards: the share of a link
+that is not followed goes to the virtual page.
+
+Rule 2: links keep their order. What cannot wait in the batch goes on as a request, behind those that wait there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from scrapy import Request
+
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.meta import DUPLICATE_OF
+from scrapy_aopic.web.page_text import read_canonical
+
+from .batch import Batch
+from .purpose import link_test
+from .stats import FirstOnly
+from .visit import LONG
+from .weights import Weights, is_internal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_aopic._engine.passage import Passages
+    from scrapy_aopic.links import Links
+
+    from .session import Session
+    from .visit import Visit
+    from .weights import Weigh
+
+logger = logging.getLogger(__name__)
+
+
+class LinkFound(Struct):
+    """Something that a callback wants to be fetched.
+
+    Attributes:
+        url: Its URL, as the callback has it.
+        request: The request for it by now; ``None`` if there is only a URL.
+        is_link: Whether it is a link that the page happens to have, and not made on purpose.
+        names: Those of its callback and errback, if it is for nothing but its URL and may wait in the page's batch.
+        links: What has it, if there is only a URL.
+    """
+
+    url: str
+    request: Request | None
+    is_link: bool
+    names: tuple[str, str] | None = None
+    links: Links | None = None
+
+    def made(self) -> Request:
+        """The request for it."""
+        if self.request is None:
+            assert self.links is not None
+            self.request = self.links.request(self.url)
+        return self.request
+
+
+Step: TypeAlias = Callable[["PageLinks", LinkFound], bool]
+"""Something that a link goes through on its way from a callback to the scheduler: whether it is to go on."""
+
+
+class Following:
+    """How the links of all pages of a crawl are followed.
+
+    Args:
+        weigh: Says how large the shares of links are, if they differ.
+        passages: What happens to links on their way to the scheduler.
+
+    Attributes:
+        steps: What the links of a page go through: those of its page that apply, in this order.
+    """
+
+    def __init__(self, crawler: Crawler, weigh: Weigh | None, passages: Passages) -> None:
+        self._crawler = crawler
+        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
+        self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
+        self._flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        self._first = FirstOnly(logger, crawler)
+        self._weights = Weights(weigh, self._first) if weigh is not None else None
+        self._passages = passages
+
+    def page(self, response: Response, session: Session) -> PageLinks:
+        """The page of *response*, with the steps that its links go through.
+
+        They are chosen once a page, so that ordinary links cost no more than it takes to admit and to count them.
+        """
+        spider = self._crawler.spider
+        assert spider is not None
+        visit = session.visits.of(response.request) if response.request is not None else None
+        steps: list[Step] = []
+        if visit is not None and visit.is_duplicate and not self._follows_duplicates:
+            steps.append(self._drop_of_duplicate)
+        if self._flood:
+            steps.append(self._drop_of_flood)
+        if visit is not None and self._canonical != "off":
+            steps.append(self._add_canonical)
+        steps.append(self._admit)
+        batch = None
+        if visit is not None and session.has_batches:
+            passage = self._passages.of(response)
+            if passage is not None:
+                batch = Batch(session.intake, visit, spider, passage)
+        is_link = link_test(response, spider)
+        return PageLinks(response, session, visit=visit, is_link=is_link, steps=steps, batch=batch)
+
+    def named(self, response: Response) -> Request | None:
+        """A request for the page that *response* says it is; ``None`` if it says nothing, or that does not count."""
+        url = read_canonical(response) if self._canonical != "off" else ""
+        asked = response.request
+        if not url or asked is None:
+            return None
+        try:
+            return Request(url, asked.callback, errback=asked.errback, cb_kwargs=asked.cb_kwargs)
+        except ValueError:
+            return None
+
+    # -- steps
+
+    def _drop_of_duplicate(self, page: PageLinks, link: LinkFound) -> bool:
+        """Drop what a duplicate leads to, and count it; the first one of a kind is logged."""
+        response, visit = page.response, page.visit
+        if not link.is_link or visit is None:
+            return True
+        page.session.stats.count("aopic/content/links_dropped")
+        name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
+        what = "one more page with the words of" if visit.is_excess else "the same page as"
+        self._first.warning(
+            name,
+            "%(page)s is %(what)s %(first)s (%(name)s = %(value)r), so that its links are not followed, the first of "
+            "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
+            "(aopic/content/links_dropped counts them)",
+            page=response.url,
+            what=what,
+            first=response.meta.get(DUPLICATE_OF, ""),
+            name=name,
+            value=read(self._crawler.settings, name),
+            link=link.url,
+        )
+        return False
+
+    def _drop_of_flood(self, page: PageLinks, link: LinkFound) -> bool:
+        """Drop a link too many, and count it; the first page that has some is logged."""
+        page.n_links += link.is_link
+        if not link.is_link or page.n_links <= self._flood:
+            return True
+        page.session.stats.count("aopic/links/dropped")
+        self._first.warning(
+            "flood",
+            "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
+            "AOPIC_LINK_FLOOD = 0 to follow them all. Further such pages are not logged (aopic/links/dropped counts "
+            "the links)",
+            page=page.response.url,
+            n=self._flood,
+        )
+        return False
+
+    def _add_canonical(self, page: PageLinks, _: LinkFound) -> bool:
+        """Add the canonical page to the links, before the first of them."""
+        page.steps = [step for step in page.steps if step != self._add_canonical]  # once is enough
+        if page.visit is not None:
+            canonical = self._canonical_of(page.response, page.visit, page.session)
+            if canonical is not None:
+                page.visit.note(canonical, self._weight(page, canonical), "canonical")
+                page.add(canonical)
+        return True
+
+    def _admit(self, page: PageLinks, link: LinkFound) -> bool:
+        """Count *link*, give it the normal form of its URL and let it wait, unless it is turned away.
+
+        Returns:
+            Whether it goes on as a request.
+        """
+        if link.names is not None and page.batch is not None and page.visit is not None:
+            return self._admit_plain(page, link, page.batch, page.visit, link.names)
+        found = link.made()
+        admission, url = page.session.admission, page.response.url
+        admitted = admission.admit_link(found, url) if link.is_link else admission.admit(found, url)
+        if page.visit is not None:
+            # By what the callback yields: that is how the page has the link.
+            page.visit.note(admitted or found, self._weight(page, found))
+        link.request = admitted
+        return admitted is not None
+
+    def _admit_plain(
+        self, page: PageLinks, link: LinkFound, batch: Batch, visit: Visit, names: tuple[str, str]
+    ) -> bool:
+        """The same of a *link* that is a request for nothing but its URL."""
+        admission, session = page.session.admission, page.session
+        weight = self._weight(page, link.made()) if self._weights is not None else None
+        url: str | None
+        if link.is_link:
+            url = admission.admit_found(link.url, page.response.url)
+        else:
+            link.request = admission.admit(link.made(), page.response.url)
+            url = link.request.url if link.request is not None else None
+        host, key = session.keys.of_link(url or link.url)
+        visit.note_found(key, weight)
+        if url is None or batch.add(url, host, key, names, weight=weight, is_on_purpose=not link.is_link):
+            return False
+        if link.is_link:
+            request = link.made()
+            link.request = request if request.url == url else request.replace(url=url)
+        assert link.request is not None
+        visit.note(link.request, weight)
+        return True
+
+    def _canonical_of(self, response: Response, visit: Visit, session: Session) -> Request | None:
+        """A request for the page that *response* says it is, if that is another one and is to be queued for that."""
+        request = self.named(response) if not visit.is_duplicate else None
+        if request is None:
+            return None
+        if self._canonical == "known" or (
+            self._canonical == "domain" and not is_internal(request.url, response.url)
+        ):
+            # Who copies a page with its head says so, too, and need not be asked for the other one.
+            if not visit.is_itself(request):
+                session.note_canonical(visit, request)
+            return None
+        admitted = session.admission.admit_link(request, response.url)
+        return None if admitted is None or visit.is_itself(admitted) else admitted
+
+    def _weight(self, page: PageLinks, request: Request) -> int | None:
+        """Weight of *request* in thousandths, if links differ."""
+        if self._weights is None:
+            return None
+        return self._weights.of(request, page.response, page.session.stats)
+
+
+class PageLinks:
+    """The links of one page, while its callback yields them.
+
+    Args:
+        visit: Its visit; ``None`` if it belongs to none.
+        is_link: Whether a request is a link that the page happens to have.
+        steps: What its links go through.
+        batch: Where links wait that no request is needed for; ``None`` if something on their way needs requests.
+
+    Attributes:
+        n_links: Links so far, if they are counted.
+    """
+
+    __slots__ = ("_added", "_is_link", "batch", "n_links", "response", "session", "steps", "visit")
+
+    def __init__(
+        self,
+        response: Response,
+        session: Session,
+        *,
+        visit: Visit | None,
+        is_link: Callable[[Request], bool],
+        steps: list[Step],
+        batch: Batch | None,
+    ) -> None:
+        self.response = response
+        self.visit = visit
+        self.session = session
+        self.steps = steps
+        self.batch = batch
+        self._added: list[Request] = []
+        self.n_links = 0
+        self._is_link = is_link
+
+    def take(self, request: Request, *, is_link: bool = False) -> Sequence[Request]:
+        """Take *request*, which the callback yields; returns the requests that go on instead, mostly none.
+
+        Args:
+            is_link: Whether it is a link for certain.
+        """
+        names = None
+        if self.batch is not None and len(request.url) <= LONG:
+            names = self.batch.names_of(request)
+        return self._through(LinkFound(request.url, request, is_link or self._is_link(request), names))
+
+    def take_url(self, url: str, links: Links) -> Sequence[Request]:
+        """The same for the one of *links* with *url*."""
+        if self.batch is not None and not links.cb_kwargs and len(url) <= LONG:
+            names = self.batch.names(links.callback, links.errback)
+            if names is not None:
+                return self._through(LinkFound(url, None, True, names, links))
+        try:
+            request = links.request(url)
+        except ValueError:
+            self.session.admission.admit_found(url, self.response.url)  # which says that it is no URL
+            return ()
+        return self.take(request, is_link=True)
+
+    def _through(self, link: LinkFound) -> Sequence[Request]:
+        """Let *link* go through all steps."""
+        goes_on = True
+        for step in self.steps:
+            goes_on = step(self, link)
+            if not goes_on:
+                break
+        if not goes_on and not self._added:
+            return ()
+        requests, self._added = self._added, []
+        if goes_on and link.request is not None:
+            if self.batch is None:
+                requests.append(link.request)
+            else:
+                self.batch.send(link.request)
+        return requests
+
+    def add(self, request: Request) -> None:
+        """Let *request* go on before what is in work."""
+        if self.batch is None:
+            self._added.append(request)
+        else:
+            self.batch.send(request)
+
+    def end(self) -> None:
+        """The callback yields no more."""
+        if self.batch is not None:
+            self.batch.flush()

@@ -1,0 +1,287 @@
+"""Links in batches leave the same job behind as links that come as requests, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
+from scrapy.http import TextResponse
+from scrapy.linkextractors import LinkExtractor
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, check, crawl
+
+from scrapy_aopic import Links, Scheduler
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import unpack_page
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+
+def page(body: str, charset: str = "utf-8", **headers: str) -> Answer:
+    """A page with some words of its own and *body*."""
+    kind = {"Content-Type": f"text/html; charset={charset}"}
+    return Answer(headers={**kind, **headers}, body=body.encode(charset, "xmlcharrefreplace"))
+
+
+def anchors(*urls: str) -> str:
+    return " ".join(f'<a href="{url}">to {url}</a>' for url in urls)
+
+
+TRAP = "/a" * 30
+WEB: dict[str, Any] = {
+    "http://a.test/": page(
+        "<title>home</title>"
+        + anchors(
+            "/1",
+            "/2",
+            "/1#part",
+            "/",
+            "sub/page?b=2&a=1",
+            "http://b.test/",
+            "//c.test/x",
+            "HTTP://B.test:80/%7ex",
+            "/2",
+        )
+        + anchors(
+            "/same/1",
+            "/same/2",
+            "/go",
+            "/gone",
+            "/latin",
+            "/cjk",
+            "/based",
+            "/canon",
+            "/long",
+            "/dots/../1",
+            "/q?x=é#é",
+        )
+        + anchors(
+            "javascript:void(0)",
+            "mailto:x@a.test",
+            "ftp://a.test/f",
+            "file:///etc/passwd",
+            "http://[bad",
+            "",
+            "/x.pdf",
+        )
+        + anchors(
+            "http://xn--mnchen-3ya.test/",
+            "http://münchen.test/",
+            "http://user:pw@b.test/in",
+            "http://b.test:8080/",
+        )
+        + '<a rel="nofollow" href="/nofollow">n</a><map><area href="/area"></map><a>none</a><a href=" /spaces in ">s</a>'
+    ),
+    "http://a.test/1": page(f"first words {anchors('/2', '/3', 'http://b.test/', 'http://b.test/1')}"),
+    "http://a.test/2": page(f"second words {anchors('/1', '/3', '/4')}", **{"Referrer-Policy": "origin"}),
+    "http://a.test/3": page(f"third words {anchors('/', '/1', '/3', '/4', '/5?s=1', '/5?s=2')}"),
+    "http://a.test/same/1": page(f"the same words {anchors('/only', '/3')}"),
+    "http://a.test/same/2": page(f"the same words {anchors('/only', '/3')}"),
+    "http://a.test/go": Answer(302, {"Location": "/3"}),
+    "http://a.test/latin": page(f"words in latin {anchors('/é?ü=ß', '/l')}", "iso-8859-1"),
+    "http://a.test/cjk": page(f"汉字 {anchors('/汉?q=字', '/k')}", "gb18030"),
+    "http://a.test/based": page(
+        f'<base href="http://b.test/base/">based words {anchors("in", "../up", "?q")}'
+    ),
+    "http://a.test/canon": page(f'<link rel="canonical" href="/2">canonical words {anchors("/c1", "/c2")}'),
+    "http://a.test/long": page(f"long words {anchors('/' + 'x' * 2500, '/' + 'y' * 300, TRAP, '/l')}"),
+    "http://b.test/": page(f"words of b {anchors('/1', '/2', 'http://a.test/1', 'http://c.test/x')}"),
+    "http://b.test/1": page(f"words of b one {anchors('/', '/2', 'http://a.test/9')}"),
+    "http://c.test/x": page(
+        f"words of c {anchors('http://a.test/', 'http://b.test/1', '/y', '/z?' + 'p=1&' * 30)}"
+    ),
+}
+"""By URL; whatever else is asked for is a 404."""
+
+
+class Follows(Spider):
+    """Follows all links, by requests."""
+
+    name = "follows"
+    start_urls = ("http://a.test/",)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield {"url": response.url}
+        if isinstance(response, TextResponse):
+            for link in LinkExtractor().extract_links(response):
+                yield Request(link.url)
+
+
+class ByLinks(Follows):
+    """The same, by ``Links``."""
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield {"url": response.url}
+        yield Links(response)
+
+
+class Calls(Follows):
+    """The same with an errback and a callback, and something on purpose."""
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        if isinstance(response, TextResponse):
+            for n, link in enumerate(LinkExtractor().extract_links(response)):
+                yield Request(link.url, self.parse, errback=self.failed)
+                if n == 1:
+                    yield Request("http://b.test/form", self.item)
+                if n == 2:
+                    yield Request("http://b.test/with", self.parse, meta={"more": [1]}, priority=3)
+
+    def failed(self, failure: Any) -> None:
+        """Ignore it."""
+
+    def item(self, response: Any) -> Any:
+        return {"item": response.url}
+
+
+class ByLinksWithCalls(Calls):
+    """The same by ``Links``, in three parts."""
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        if isinstance(response, TextResponse):
+            urls = [link.url for link in LinkExtractor().extract_links(response)]
+            for n, part in enumerate((urls[:2], urls[2:3], urls[3:])):
+                yield Links(response, part, callback=self.parse, errback=self.failed)
+                if n == 0 and len(urls) > 1:
+                    yield Request("http://b.test/form", self.item)
+                if n == 1 and len(urls) > 2:
+                    yield Request("http://b.test/with", self.parse, meta={"more": [1]}, priority=3)
+
+
+class OnePageAtATime(Scheduler):
+    """Chooses a page when all links of the last one are known, so that the order does not depend on who is how fast."""
+
+    def next_request(self) -> Request | None:
+        in_work = self.session is not None and len(self.session.visits)
+        return None if in_work else super().next_request()
+
+
+class Left:
+    """What a crawl leaves behind, but for the times at which it did things."""
+
+    def __init__(self, folder: Path, crawler: Crawler) -> None:
+        store = open_snapshot(store_folder(folder))
+        self.requests = dict(store.scan(Family.REQUESTS))
+        self.pages = {
+            key: replace(unpack_page(data), visited_at=0.0) for key, data in store.scan(Family.PAGES)
+        }
+        self.links = dict(store.scan(Family.LINKS))
+        store.close()
+        assert crawler.stats is not None
+        self.stats = {
+            name: value
+            for name, value in crawler.stats.get_stats().items()
+            if not name.startswith(
+                ("memusage", "aopic/cache", "aopic/commits", "log_count/DEBUG", "items_per", "responses_per")
+            )
+            and "time" not in name
+            and not isinstance(value, float)
+        }
+
+
+async def left(
+    serve: Serve, folder: Path, spider: type[Spider], settings: dict[str, Any], **told: Any
+) -> Left:
+    serve(WEB)
+    crawler = await crawl(
+        spider,
+        {
+            "SCHEDULER": OnePageAtATime,
+            "JOBDIR": str(folder),
+            "AOPIC_STORE": "sqlite",
+            "AOPIC_KEEP_LINKS": True,
+            "CLOSESPIDER_PAGECOUNT": 60,
+            "RETRY_ENABLED": False,
+            **settings,
+        },
+        **told,
+    )
+    assert check(folder).violations == []
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    return Left(folder, crawler)
+
+
+BROAD = {
+    "ADDONS": {"scrapy_aopic.Addon": 500},
+    "ROBOTSTXT_OBEY": False,
+    "AOPIC_POLITENESS_FACTOR": 0,
+    "AOPIC_MIN_GAP": 0,
+    "DOWNLOAD_DELAY": 0,
+}
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    BROAD,
+    {**BROAD, "AOPIC_FOLLOW_DUPLICATES": True, "AOPIC_CANONICAL": "any"},
+    {"DEPTH_LIMIT": 2, "DEPTH_STATS_VERBOSE": True},
+    {"DEPTH_PRIORITY": 1},
+    {"DEPTH_STATS_VERBOSE": True, "URLLENGTH_LIMIT": 200},
+    {"AOPIC_LINK_WEIGHTS": {"internal": 1, "external": 3, "nofollow": 0}},
+    {"AOPIC_MAX_LINKS": 5},
+    {"AOPIC_LINK_FLOOD": 7},
+    {"REFERRER_POLICY": "same-origin"},
+    {"REFERRER_POLICY": "strict-origin-when-cross-origin"},
+    {"REFERRER_POLICY": "no-referrer"},
+    {"REFERER_ENABLED": False},
+    {
+        "DUPEFILTER_DEBUG": True,
+        "AOPIC_URL_REWRITE": lambda url: None if "/4" in url else url.replace("/5", "/6"),
+    },
+    {"SPIDER_MIDDLEWARES_BASE": {}},
+    {"AOPIC_ORDER": "breadth-first"},
+]
+
+
+def short(value: Any) -> str:
+    return ",".join(f"{name}={each}" for name, each in value.items())[:60] if isinstance(value, dict) else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS, ids=short)
+@pytest.mark.parametrize("kinds", [(Follows, ByLinks), (Calls, ByLinksWithCalls)], ids=["plain", "callbacks"])
+@deferred_f_from_coro_f
+async def test_a_job_is_the_same_whichever_way_its_links_came(
+    serve: Serve, tmp_path: Path, settings: dict[str, Any], kinds: tuple[type[Spider], ...]
+) -> None:
+    def listens(**_: Any) -> None:
+        """Somebody wants to hear of each request that is dropped, so that there must be one."""
+
+    requests, links = kinds
+    one_by_one = await left(
+        serve, tmp_path / "0", requests, settings, told={signals.request_dropped: listens}
+    )
+    assert len(one_by_one.pages) > 10
+    for n, kind in enumerate((requests, links), 1):
+        batches = await left(serve, tmp_path / str(n), kind, settings)
+        assert batches.requests == one_by_one.requests
+        assert batches.pages == one_by_one.pages
+        assert batches.links == one_by_one.links
+        assert batches.stats == one_by_one.stats
+
+
+@pytest.mark.parametrize("domains", [["a.test"], ["b.test", "c.test"], []])
+@deferred_f_from_coro_f
+async def test_domains_are_kept_to_and_what_is_outside_is_counted(
+    serve: Serve, tmp_path: Path, domains: list[str]
+) -> None:
+    def listens(**_: Any) -> None:
+        """As above."""
+
+    spiders: list[type[Spider]] = [
+        type(kind.__name__, (kind,), {"allowed_domains": domains}) for kind in (Follows, Follows, ByLinks)
+    ]
+    told = {signals.request_dropped: listens}
+    one_by_one = await left(serve, tmp_path / "0", spiders[0], {}, told=told)
+    for n, kind in enumerate(spiders[1:], 1):
+        batches = await left(serve, tmp_path / str(n), kind, {})
+        assert batches.pages == one_by_one.pages
+        assert batches.stats == one_by_one.stats
+    assert ("offsite/filtered" in one_by_one.stats) == bool(domains)
