@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 
+from scrapy_aopic.web import bounds
 from scrapy_aopic.web.bounds import (
     MAX_ATTRIBUTES,
     has_too_many_attributes,
     is_packed_too_often,
-    may_have_long_tag,
+    may_have_more_attributes,
 )
 from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 
@@ -65,7 +68,6 @@ def test_an_element_with_too_many_attributes_is_found_wherever_it_hides(html: by
         assert most <= MAX_ATTRIBUTES
 
 
-# What begins, ends or continues a tag, a value, a comment or a script, in any order.
 PIECES = [
     *"<>=\"'/ \n\f!-ab",
     *(
@@ -109,13 +111,15 @@ def test_whatever_the_parser_sees_no_tag_with_many_attributes_counts_as_short(ht
     except etree.LxmlError:
         pass
     if max(seen) > most:
-        assert may_have_long_tag(html.encode(), 2 * most)
+        assert may_have_more_attributes(html.encode(), most)
 
 
 def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes() -> None:
     body = b'<div class="a b"><p title="x">' + b"some text " * 500 + b"</p><a href='/b?c=d'>e</a></div>"
-    assert not may_have_long_tag(body * 20, 2 * MAX_ATTRIBUTES)
-    assert may_have_long_tag(body * 20 + b"<p " + attributes(MAX_ATTRIBUTES + 1) + b">", 2 * MAX_ATTRIBUTES)
+    assert not may_have_more_attributes(body * 20, MAX_ATTRIBUTES)
+    assert may_have_more_attributes(
+        body * 20 + b"<p " + attributes(MAX_ATTRIBUTES + 1) + b">", MAX_ATTRIBUTES
+    )
 
 
 @pytest.mark.parametrize("end", [b">", b"></b"])  # without an end, libxml2 passes over it in no time
@@ -138,6 +142,71 @@ def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at(unit: bytes) -
 def test_the_encoding_of_a_page_hides_nothing(encoding: str) -> None:
     body = (TEXT.decode() + f"<p {attributes(2 * MAX_ATTRIBUTES).decode()}>").encode(encoding)
     assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body, encoding=encoding))
+
+
+ATTRIBUTES = st.sampled_from(
+    [" a{}", "/h{}", " i{}=x", " j{}='>'", ' k{}=">"', " l{}='\">'", ' m{}= "=\'>" ']
+)
+OTHERS = st.sampled_from(
+    [
+        *(
+            "<b",
+            "<B ",
+            "<i:j",
+            "</b",
+            "<",
+            ">",
+            "/",
+            "/>",
+            " ",
+            "\n",
+            "\t",
+            "\f",
+            "=",
+            '"',
+            "'",
+            '="',
+            "='",
+            '=" >',
+            "= '",
+        ),
+        *('="">', '"a', "'a", ' d{}="', " g{}=>", "--", "<!--", "-->", "<![CDATA[", "\xa0", "é", "<script>"),
+        *("</script>", "<style ", "<textarea>", "<p>text</p>", "<svg>", "<?x"),
+    ]
+)
+SMALL_MAX = 8
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(st.lists(st.lists(ATTRIBUTES, max_size=10) | st.lists(OTHERS, max_size=3), max_size=12))
+def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs: list[list[str]]) -> None:
+    html = "".join(piece.replace("{}", f"{n}") for n, piece in enumerate(chain(*runs)))
+    found = bounds.Attributes(SMALL_MAX)
+    bounds.look_at_all(html.encode(), found)
+    page = HtmlResponse("http://a.test/", body=f"<html>{html}</html>".encode(), encoding="utf-8")
+    most = max(len(element.attrib) for element in page.selector.root.iter("*"))
+    if found.are_too_many or most > SMALL_MAX:
+        assert may_have_more_attributes(html.encode(), SMALL_MAX)
+
+
+def test_an_ordinary_page_is_known_to_have_few_attributes_at_a_glance() -> None:
+    link = b'<li class="item"><a href="/a/b.html?c=d&amp;e=f" title="some > title">text</a>, and more of it</li>\n'
+    script = (
+        b"<script>for (i = 0; i < n; i++) { x = '<b class=\"y\">'; }"
+        + b"let abc = def;\n" * 500
+        + b"</script>"
+    )
+    text = b"<p>" + b"some words, and more of them, " * 1000 + b"</p>"
+    assert not may_have_more_attributes((link * 10 + script + text) * 30, MAX_ATTRIBUTES)
+
+
+@pytest.mark.parametrize(
+    "unit", [b"='>", b'=">', b"=\">'", b"<b ='", b"<b x= ", b"=", b"= ", b">", b'"', b"<b <b"]
+)
+def test_it_is_known_in_linear_time(unit: bytes) -> None:
+    """Quadratic time would be hours."""
+    may_have_more_attributes(unit * (10_000_000 // len(unit)), MAX_ATTRIBUTES)
 
 
 def test_other_answers_are_not_looked_at() -> None:

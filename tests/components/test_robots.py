@@ -28,7 +28,7 @@ from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.testing.server_log import audit
-from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -471,7 +471,7 @@ def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(read: Read, na
 @READERS
 def test_a_crawl_delay_is_that_of_the_agents_before_it(read: Read) -> None:
     rules = read(b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n")
-    assert [rules.crawl_delay(agent) for agent in "abc"] == [5, None, None]
+    assert [crawl_delay_of(rules, agent) for agent in "abc"] == [5, None, None]
 
 
 def test_what_is_handed_to_another_parser_is_at_most_twice_as_long() -> None:

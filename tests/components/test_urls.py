@@ -770,10 +770,11 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
     places = PageKeys(RequestFingerprinter())
     plain = places(Request("http://a.test/?b&a"))
     assert places(Request("http://a.test/?a&b")) == plain
+    verbatim = {"meta": {"verbatim_url": True}}
     for different in (
         {"method": "POST"},
         {"body": b"a"},
-        {"meta": {"verbatim_url": True}},
+        verbatim,
         {"meta": {"download_slot": "b"}},
     ):
         request = Request("http://a.test/?b&a", **different)
@@ -781,4 +782,5 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
             slot_key(request),
             page_key(host_key(slot_key(request)), fingerprint(request)),
         )
-        assert places(request) != plain
+        is_unknown = different == verbatim and fingerprint(request) == fingerprint(Request(request.url))
+        assert is_unknown or places(request) != plain  # Scrapy 2.16 does not know URLs that are verbatim
