@@ -2,12 +2,13 @@
 
 Three rules hold here:
 
-- The tree is the one that ``response.selector`` has anyway, and it is only read. Most of a page's links come out of it with one
-  XPath, as texts, without an object for each element.
+- The tree is the one that ``response.selector`` has anyway, and it is only read: link by link; or, if the page is small and
+  nothing but its links is asked for, by one XPath that gives them as texts, without an object for each element.
 - Nearly all links are plain: their absolute URL is a part of the page's own URL with the link's text behind it, and no step of
   Scrapy's way (strip, join, escape, join again) would change a character of it. One regular expression decides that; whatever
   it does not know goes Scrapy's way, by the same public functions.
-- Whatever a page consists of, time is linear in its size, and nothing raises.
+- Whatever a page consists of, time is linear in its size, and nothing raises. (With ``restrict_text``, regions in regions are
+  searched once each, as their first links to a URL may differ in their text.)
 """
 
 from __future__ import annotations
@@ -105,16 +106,18 @@ _text_of = etree.XPath("string()", smart_strings=False)
 
 
 @lru_cache(EXTRACTIONS)
-def _path_to(tag: str, attribute: str) -> Callable[[Element], list[str]]:
-    """An XPath for the attributes of this name that elements of this name have, if both are names."""
-    path: Callable[[Element], list[str]] = etree.XPath(
-        f"descendant-or-self::{tag}/@{attribute}", smart_strings=False
-    )
+def _path_to(tags: frozenset[str], attribute: str) -> Callable[[Element], list[str]]:
+    """An XPath for the attributes of this name that elements of these names have, in document order."""
+    steps = (f"descendant-or-self::{tag}/@{attribute}" for tag in sorted(tags))
+    path: Callable[[Element], list[str]] = etree.XPath("|".join(steps), smart_strings=False)
     return path
 
 
+SMALL = 65_536
+"""Bytes of a page that an XPath is used for. It compares each link with all others, if two kinds of elements have any: 10 ms."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-"""A name that means the same in XPath."""
+"""A name that means itself to ``Element.iter`` and to XPath."""
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +142,7 @@ class Page:
         starts: What goes before a plain link of each kind; ``None`` if that is not all.
     """
 
-    __slots__ = ("_base", "_encoding", "_folders", "_strips", "_url", "starts")
+    __slots__ = ("_base", "_encoding", "_folders", "_strips", "_url", "_whole", "starts")
 
     def __init__(self, url: str, base: str, encoding: str, *, strips: bool = True) -> None:
         self._url = url
@@ -147,6 +150,7 @@ class Page:
         self._encoding = encoding
         self._strips = strips
         self._folders: tuple[str, ...] = ()
+        self._whole: str | None = None
         self.starts: list[str | None] = [None] * 8
         at = _PLAIN_PAGE.match(base)
         if at is None or not (url == base or _PLAIN_PAGE.match(url)) or not _keeps_ascii(encoding):
@@ -164,7 +168,9 @@ class Page:
         starts[_RELATIVE] = self._folders[0]
         starts[_QUERY_ONLY] = path
         if query := _PLAIN_QUERY.match(base, at.end()):
-            starts[_FRAGMENT_ONLY] = path + query.group()
+            starts[_FRAGMENT_ONLY] = whole = path + query.group()
+            # A link to the page itself, "" or "#", has its URL, which so often is one of a page's links.
+            self._whole = whole if whole == base else None
 
     def join(self, link: str) -> str | None:
         """The absolute URL of *link*; ``None`` if it has none that can be fetched."""
@@ -177,6 +183,8 @@ class Page:
         if match and match.lastindex == _UPWARDS and self._folders:
             end = match.end(_UPWARDS)
             return self._folders[min(end // 3, len(self._folders) - 1)] + link[end:]
+        if link in {"", "#"} and self._whole is not None:
+            return self._whole
         if len(link) > LONGEST:
             logger.debug("Left out a link of %s with %d characters", self._url, len(link))
             return None
@@ -300,12 +308,6 @@ class Extraction:
             IGNORED_EXTENSIONS if deny_extensions is None else [*arg_to_iter(deny_extensions)],
         )
         self._are_names = bool(self._tags) and all(map(_NAME.fullmatch, self._tags | self._attrs))
-        # Links that can be read from a tree without an object for each element.
-        self._paths = (
-            [(tag, name) for tag in sorted(self._tags) for name in self._attrs]
-            if len(self._attrs) == 1 and self._are_names
-            else []
-        )
 
     def urls(self, response: Response) -> Iterator[str]:
         """The absolute URLs that the page of *response* links to, in document order.
@@ -327,7 +329,7 @@ class Extraction:
         links_seen: set[str] = set()
         seen: set[str] = set()
         for region in self._regions_of(tree.selector):
-            for link in self._links_in(region, tree.selector.type):
+            for link in self._links_in(region, tree):
                 if unique:
                     if link in links_seen:
                         continue
@@ -377,21 +379,23 @@ class Extraction:
         if not self._regions:
             yield selector.root
             return
+        skips = self._unique and not self._texts  # all that is in a region within another one is known
+        within: dict[Element, bool] = {}
         for xpath in self._regions:
             for region in selector.xpath(xpath):
                 if not etree.iselement(region.root):
                     raise ValueError(
                         f"{xpath!r} selects texts or attributes, but links are looked for in elements"
                     )
-                yield region.root
+                if not (skips and _is_within(region.root, within)):
+                    yield region.root
 
-    def _links_in(self, region: Element, kind: str) -> Iterable[str]:
+    def _links_in(self, region: Element, tree: Tree) -> Iterable[str]:
         """Links in *region*, not yet absolute."""
-        if self._paths and kind == "html":
-            found = [links for names in self._paths if (links := _path_to(*names)(region))]
-            if len(found) < 2:
-                return found[0] if found else ()
-        return (link for _, link in self._elements_in(region, kind))
+        if tree.is_small and self._are_names and len(self._attrs) == 1 and tree.selector.type == "html":
+            (only,) = self._attrs
+            return _path_to(self._tags, only)(region)
+        return (link for _, link in self._elements_in(region, tree.selector.type))
 
     def _elements_in(self, region: Element, kind: str) -> Iterator[tuple[Element, str]]:
         """Links in *region*, not yet absolute, and their elements."""
@@ -415,6 +419,22 @@ class Extraction:
                         yield element, link
 
 
+def _is_within(element: Element, within: dict[Element, bool]) -> bool:
+    """Whether *element* is, or is in, one that this was called for before; *within* has what is known of others.
+
+    Each element is looked at once, so that regions in regions cost no more than the tree has elements.
+    """
+    path = []
+    at = element
+    while at is not None and at not in within:
+        path.append(at)
+        at = at.getparent()
+    is_within = at is not None and within[at]
+    within.update(dict.fromkeys(path, is_within))
+    within[element] = True
+    return is_within
+
+
 class Tree(NamedTuple):
     """A page as it is searched.
 
@@ -422,12 +442,14 @@ class Tree(NamedTuple):
         url: Of the response.
         base: URL that its links are relative to.
         encoding: Of its text.
+        is_small: Whether it has few bytes.
     """
 
     selector: Selector
     url: str
     base: str
     encoding: str
+    is_small: bool
 
 
 def tree_of(response: Response) -> Tree | None:
@@ -445,7 +467,9 @@ def tree_of(response: Response) -> Tree | None:
     except ValueError:
         base = response.url
         selector = Selector(response.text, type="xml" if isinstance(response, XmlResponse) else "html")
-    return Tree(selector, response.url, base, response.encoding) if etree.iselement(selector.root) else None
+    if not etree.iselement(selector.root):
+        return None
+    return Tree(selector, response.url, base, response.encoding, len(response.body) <= SMALL)
 
 
 def _local(tag: str) -> str:

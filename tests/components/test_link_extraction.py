@@ -296,6 +296,20 @@ def test_links_are_found_one_by_one(monkeypatch: pytest.MonkeyPatch):
     assert len(joined) == 3
 
 
+def test_regions_in_regions_are_searched_once(monkeypatch: pytest.MonkeyPatch):
+    """With a thousand, one in another, each link would be read a thousand times."""
+    searched: list[Any] = []
+    read = Extraction._links_in
+    monkeypatch.setattr(
+        Extraction, "_links_in", lambda self, *args: searched.append(args[0]) or read(self, *args)
+    )
+    deep = page("<div>" * 100 + "<a href=1>" + "</div>" * 100 + "<div><p><a href=2></div><p><a href=3>")
+    options = {"restrict_css": ["div", "p", "a"], "deny": "nothing"}
+    expected = [link.url for link in ScrapyLinkExtractor(**options).extract_links(deep)]
+    assert list(Extraction(**options).urls(deep)) == expected
+    assert [element.tag for element in searched] == ["div", "div", "p"]
+
+
 def test_the_same_options_are_compiled_once():
     assert extraction(restrict_css=("main a",)) is extraction(restrict_css=("main a",))
 
