@@ -30,6 +30,9 @@ PARTS = {
     "crawl": "crawls",
     "download": "null",
     "loop": "loop",
+    "defaults": "defaults",
+    "uvloop": "eventloops",
+    "upstream": "upstream",
     "work": "work",
     "memory": "memory",
     "seen": "seen",
@@ -72,6 +75,9 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
     parser.add_argument("--webs", nargs="+", metavar="HOSTSxLINKS", help="of the whole crawls, only these")
+    parser.add_argument(
+        "--html", type=Path, help="a folder of pages for upstream, to compare what is found in them"
+    )
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument(
         "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"
@@ -95,7 +101,10 @@ def main() -> None:
         run = Runner(options.repeats, options.scratch or Path(scratch), options)
         tqdm.write(f"{machine()}\n\n{HEAD}")
         for part in tqdm(options.parts or list(PARTS), desc="parts", disable=None):
-            importlib.import_module(PARTS[part]).part(run)
+            try:
+                importlib.import_module(PARTS[part]).part(run)
+            except Absent as absent:
+                run.note(str(absent))
             write(run, options.out)
 
 

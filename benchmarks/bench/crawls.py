@@ -92,7 +92,8 @@ def crawl(
                 **({} if "ADDONS" in own else {**NEIGHBOURS, "AOPIC_POLITENESS_FACTOR": 10}),
                 **own,
                 **({"JOBDIR": folder} if is_durable else {}),
-                "CLOSESPIDER_PAGECOUNT": pages,
+                # Files that say what robots may do count as pages there.
+                "CLOSESPIDER_PAGECOUNT": pages + (hosts if "ADDONS" in own else 0),
                 "LOG_LEVEL": "ERROR",
                 "TELNETCONSOLE_ENABLED": False,
                 **(settings or {}),
@@ -111,6 +112,7 @@ def crawl(
     assert crawler.stats is not None
     n = crawler.stats.get_value("downloader/response_status_count/200", 0)
     assert n >= pages, f"only {n} pages were fetched"
+    assert not crawler.stats.get_value("log_count/ERROR"), "there were errors"
     found = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
     return {**found, **times.found()} if watches else found
 

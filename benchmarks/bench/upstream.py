@@ -1,0 +1,119 @@
+"""Upstream: what patches of Scrapy and w3lib, in benchmarks/upstream, save in a crawl with Scrapy's own scheduler.
+
+Each process that is measured imports copies of the two packages from a folder of its own; what is installed stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure import HERE
+
+if TYPE_CHECKING:
+    from measure import Runner
+
+PATCHES = HERE.parent / "upstream"
+
+NAMES = ("links", "parallel", "output", "stats", "offsite", "w3lib")
+"""In the order in which they are applied."""
+
+
+def patched(folder: Path, names: tuple[str, ...]) -> Path:
+    """A folder with copies of Scrapy and w3lib to which the patches of these *names* were applied; made once."""
+    target = folder / f"patched-{'-'.join(names) or 'nothing'}"
+    if target.exists():
+        return target
+    begun = target.with_suffix(".part")
+    for package in ("scrapy", "w3lib"):
+        found = find_spec(package)
+        assert found is not None
+        assert found.origin is not None
+        shutil.copytree(
+            Path(found.origin).parent, begun / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for name in names:
+        subprocess.run(
+            ["git", "apply", str(PATCHES / f"{name}.patch")],
+            cwd=begun,
+            env={**os.environ, "GIT_CEILING_DIRECTORIES": str(begun.parent)},
+            check=True,
+        )
+    # Else the first run would compile them.
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(begun)], check=True)
+    begun.rename(target)
+    return target
+
+
+def apart(path: str, what: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What the task *what* returns in a process that imports from *path* first."""
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--task", what, json.dumps(arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def found(pages: str) -> dict[str, Any]:
+    """A digest of all links that Scrapy's extractor finds in the HTML files below *pages*, and how many."""
+    import scrapy
+    from scrapy.http import HtmlResponse
+    from scrapy.linkextractors import LinkExtractor
+
+    extractors = [
+        LinkExtractor(),
+        LinkExtractor(canonicalize=True, deny_extensions=["php"], restrict_text="e"),
+        LinkExtractor(tags="*", attrs=("href", "src"), restrict_css=("div", "p"), unique=False),
+    ]
+    digest, n, n_pages = hashlib.sha256(), 0, 0
+    for path in sorted(Path(pages).rglob("*.htm*")):
+        if path.is_file():
+            n_pages += 1
+            page = HtmlResponse(f"http://example.com/{path.name}", body=path.read_bytes())
+            for extractor in extractors:
+                try:
+                    links = extractor.extract_links(page)
+                except (LookupError, ValueError) as error:  # no encoding, or a bad base URL
+                    links = [type(error).__name__]
+                n += len(links)
+                digest.update(repr(links).encode("utf-8", "surrogatepass"))
+    return {"from": scrapy.__file__, "digest": digest.hexdigest(), "links": n, "pages": n_pages}
+
+
+def part(run: Runner) -> None:
+    """Crawls with Scrapy's scheduler in memory, with each patch, with all, and without."""
+    what = {"hosts": 1000, "links": 40, "pages": run.options.pages, "kind": "stock"}
+    variants = [(), *((name,) for name in NAMES), NAMES]
+    folders = [str(patched(run.scratch, names)) for names in variants]
+    plain, *others = run.rounds(
+        *(("upstream:apart", {"path": path, "what": "crawls:crawl", "arguments": what}) for path in folders)
+    )
+    for names, runs in zip(variants[1:], others, strict=True):
+        run.add_paired(
+            "upstream",
+            f"Scrapy in memory with {names[0] if len(names) == 1 else 'all patches'}, to Scrapy as it is",
+            "ms CPU/page",
+            [each["ms"] for each in runs],
+            [each["ms"] for each in plain],
+        )
+    if run.options.html:
+        results = [
+            apart(path, "upstream:found", {"pages": str(run.options.html)})
+            for path in (folders[0], folders[-1])
+        ]
+        same = results[0]["digest"] == results[1]["digest"]
+        run.note(
+            f"With all patches, Scrapy's extractor finds {'the same' if same else 'NOT the same'} links in "
+            f"{results[0]['pages']:,} pages: {results[0]['links']:,} in three ways, {results[1]['links']:,} with patches."
+        )
