@@ -109,7 +109,7 @@ class Claim(NamedTuple):
 
 def text_of(text: str, links: str = "", *, has_sketch: bool = False) -> Text:
     """What is kept of a page with *text*, in which white space counts, and with *links*, whatever stands for them."""
-    return Text(_half(text) + _half(links), sketch(text.split()) if has_sketch else b"")
+    return Text(_half(text) + _half(links), sketch(text.split(None, _MAX_WORDS)) if has_sketch else b"")
 
 
 def _half(text: str) -> bytes:

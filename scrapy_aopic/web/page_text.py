@@ -6,6 +6,9 @@ are ignored. Numbers are not: the pages of a list or of a calendar may differ in
 Pages with the same text are the same only if they also have the same links, and the same data in their scripts, from
 which a spider may make requests, too. Links are compared as seen from the site, so that ``http://www.a.com/b`` and
 ``/b`` on ``a.com`` are equal, and without session parameters.
+
+Pages are read while the event loop waits, so each step has a bound: :data:`MAX_CLEANED`, :data:`MAX_ELEMENTS`. A page
+beyond a bound may be taken for another page than a copy of it, and not for the same as a page with another text.
 """
 
 from __future__ import annotations
@@ -28,6 +31,13 @@ if TYPE_CHECKING:
 
 MIN_CHARACTERS = 200
 """Characters of text that a page must have to be compared by it: many pages say little more than "not found"."""
+
+MAX_CLEANED = 500_000
+"""Characters of a page's text, of its links and of its data out of which is taken what differs although the page is the
+same, which takes 7, 7 and 20 ms; of more than that all counts."""
+
+MAX_ELEMENTS = 10_000
+"""Elements with a link or with data by which pages are compared, which takes 20 ms; further ones of a page do not count."""
 
 MAX_LINKS = 1000
 """Links in the head of a page, or in its headers, among which its canonical one is looked for."""
@@ -79,7 +89,10 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
     except (LookupError, ValueError):  # Scrapy reads no page with an unknown charset or a bad base URL
         return None
     texts, leads = _seen_and_leads(root, response.url)
-    text = " ".join(" ".join(texts).lower().split())
+    text = " ".join(texts).lower()
+    is_long = len(text) > MAX_CLEANED
+    # The first words of a long text, too: if it has no others, the page says little.
+    text = " ".join(text.split(None, MIN_CHARACTERS if is_long else -1))
     return text_of(text, leads, has_sketch=has_sketch) if len(text) >= MIN_CHARACTERS else Text(b"")
 
 
@@ -88,7 +101,8 @@ def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
     links: set[str] = set()
     hidden: list[str] = []
     data: list[str] = []
-    for element in root.iter(*_LEADING):
+    elements = root.iter(*_LEADING)
+    for element in islice(elements, MAX_ELEMENTS):
         tag = str(element.tag)
         if tag == "template":  # its other texts come after its children
             hidden += element.xpath("text()", smart_strings=False)
@@ -97,11 +111,13 @@ def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
             if (text := element.text) is not None:
                 hidden.append(text)
                 if tag == "script" and ("json" in element.get("type", "").lower() or _STATE.match(text)):
-                    data.append(_VOLATILE.sub("", text))
+                    data.append(text)
             continue
         link = element.get(_ADDRESS.get(tag, "href"), "").strip()
         if link and (tag != "link" or element.get("rel") in _NEIGHBOURS):
             links.add(link)
+    if next(elements, None) is not None:  # behind which there may be scripts
+        return root.xpath(_TEXTS_SEEN, smart_strings=False), _leads_of(links, data, url)
     texts: list[str] = root.xpath(_TEXTS, smart_strings=False)
     at = 0
     try:
@@ -110,7 +126,14 @@ def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
             texts[at] = ""
     except ValueError:  # one text in several pieces
         texts = root.xpath(_TEXTS_SEEN, smart_strings=False)
-    return texts, "\n".join([*sorted(_as_of_site(links, url)), *data])
+    return texts, _leads_of(links, data, url)
+
+
+def _leads_of(links: set[str], data: list[str], url: str) -> str:
+    """A text that stands for *links* and *data* of the page at *url*."""
+    if sum(map(len, data)) <= MAX_CLEANED:
+        data = [_VOLATILE.sub("", each) for each in data]
+    return "\n".join([*sorted(_as_of_site(links, url)), *data])
 
 
 def _as_of_site(links: Iterable[str], url: str) -> set[str]:
@@ -120,6 +143,7 @@ def _as_of_site(links: Iterable[str], url: str) -> set[str]:
     own = tuple(f"{scheme}//{www}{host}" for scheme in ("http:", "https:", "") for www in ("", "www."))
     folder = parts.path.rpartition("/")[0]
     found = set()
+    is_short = sum(map(len, links)) <= MAX_CLEANED
     for link in links:
         if link.startswith(own):
             place = link[link.index(host) + len(host) :] or "/"
@@ -129,7 +153,7 @@ def _as_of_site(links: Iterable[str], url: str) -> set[str]:
             continue
         else:
             place = f"{folder}/{link}" if link[0] != "?" else parts.path + link
-        has_session = "?" in place or ";" in place or "(" in place
+        has_session = is_short and ("?" in place or ";" in place or "(" in place)
         found.add(_SESSION.sub("", place) if has_session else place)
     return found
 

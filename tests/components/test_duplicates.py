@@ -14,11 +14,18 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl, html
 
+from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.web.page_text import MIN_CHARACTERS, read_canonical, read_text
+from scrapy_aopic.web.page_text import (
+    MAX_CLEANED,
+    MAX_ELEMENTS,
+    MIN_CHARACTERS,
+    read_canonical,
+    read_text,
+)
 from scrapy_aopic.web.request_rows import url_of
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -802,6 +809,48 @@ def test_deep_and_long_pages_are_read() -> None:
     text = read_text(answered(f"<p>{words('x', 100_000)}</p>"), has_sketch=True)
     assert text is not None
     assert len(text.sketch) == 64
+
+
+LONG_TEXT = "many words " * (MAX_CLEANED // 10)
+LONG_DATA = f"<script type='application/json'>{'0,' * (MAX_CLEANED // 2)}</script>"
+LONG_LINK = f'<a href="/{"a" * MAX_CLEANED}"></a>'
+SESSIONS = ['<a href="/1?sid=0123456789abcdef"></a>', '<a href="/1?sid=fedcba9876543210"></a>']
+TOKENS = [f'<script type="application/json">{{"token": "{n}"}}</script>' for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("page", "one", "two"),
+    [(LONG_TEXT, "a b", "a  b"), (LONG_DATA, *TOKENS), (LONG_LINK, *SESSIONS)],
+    ids=["text", "data", "links"],
+)
+def test_what_differs_on_equal_pages_counts_on_huge_ones(page: str, one: str, two: str) -> None:
+    texts = [read_text(answered(TEXT + part)) for part in (one, two)]
+    assert texts[0] == texts[1]
+    texts = [read_text(answered(TEXT + page + part)) for part in (one, two, one)]
+    assert texts[0] != texts[1]
+    assert texts[0] == texts[2]
+
+
+def test_links_and_scripts_behind_the_first_ten_thousand_do_not_count() -> None:
+    links = "".join(f'<a href="/{n}"></a>' for n in range(MAX_ELEMENTS - 1))
+    full = links + '<a href="/last"></a>'
+    assert read_text(answered(TEXT + full)) != read_text(answered(TEXT + links))
+    whole = read_text(answered(TEXT + full))
+    for more in (
+        '<a href="/more"></a>',
+        TOKENS[0],
+        "<script>no word</script>",
+        "<style>none</style>",
+        "<area>",
+    ):
+        assert read_text(answered(TEXT + full + more)) == whole, more
+    assert read_text(answered(TEXT + full + "<a></a> a word")) != whole
+
+
+def test_a_huge_page_without_words_says_little() -> None:
+    blank = "\n \t" * MAX_CLEANED
+    assert read_text(answered(f"{blank}not{blank}found{blank}")) == Text(b"")
+    assert read_text(answered(f"{blank}{TEXT}{blank}")) != Text(b"")
 
 
 def test_other_types_have_no_text() -> None:
