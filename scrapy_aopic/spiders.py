@@ -58,10 +58,10 @@ def _title(response: Response) -> str:
 
 
 def _language(response: Response) -> str:
-    """What the page says about its language: ``<html lang>``, or else ``Content-Language``."""
+    """What the page says about its language: ``<html lang>`` or ``xml:lang``, or else ``Content-Language``."""
     root = _root(response)
-    stated: str = (root.get("lang") if root is not None else None) or _header(response, "Content-Language")
-    return stated.strip()
+    stated: str = (root.get("lang") or root.get("xml:lang") or "") if root is not None else ""
+    return stated.strip() or _header(response, "Content-Language").strip()
 
 
 def _root(response: Response) -> Any:

@@ -37,6 +37,9 @@ _SETTINGS: dict[str, Any] = {
 _NOT_APPENDED = ("json", "xml", "pickle", "marshal")
 """Formats of feeds to which nothing can be added: a file of two crawls would not be one."""
 
+_LONGEST_LINE = 10_000
+"""Bytes that are read of the first line of a table: more than all names of fields together have."""
+
 _ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
 _CONTACT = re.compile(r"(https?://)?[!-~]+\.[!-~]+")
@@ -115,11 +118,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.job.folder import seeds_folder, store_folder
     from scrapy_aopic.job.seeds import START, give
-    from scrapy_aopic.spiders import BroadSpider
+    from scrapy_aopic.spiders import BroadSpider, check_option
     from scrapy_aopic.storage import exists
 
     arguments = _check_arguments(opts)
-    _set_up(opts, settings)
+    _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
     begun = exists(store_folder(job.folder))
     if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.folder.exists()):
@@ -154,7 +157,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
         "scope": opts.scope,
         "allow": opts.allow,
         "deny": opts.deny,
-        **({} if opts.fields is None else {"fields": opts.fields}),
+        "fields": BroadSpider.fields if opts.fields is None else opts.fields,
     }
     try:
         for name, value in arguments.items():
@@ -172,17 +175,21 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
     return arguments
 
 
-def _set_up(opts: argparse.Namespace, settings: BaseSettings) -> None:
-    """Set what the options say, and the add-on, in *settings*."""
+def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> None:
+    """Set what the options say, and the add-on, in *settings*; items have *fields*."""
+    from scrapy_aopic.settings import read
+
     for name, value in _SETTINGS.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):
             settings.set(name, value, "command")
     _set_user_agent(opts.contact, settings)
+    is_plain = not settings.getdict("ITEM_PIPELINES")  # otherwise a pipeline of the user may add fields
     _set_components(opts, settings)
     if opts.seconds is not None:
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
     if opts.output:
-        _set_feeds(opts.output, settings)
+        added = read(settings, "AOPIC_ITEM_FIELDS")
+        _set_feeds(opts.output, (*fields, *added) if fields and is_plain else (), settings)
 
 
 def _priority(name: str) -> int:
@@ -254,7 +261,8 @@ def _check_warc() -> None:
         raise UsageError("--warc needs warcio: pip install 'scrapy-aopic[warc]'")
 
 
-def _set_feeds(output: list[str], settings: BaseSettings) -> None:
+def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSettings) -> None:
+    """Have items with *fields* written to *output*; if they are empty, whatever fields the items have."""
     from scrapy.utils.conf import feed_process_params_from_cli
 
     feeds = feed_process_params_from_cli(settings, output)
@@ -264,9 +272,32 @@ def _set_feeds(output: list[str], settings: BaseSettings) -> None:
                 f"--output ({uri}): a crawl that goes on adds to its items, which is impossible in {feed['format']}; use "
                 "jsonl or csv"
             )
+        if feed.get("format") == "csv" and fields:
+            feed["fields"] = list(fields)
+            if _has_columns(uri, ",".join(fields)):
+                feed["item_export_kwargs"] = {"include_headers_line": False}
         if uri == "stdout:":  # one thing at a time
             settings.set("AOPIC_REPORT", False, "command")
     settings.set("FEEDS", feeds, "cmdline")
+
+
+def _has_columns(uri: str, columns: str) -> bool:
+    """Whether a table at *uri* begins with a line that names *columns*, so that no other is to be written.
+
+    Raises:
+        UsageError: If there is a table with other ones.
+    """
+    path = Path(uri)
+    if "://" in uri or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(_LONGEST_LINE).decode("utf-8", "replace").strip()
+    if first not in ("", columns):
+        raise UsageError(
+            f"--output ({uri}) begins with {first[:200]!r}, and the items of this crawl have the fields {columns}: use "
+            "another file"
+        )
+    return bool(first)
 
 
 class _Job:

@@ -90,7 +90,7 @@ class RobotsMiddleware:
         self._fetches = RobotsFetches(self._known)
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._sitemaps = Sitemaps(crawler)
-        self._has_complained = self._has_forbidden = False
+        self._has_complained = self._has_forbidden = self._has_unreachable = False
         self._own_clock = JobClock()
         self.pacer: JobPacer | None = None
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
@@ -229,18 +229,24 @@ class RobotsMiddleware:
             self._fetches.end(fetch)
         if text is None:
             self._count("aopic/robots/unreachable")
-            logger.info(
+            logger.log(
+                logging.INFO if self._has_unreachable else logging.WARNING,
                 "The robots.txt of %(origin)s is unreachable (%(reason)s), try %(n)d of %(tries)d; the next one is due "
-                "in %(delay)d s",
+                "in %(delay)d s%(more)s",
                 {
                     "origin": origin,
                     "reason": reason,
                     "n": robots.failures,
                     "tries": self._tries,
                     "delay": robots.retry_at - self.clock(),
+                    "more": ""
+                    if self._has_unreachable
+                    else " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "
+                    "at level INFO (aopic/robots/unreachable counts them)",
                 },
                 extra={"spider": self._crawler.spider},
             )
+            self._has_unreachable = True
         else:
             await self._announce(fetch.url, robots, request)
         return robots

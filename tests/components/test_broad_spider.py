@@ -165,7 +165,7 @@ async def test_scrapys_own_attributes_hold_and_nothing_is_kept_if_nothing_is_wan
 
 @deferred_f_from_coro_f
 async def test_fields_are_what_the_page_says(serve: Serve) -> None:
-    body = b"<html lang=' de '><title>\n Two \xfcmlauts\n</title><svg><title>no</title></svg><a href=/1>1</a>"
+    body = b"<html xml:lang=' de '><title>\n Two \xfcmlauts\n</title><svg><title>no</title></svg><a href=/1>1</a>"
     serve(
         {
             HOME: Answer(headers={"Content-Type": "Text/HTML; charset=latin-1"}, body=body),

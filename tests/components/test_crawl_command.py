@@ -167,6 +167,30 @@ def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve: Serve, tmp_
     assert web.asked == [HOME, "http://example.org/"]
 
 
+def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve: Serve, tmp_path: Path) -> None:
+    serve(PAGES)
+    again = (HOME, *CONTACT, *FAST, "-o", "items.csv", "-s", "CONCURRENT_REQUESTS=1")
+    assert crawl(tmp_path, *again, "--pages", "2").returncode == 0
+    assert crawl(tmp_path, *again).returncode == 0
+    with (tmp_path / "items.csv").open(encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["url", "title", "language", "type", "importance"]
+    assert sorted(row[0] for row in rows[1:]) == sorted(PAGES)
+    done = crawl(tmp_path, *again, "--fields", "url")
+    assert done.returncode == 2
+    assert "begins with 'url,title,language,type,importance'" in done.stderr.splitlines()[-1]
+
+
+def test_a_host_that_cannot_be_reached_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--seconds", "2")
+    assert done.returncode == 0
+    (warning,) = [line for line in done.stderr.splitlines() if " WARNING: " in line]
+    assert "The robots.txt of http://www.example.com is unreachable (" in warning
+
+
 def test_standard_output_is_for_items_alone_if_they_go_there(serve: Serve, tmp_path: Path) -> None:
     serve(PAGES)
     done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "-:jsonl", "--fields", "url,depth")
