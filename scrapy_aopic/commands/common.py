@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage import Address
 
 
 class Subcommand(Protocol):
@@ -38,7 +39,70 @@ class Subcommand(Protocol):
 
 def add_jobdir(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names the job."""
-    parser.add_argument("jobdir", metavar="JOBDIR", type=Path, help="job folder, the JOBDIR of the crawl")
+    parser.add_argument(
+        "jobdir",
+        metavar="JOBDIR",
+        type=_job,
+        help="job folder, the JOBDIR of the crawl; or redis://HOST:PORT/DATABASE#KEY for a job on a server",
+    )
+
+
+def _job(text: str) -> Path | Address:
+    """Where the job is that the user calls *text*."""
+    from scrapy_aopic.storage.address import SCHEMES, Address
+
+    url, _, key = text.partition("#")
+    return Address(key, url) if url.partition("://")[0] in SCHEMES and "://" in url else Path(text)
+
+
+def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
+    """*job* with what *settings* say of its server, if it is on one: passwords, for example.
+
+    ``redis://`` without a host is the server that the settings name.
+
+    Raises:
+        SettingError: If a setting cannot be used.
+        StorageError: If no key is given, and there is not exactly one job on the server.
+    """
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.settings import read_address
+    from scrapy_aopic.storage.address import Address
+
+    if isinstance(job, Path):
+        return job
+    named = read_address(settings)
+    if job.url in {"redis:", "redis://"}:
+        job = Address(job.key, named.url, named.parameters)
+    else:
+        places = ("host", "port", "db")
+        given = {name: value for name, value in named.parameters.items() if name not in places}
+        job = Address(job.key, job.url, given)
+    if not job.key:
+        from scrapy_aopic.storage.redis_keys import find_jobs
+
+        found = find_jobs(job)
+        if len(found) != 1:
+            there = f"the jobs {', '.join(found)}" if found else "no job"
+            raise StorageError(
+                f"On the server {str(job).rstrip('#')} is {there}; name one, as {str(job).rstrip('#')}#KEY."
+            )
+        job = Address(found[0], job.url, job.parameters)
+    return job
+
+
+def in_folder(job: Path | Address, command: str) -> Path:
+    """*job* for a *command* that needs a folder.
+
+    Raises:
+        StorageError: If it is on a server.
+    """
+    from scrapy_aopic.exceptions import StorageError
+
+    if isinstance(job, Path):
+        return job
+    raise StorageError(
+        f"'scrapy aopic {command}' needs a job in a folder: copy the job with 'scrapy aopic backup {job} FOLDER' first."
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -47,16 +111,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def snapshot(jobdir: Path) -> Iterator[Store]:
-    """The store of the job in *jobdir* as of its last commit, to be read; a crawl may be using it.
+def snapshot(job: Path | Address) -> Iterator[Store]:
+    """The store of *job* as of its last commit, to be read; a crawl may be using it.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
-    from scrapy_aopic.job.folder import store_folder
+    from scrapy_aopic.job.folder import store_place
     from scrapy_aopic.storage import open_snapshot
 
-    store = open_snapshot(store_folder(jobdir))
+    store = open_snapshot(store_place(job))
     try:
         yield store
     finally:

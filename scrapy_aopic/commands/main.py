@@ -18,7 +18,7 @@ from scrapy.exceptions import UsageError
 from scrapy_aopic.job.output import OutputError, drop, flush
 
 from . import backup, check, crawl, export, repair, seed, simulate, status, top
-from .common import Subcommand
+from .common import Subcommand, complete
 
 if TYPE_CHECKING:
     import argparse
@@ -109,6 +109,8 @@ def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: B
         from scrapy_aopic.storage import use
 
         use(read(settings, "AOPIC_STORE"))
+    if hasattr(opts, "jobdir"):
+        opts.jobdir = complete(opts.jobdir, settings)
     return subcommand.run(opts, settings)
 
 

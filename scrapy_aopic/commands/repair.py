@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir
+from .common import add_jobdir, in_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.repair import repair
     from scrapy_aopic.job.report import format_repair
 
-    done, kept = repair(opts.jobdir, progress=True)
+    done, kept = repair(in_folder(opts.jobdir, "repair"), progress=True)
     if done is None:
         write("Every invariant holds: there is nothing to repair.")
     else:

@@ -32,13 +32,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.job.folder import seeds_folder, store_folder
+    from scrapy_aopic.job.folder import seeds_folder, store_place
     from scrapy_aopic.job.seeds import give
-    from scrapy_aopic.storage import exists
+    from scrapy_aopic.job.server_seeds import give_on_server
+    from scrapy_aopic.storage import Address, exists
 
-    given = give(seeds_folder(opts.jobdir), opts.sources, skip_bad=opts.skip_bad, progress=True)
+    options = {"skip_bad": opts.skip_bad, "progress": True}
+    if isinstance(opts.jobdir, Address):
+        given = give_on_server(opts.jobdir, opts.sources, **options)
+    else:
+        given = give(seeds_folder(opts.jobdir), opts.sources, **options)
     if given.bad:
         sys.stderr.write(f"Left out: {given.bad:,} bad rows. The first: {given.first_bad}\n")
-    begun = "" if exists(store_folder(opts.jobdir)) else ", which has not begun"
+    begun = "" if exists(store_place(opts.jobdir)) else ", which has not begun"
     write(f"{given.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
     return 0

@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage import copy_store, exists, lock_job, open_snapshot
+from scrapy_aopic.storage import Address, copy_store, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
-from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder
+from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
 from .offsets import read_offsets
 from .seeds import lists
+from .server_seeds import ServerSeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def backup(source: Path, target: Path, *, progress: bool = False) -> int:
-    """Copy the job in the folder *source* as of its last commit to *target*, which must not exist.
+def backup(source: Path | Address, target: Path, *, progress: bool = False) -> int:
+    """Copy the job in the folder *source*, or on a server, as of its last commit to *target*, which must not exist.
 
     Returns:
         Rows copied.
@@ -35,8 +36,9 @@ def backup(source: Path, target: Path, *, progress: bool = False) -> int:
     Raises:
         StorageError: If there is no job, it cannot be read, or the copy cannot be written.
     """
-    if not exists(store_folder(source)):
-        raise StorageError(f"There is no job in the folder {source}.")
+    if not exists(store_place(source)):
+        where = source if isinstance(source, Address) else f"the folder {source}"
+        raise StorageError(f"There is no job in {where}.")
     part = target.with_name(target.name + ".part")
     try:
         for path in (target, part):
@@ -65,7 +67,9 @@ def backup(source: Path, target: Path, *, progress: bool = False) -> int:
     return rows
 
 
-def _copy(source: Path, target: Path, *, progress: bool) -> int:
+def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:
+    if isinstance(source, Address):
+        return _copy_from_server(source, target, progress=progress)
     if (source / STATE_FILE).exists():
         _copy_file(source / STATE_FILE, target / STATE_FILE)
     # Before the snapshot: a list that is taken up to its end is removed.
@@ -80,6 +84,24 @@ def _copy(source: Path, target: Path, *, progress: bool) -> int:
                 path.unlink()
         with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
             return copy_store(store, store_folder(source), store_folder(target), line.update)
+
+
+def _copy_from_server(source: Address, target: Path, *, progress: bool) -> int:
+    waiting = seeds_folder(target)
+    waiting.mkdir()
+    server = ServerSeeds(
+        source, waiting
+    )  # before the snapshot: a list that is taken up to its end is removed
+    try:
+        with closing(open_snapshot(source)) as store:
+            taken, still = read_offsets(store).names, server.names()
+            for path in lists(waiting):
+                if path.name not in taken and path.name not in still:  # all of it is in the snapshot
+                    path.unlink()
+            with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
+                return copy_store(store, source, store_folder(target), line.update)
+    finally:
+        server.close()
 
 
 def _copy_file(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 STATE_FILE = "spider.state"
 """What Scrapy itself keeps in a job folder: the state of the spider."""
+
+
+def store_place(job: Path | Address) -> Path | Address:
+    """Where the store of a *job* is, which is a job folder, or is itself on a server."""
+    return job if isinstance(job, Address) else store_folder(job)
 
 
 def store_folder(job_folder: Path) -> Path:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.lock import sync_folder
 
 from .seeds import START, Seed, lists, read_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -188,8 +190,18 @@ class Inbox:
                 )
             else:
                 self._removed.append(name)
-        if self._removed and not is_last:  # then the next run does
-            self._syncing = self._job.run(partial(sync_folder, self._where))
+        if is_last:  # the next run forgets their offsets
+            if self._removed and self._job.server_seeds is not None:
+                with suppress(StorageError):
+                    self._job.server_seeds.remove(self._removed)
+        elif self._removed:
+            self._syncing = self._job.run(partial(self._make_sure, tuple(self._removed)))
+
+    def _make_sure(self, names: Sequence[str]) -> None:
+        """Make sure that the lists *names* do not come back."""
+        sync_folder(self._where)
+        if self._job.server_seeds is not None:
+            self._job.server_seeds.remove(names)
 
     def _forget(self) -> None:
         self._offsets.forget(self._removed)

@@ -18,7 +18,7 @@ from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.layout import CLOCK_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
-from scrapy_aopic.storage import lock_job, open_store
+from scrapy_aopic.storage import lock_job, note_server, open_store
 
 from .clock import JobClock
 from .commits import Commits, WatchedStore
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
+
+    from .server_seeds import ServerSeeds
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +48,17 @@ class Job:
     """Opens the store of a job, and keeps it up to date with its :class:`~scrapy_aopic.core.crawl.Crawl`.
 
     Args:
-        folder: Job folder; ``None`` for a temporary one that :meth:`close` removes.
+        folder: Job folder; ``None`` for a temporary one that :meth:`close` removes, or none if there is an *address*.
+        address: Of the store, if it is on a server.
         lock: The lock of the job, which the caller holds until :meth:`close` is over; ``None`` to take it here.
         kind: Kind of store (``AOPIC_STORE``).
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
 
     Attributes:
+        name: What messages call it.
         clock: The time by which the crawl goes.
+        server_seeds: The seeds that wait on a server, if the store is on one.
         offsets: How far the lists of seeds were taken up; each commit holds it beside what those seeds changed.
 
     Raises:
@@ -66,13 +72,14 @@ class Job:
         folder: Path | None,
         policy: Policy,
         *,
+        address: Address | None = None,
         lock: Lock | None = None,
         kind: str = "auto",
         interval: float = 0.5,
         memory_mb: int = 64,
     ) -> None:
         with ExitStack() as opened:
-            if folder is None and kind != "memory":
+            if folder is None and address is None and kind != "memory":
                 folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
                 opened.callback(partial(shutil.rmtree, folder, ignore_errors=True))
             self.folder = folder
@@ -80,8 +87,12 @@ class Job:
                 lock = lock_job(store_folder(folder), "crawl")
                 opened.callback(lock.release)
             self._lock = lock
+            if address is not None and folder is not None:
+                note_server(store_folder(folder), address)
+            self.server_seeds: ServerSeeds | None = None
+            self.name = str(address or folder)
             self._store: Store = open_store(
-                store_folder(folder) if folder else None, kind, memory_mb=memory_mb
+                address or (store_folder(folder) if folder else None), kind, memory_mb=memory_mb
             )
             opened.callback(self._store.close)
             self._watched = WatchedStore(self._store)
@@ -98,7 +109,7 @@ class Job:
                 check=lock.check if lock is not None else lambda: None,
                 interval=interval,
                 within=policy.commit_within,
-                name=str(folder),
+                name=self.name,
             )
             opened.callback(self._commits.close)
             # Before the first lease, so that a crash is distinguished from a clean stop however soon it comes.
@@ -114,7 +125,7 @@ class Job:
             logger.warning(
                 "The clock of this machine is %(jump)+.0f s off that of the job in %(folder)s, because it was set: "
                 "the crawl goes on by its own time",
-                {"jump": clock.jump, "folder": self.folder},
+                {"jump": clock.jump, "folder": self.name},
             )
         return clock
 

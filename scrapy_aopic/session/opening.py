@@ -13,8 +13,10 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.seeds import START, give
-from scrapy_aopic.settings import read, read_policy, store_memory
+from scrapy_aopic.job.server_seeds import ServerSeeds, give_on_server
+from scrapy_aopic.settings import read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
+from scrapy_aopic.storage.registry import SERVER
 
 from .admission import Admission
 from .state import StateKeeper
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ class OpenJob:
         self._lock: Lock | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self._state: StateKeeper | None = None
+        self._server_seeds: ServerSeeds | None = None
         settings = crawler.settings
         try:
             policy = read_policy(settings, crawler.spider)
@@ -68,13 +72,15 @@ class OpenJob:
             kind: str = read(settings, "AOPIC_STORE")
             path = job_dir(settings)
             folder = Path(path) if path else None
-            self.persists = folder is not None and kind != "memory"
+            address = read_address(settings, spider.name) if kind == SERVER else None
+            self.persists = (folder is not None or address is not None) and kind != "memory"
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
-            self.seeds = self._give_seeds(folder)
+            self.seeds = self._give_seeds(folder, address)
             self.job = Job(
                 folder,
                 policy,
+                address=address,
                 lock=self._lock,
                 kind=kind,
                 interval=read(settings, "AOPIC_DURABILITY"),
@@ -84,31 +90,36 @@ class OpenJob:
             self.release()
             StateKeeper.replacing(crawler, None)
             raise
+        self.job.server_seeds = self._server_seeds
         self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
-        self._tell(folder)
+        self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
 
-    def _give_seeds(self, folder: Path | None) -> Path | None:
+    def _give_seeds(self, folder: Path | None, address: Address | None) -> Path | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source: str = read(self._crawler.settings, "AOPIC_SEEDS")
         if folder is None:
-            if not source:
+            if not source and address is None:
                 return None
             self._temporary = TemporaryDirectory(prefix="scrapy-aopic-")
             waiting = Path(self._temporary.name)
         else:
             waiting = seeds_folder(folder)
-        if folder is not None and exists(store_folder(folder)):
+        place = address or (store_folder(folder) if folder is not None else None)
+        if place is not None and exists(place):
             if source:
                 logger.info(
                     "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
-                    {"source": source, "folder": folder},
+                    {"source": source, "folder": address or folder},
                     extra=self._extra,
                 )
         elif source:
             # Before the job begins: a crash from here on leaves a job that knows of them, or none.
             try:
-                given = give(waiting, [source], name=START)
+                if address is not None:
+                    given = give_on_server(address, [source], name=START)
+                else:
+                    given = give(waiting, [source], name=START)
             except ExchangeError as error:
                 raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
             logger.info(
@@ -116,6 +127,8 @@ class OpenJob:
                 {"rows": given.rows, "source": source},
                 extra=self._extra,
             )
+        if address is not None:
+            self._server_seeds = ServerSeeds(address, waiting)
         return waiting
 
     def _tell(self, folder: Path | None) -> None:
@@ -127,7 +140,7 @@ class OpenJob:
             logger.info(
                 "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
                 {
-                    "folder": folder,
+                    "folder": self.job.name,
                     "how": ""
                     if crawl.was_clean
                     else ", which was not closed: what was in flight is queued again, and no host is asked for "
@@ -147,6 +160,8 @@ class OpenJob:
 
     def release(self) -> None:
         """Remove what is temporary, and let others have the job, unless the spider's state is still to be written to it."""
+        if self._server_seeds is not None:
+            self._server_seeds.close()
         if self._temporary is not None:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):

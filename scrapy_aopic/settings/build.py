@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
+import re
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +24,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.suffixes import registered_domain
 
 from .parse import rule as parse_rule
@@ -28,7 +32,6 @@ from .parse import similar, whole
 from .table import SETTINGS, read
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterator, Mapping
 
 
@@ -78,6 +81,49 @@ def _names_given(settings: Mapping[Any, Any]) -> Iterator[str]:
     for name in map(str, settings):
         if name not in SETTINGS and (priority is None or priority(name)):
             yield name
+
+
+_REDIS = {"REDIS_URL": "url", "REDIS_HOST": "host", "REDIS_PORT": "port", "REDIS_DB": "db"}
+"""Settings of scrapy-redis, and the parameters that they stand for."""
+
+
+def read_address(settings: Mapping[Any, Any], spider: str = "") -> Address:
+    """Where the store of a job on a server is: ``REDIS_URL`` and the like mean what they mean to scrapy-redis.
+
+    Args:
+        spider: Name of the spider.
+
+    Raises:
+        SettingError: If one of them cannot be used.
+    """
+    given = settings.get("REDIS_PARAMS") or {}
+    try:
+        parameters = dict(json.loads(given) if isinstance(given, str) else given)
+    except (TypeError, ValueError):  # the value is not shown, for it may have the password in it
+        raise SettingError(
+            'REDIS_PARAMS must be a dictionary, such as {"password": ...}, or one as JSON.'
+        ) from None
+    parameters |= {short: settings[name] for name, short in _REDIS.items() if settings.get(name)}
+    url = parameters.pop("url", "")
+    if isinstance(parameters.get("redis_cls"), str):
+        parameters["redis_cls"] = _load_client(parameters["redis_cls"])
+    for name in ("encoding", "decode_responses"):
+        parameters.pop(name, None)  # of no concern to rows, which are bytes
+    key: str = read(settings, "AOPIC_REDIS_KEY")
+    return Address(
+        key.replace("%(spider)s", re.sub(r"[\s{}]", "_", spider)),
+        str(url),
+        parameters,
+        lease=read(settings, "AOPIC_REDIS_LEASE"),
+    )
+
+
+def _load_client(path: str) -> object:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(f"redis_cls in REDIS_PARAMS ({path!r}) cannot be imported: {error}.") from error
 
 
 def read_politeness(settings: Mapping[Any, Any], spider: object = None) -> Politeness:

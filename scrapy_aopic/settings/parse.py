@@ -312,6 +312,13 @@ def store(value: Any) -> str:
     return name
 
 
+def redis_key(value: Any) -> str:
+    """What the keys of a job in Redis begin with; ``%(spider)s`` stands for the name of the spider."""
+    if not (isinstance(value, str) and re.fullmatch(r"[^\s{}]{1,150}", value)):
+        raise ValueError
+    return value
+
+
 # What is said of links, hosts and URLs
 
 

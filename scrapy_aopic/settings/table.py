@@ -16,6 +16,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.storage.address import LEASE
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
@@ -337,12 +338,32 @@ _STORAGE = (
     Setting(
         "AOPIC_STORE",
         "auto",
-        Check('"auto", "rocksdb", "sqlite", "memory" or the import path of a backend', parse.store),
+        Check(
+            '"auto", "rocksdb", "sqlite", "redis", "memory" or the import path of a backend',
+            parse.store,
+        ),
         "Where the crawl is remembered. "
         '"auto" is the kind that is already in the job folder; in a new one RocksDB, or SQLite if rocksdict cannot be '
         "imported. "
+        '"redis" is a Redis or Valkey server, which `REDIS_URL` and `REDIS_PARAMS` name; see [Many machines](many-machines.md). '
         '"memory" keeps nothing, whatever `JOBDIR` says. '
         "[Stores](stores.md) says what each is good for, and how to write one of your own.",
+    ),
+    Setting(
+        "AOPIC_REDIS_KEY",
+        "aopic:%(spider)s",
+        Check("a text without spaces and braces of at most 150 characters", parse.redis_key),
+        'What the keys of the job in Redis begin with: its name there, if `AOPIC_STORE` is "redis". '
+        "`%(spider)s` is the name of the spider.",
+    ),
+    Setting(
+        "AOPIC_REDIS_LEASE",
+        LEASE,
+        number(0.3, 3600, of="seconds"),
+        "How long a job in Redis stays with a process that has died, and how long the server may be out of reach before a "
+        "crawl stops. "
+        "The next crawl waits that long at most.",
+        "seconds",
     ),
     Setting(
         "AOPIC_DURABILITY",

@@ -1,19 +1,22 @@
 """Remembers: stores of bytes under bytes, in folders.
 
 In reading order: :mod:`.registry` (which kinds of store there are, and what a kind must be able to do), :mod:`.opening`,
-:mod:`.copying`; :mod:`.rocksdb`, :mod:`.sqlite` and :mod:`.memory` (the kinds of this package); :mod:`.folder` and
+:mod:`.copying`; :mod:`.rocksdb`, :mod:`.sqlite` and :mod:`.memory` (the kinds of this package),
+:mod:`.redis` with :mod:`.address` (a store on a server); :mod:`.folder` and
 :mod:`.landed` (what a folder says of its store, without opening it), :mod:`.lock` (one writer at a time).
 docs/stores.md shows how to write a kind of your own.
 """
 
 from __future__ import annotations
 
+from .address import Address
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
-from .opening import exists, open_for_repair, open_snapshot, open_store
+from .opening import exists, note_server, open_for_repair, open_snapshot, open_store
 from .registry import Backend, Compacts, Repairs, VerifiesStructure, use
 
 __all__ = [
+    "Address",
     "Backend",
     "Compacts",
     "Repairs",
@@ -26,6 +29,7 @@ __all__ = [
     "lock_job",
     "lock_store",
     "make_store",
+    "note_server",
     "open_for_repair",
     "open_snapshot",
     "open_store",

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
+from .address import Address
 from .folder import check_format, write_format
 from .lock import sync_folder
-from .opening import COPY_MB, exists
+from .opening import COPY_MB, best_kind, exists
 from .registry import Compacts, VerifiesStructure, kind_in, make, note_kind
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ _ROWS_AT_ONCE = 5_000
 
 
 def copy_store(
-    source: Store, folder: Path, target: Path, progress: Callable[[int], object] = lambda _: None
+    source: Store, folder: Path | Address, target: Path, progress: Callable[[int], object] = lambda _: None
 ) -> int:
-    """Copy *source*, the store in *folder* or a snapshot of it, to the folder *target*; returns the number of rows.
+    """Copy *source*, the store in *folder* or at an address, or a snapshot of it, to the folder *target*; returns the number of rows.
 
     Raises:
         StorageError: If the source cannot be read, or the copy not be written.
@@ -59,13 +60,13 @@ def copy_store(
     return copied
 
 
-def make_store(folder: Path, like: Path) -> Store:
-    """Make a new store in *folder*, of the kind that is in the folder *like*.
+def make_store(folder: Path, like: Path | Address) -> Store:
+    """Make a new store in *folder*, of the kind that is in the folder *like*; of the best if *like* is on a server.
 
     Raises:
         StorageError: If there is no store in *like*, or none can be made.
     """
-    kind = kind_in(like)
+    kind = best_kind(folder) if isinstance(like, Address) else kind_in(like)
     if kind is None:
         raise StorageError(f"The files of the store in {like} are gone.")
     if kind.is_foreign:

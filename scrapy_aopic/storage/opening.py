@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .folder import check_format, forget_sizes, write_format
+from .address import Address
+from .folder import check_format, forget_sizes, replace_file, write_format
 from .landed import forget_landed, read_landed
 from .lock import sync_names
-from .registry import KINDS, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
+from .redis_connect import needs_library
+from .registry import KINDS, SERVER, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,17 +32,25 @@ COPY_MB = 16
 """Megabytes for the cache of a store that is only written, or read once from its beginning to its end."""
 
 
-def exists(folder: Path) -> bool:
-    """Whether *folder* holds a store of any kind."""
-    return kind_of(folder) is not None
+def exists(place: Path | Address) -> bool:
+    """Whether there is a store of any kind in a folder, or at an address.
+
+    Raises:
+        StorageError: If the folder does not say which it is although it should, or the server cannot be reached.
+    """
+    if isinstance(place, Address):
+        from .redis_keys import exists_at  # noqa: PLC0415 (only for jobs on a server)
+
+        return exists_at(place)
+    return kind_of(place) is not None
 
 
-def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
-    """Open the store in *folder* for reading and writing; make it if there is none.
+def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
+    """Open the store in *place* for reading and writing; make it if there is none.
 
     Args:
-        folder: The folder that belongs to the store, or ``None`` to keep the crawl in memory.
-        kind: ``rocksdb``, ``sqlite``, ``memory``, the import path of a :class:`~.registry.Backend`, or ``auto``: the
+        place: The folder that belongs to the store, its address on a server, or ``None`` to keep the crawl in memory.
+        kind: Of a store in a folder: ``rocksdb``, ``sqlite``, ``memory``, the import path of a :class:`~.registry.Backend`, or ``auto``: the
             kind that is in the folder, else the best that can be imported.
         memory_mb: The size of the caches, in megabytes.
 
@@ -48,7 +58,16 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
         StorageError: If the folder holds a store of another kind, is in use, or cannot be opened.
         SettingError: If there is no such kind.
     """
+    if isinstance(place, Address):
+        try:
+            from .redis import RedisStore  # noqa: PLC0415 (only for jobs on a server)
+        except ImportError as error:
+            raise needs_library(place, error) from error
+        return RedisStore(place)
+    folder = place
     asked = find(kind) if kind != "auto" else None
+    if asked is not None and asked.name == SERVER:
+        raise StorageError("A redis store needs the address of a server, not a folder.")
     if folder is None:
         return _open_in_memory(asked or KINDS["memory"])
     found = kind_of(folder)
@@ -60,23 +79,32 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
     if asked and asked.load is None:
         return _open_in_memory(asked)
     if found is None:
-        return _make_new(folder, asked or _best_kind(folder), memory_mb)
+        return _make_new(folder, asked or best_kind(folder), memory_mb)
+    _check_not_on_server(folder, found)
     check_format(folder)
     return make(folder, asked or _kind_in(folder), memory_mb)
 
 
-def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
-    """Open a read-only view of the store in *folder* as it is now, even while another process writes to it.
+def open_snapshot(place: Path | Address, *, memory_mb: int = COPY_MB) -> Store:
+    """Open a read-only view of the store in *place* as it is now, even while another process writes to it.
 
     The view does not move; close it soon, for the files that it needs are kept until then.
 
     Raises:
-        StorageError: If the folder holds no store, or it cannot be opened.
+        StorageError: If there is no store, or it cannot be opened.
     """
+    if isinstance(place, Address):
+        try:
+            from .redis_view import RedisView  # noqa: PLC0415 (only for jobs on a server)
+        except ImportError as error:
+            raise needs_library(place, error) from error
+        return RedisView(place)
+    folder = place
     kind = kind_in(folder)
     if kind is None:
         _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
+    _check_not_on_server(folder, kind.name)
     check_format(folder)
     return make(folder, kind, memory_mb, read_only=True)
 
@@ -94,6 +122,7 @@ def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
     if kind is None:
         _check_not_gone(folder)
         raise StorageError(f"There is no store in the folder {folder}.")
+    _check_not_on_server(folder, kind.name)
     check_format(folder, is_damaged=True)
     try:
         shutil.copytree(folder, copy)
@@ -124,6 +153,44 @@ def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
     return backend.open_for_repair(copy, memory_mb=COPY_MB), reason
 
 
+def note_server(folder: Path, address: Address) -> None:
+    """Let *folder* remember that the store of its job is at *address*, without user and password.
+
+    Raises:
+        StorageError: If it remembers another store, or cannot be written.
+    """
+    found = kind_of(folder)
+    try:
+        if found is None:
+            _check_not_gone(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_file(folder / SERVER, f"{address}\n")
+            return
+        noted = (folder / SERVER).read_text("utf-8").strip() if found == SERVER else ""
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+    if noted != str(address):
+        raise StorageError(
+            f"The folder {folder} belongs to a job whose store is {noted or f'a {found} store in it'}, and not {address}: "
+            "choose another JOBDIR, or none."
+        )
+
+
+def _check_not_on_server(folder: Path, kind: str) -> None:
+    """Raise an error if the store of *folder* is on a server."""
+    if kind == SERVER:
+        try:
+            where = (folder / SERVER).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            where = "redis://HOST:PORT/DATABASE#KEY"
+        raise StorageError(
+            f"The store of the job in {folder} is on a server: crawl with AOPIC_STORE=redis, and give commands {where} "
+            "instead of the folder."
+        )
+
+
 def _kind_in(folder: Path) -> Kind:
     kind = kind_in(folder)
     if kind is None:
@@ -140,7 +207,8 @@ def _check_not_gone(folder: Path) -> None:
         )
 
 
-def _best_kind(folder: Path) -> Kind:
+def best_kind(folder: Path) -> Kind:
+    """The best kind for a new store in *folder* that can be imported."""
     missing: ImportError | None = None
     for kind in KINDS.values():
         try:

@@ -22,8 +22,10 @@ from weakref import WeakSet
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
+from .redis_checks import check_server
+from .redis_connect import connect
 from .redis_keys import Keys, leaf_name, seal, unseal
-from .redis_lease import LEASE, Lease
+from .redis_lease import Lease
 from .redis_leaves import Leaves
 from .redis_link import ReplyError
 
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch
 
+    from .address import Address
     from .redis_keys import Head
     from .redis_leaves import Change, Plan, Rows
-    from .redis_link import Address, Argument, Link, Reply
+    from .redis_link import Argument, Link, Reply
 
 _T = TypeVar("_T")
 
@@ -55,7 +58,6 @@ class RedisStore:
     """The store of the job at *address*; made if there is none.
 
     Args:
-        lease: Seconds after which another process may have the job if this one has died.
         task: What it is opened for, for the message to others.
 
     Raises:
@@ -63,7 +65,7 @@ class RedisStore:
         SettingError: If the address cannot be one.
     """
 
-    def __init__(self, address: Address, *, lease: float = LEASE, task: str = "crawl") -> None:
+    def __init__(self, address: Address, *, task: str = "crawl") -> None:
         self._address = address
         self._keys = Keys(address)
         self._writing = threading.Lock()  # one batch at a time, and close() waits for it
@@ -72,12 +74,13 @@ class RedisStore:
         self._views: dict[bytes, set[bytes]] = {}
         self._broken = ""
         self._is_closed = False
-        self._lease = Lease(address, self._keys, seconds=lease, task=task)
+        self._lease = Lease(address, self._keys, task=task)
         self._links: list[Link] = []
         try:
             for _ in range(2):
-                self._links.append(address.connect())
+                self._links.append(connect(address))
             self._reader, self._writer = self._links
+            check_server(self._reader, address)
             self._leaves = read_leaves(self._reader.ask(*ask_for_leaves(self._keys)))
             self._count_rows()
         except BaseException:

@@ -10,6 +10,8 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``views``           ids of the open views
 ``view:ID``         there as long as that view lives
 ``saved:ID``        leaves that changed since the view ID was opened, as ``N:separator``
+``seeds``           names of the lists of seeds that wait
+``seeds:NAME``      such a list, in pieces
 ``old:ID:N:sep..``  what such a leaf was like then; absent if it had no rows
 ==================  ====================================================================================
 
@@ -21,13 +23,16 @@ from __future__ import annotations
 
 import re
 from binascii import crc_hqx
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import FORMAT, Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
+from .redis_connect import connect
+
 if TYPE_CHECKING:
-    from .redis_link import Address
+    from .address import Address
 
 _CHECKSUM_BYTES = 2
 """Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
@@ -73,12 +78,17 @@ class Keys:
         self.head = start + b"head"
         self.owner = start + b"owner"
         self.views = start + b"views"
+        self.seed_lists = start + b"seeds"
         self.separators = {family: start + b"leaves:%d" % family for family in Family}
         self._leaves = {family: start + b"%d:" % family for family in Family}
 
     def leaf(self, family: Family, separator: bytes) -> bytes:
         """A leaf."""
         return self._leaves[family] + separator
+
+    def seed_list(self, name: bytes) -> bytes:
+        """The pieces of a list of seeds."""
+        return self.seed_lists + b":" + name
 
     def view(self, view: bytes) -> bytes:
         """Whether a view lives."""
@@ -133,3 +143,35 @@ def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
     value = stored[:-_CHECKSUM_BYTES]
     sum_bytes = stored[-_CHECKSUM_BYTES:]
     return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None
+
+
+_MOST_SCANS = 2_000
+"""Times 1,000 keys that are looked through for jobs."""
+
+
+def find_jobs(address: Address) -> list[str]:
+    """Keys of the jobs in the database of *address*, in their order.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    found: set[bytes] = set()
+    cursor = b"0"
+    with closing(connect(address)) as link:
+        for _ in range(_MOST_SCANS):
+            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:head", b"COUNT", 1_000))
+            found |= {*names}
+            if cursor == b"0":
+                break
+    return sorted(name[1 : -len("}:head")].decode("utf-8", "replace") for name in found)
+
+
+def exists_at(address: Address) -> bool:
+    """Whether there is a job at *address*.
+
+    Raises:
+        StorageError: If the server cannot be reached, or the job is of another format.
+    """
+    keys, link = Keys(address), connect(address)
+    with closing(link):
+        return keys.read_head(link.ask((b"GET", keys.head))[0]) is not None

@@ -25,16 +25,14 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import LostError, StorageError
 
+from .redis_connect import connect
 from .redis_keys import Head
 
 if TYPE_CHECKING:
+    from .address import Address
     from .redis_keys import Keys
-    from .redis_link import Address
 
 logger = logging.getLogger(__name__)
-
-LEASE = 10.0
-"""Seconds: what the next crawl waits, at most, after one that was killed; and how long a network may be cut."""
 
 _LOOK = 0.2
 """Seconds between looks at the lease of another."""
@@ -47,7 +45,6 @@ class Lease:
     """The right to change the job at *address*, until it is closed or lost.
 
     Args:
-        seconds: How long it lasts after the process or the network has died.
         task: What it is needed for, for the message to others.
 
     Attributes:
@@ -59,10 +56,10 @@ class Lease:
         StorageError: If another has the job open, or the server does not work.
     """
 
-    def __init__(self, address: Address, keys: Keys, *, seconds: float, task: str) -> None:
+    def __init__(self, address: Address, keys: Keys, *, task: str) -> None:
         self._address = address
         self._keys = keys
-        self._milliseconds = max(1, round(seconds * 1000))
+        self._milliseconds = max(1, round(address.lease * 1000))
         self._token = secrets.token_hex(8)
         since = datetime.now(timezone.utc).isoformat(" ", "seconds")
         owner = {
@@ -76,7 +73,7 @@ class Lease:
         self._process = os.getpid()
         self._why_lost = ""
         self._ended = threading.Event()
-        self._link = address.connect()
+        self._link = connect(address)
         try:
             self._wait()
             self.head, self.is_new = self._fence()

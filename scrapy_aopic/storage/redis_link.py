@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import hiredis
@@ -22,8 +21,10 @@ from redis.retry import Retry
 from scrapy_aopic.exceptions import SettingError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from socket import socket
+
+    from .address import Address
 
 Argument: TypeAlias = "bytes | str | int"
 """Part of a command."""
@@ -59,66 +60,33 @@ _ADVICE = {
 """What to do about an error, by the first word of the reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a job is: a server, and the beginning of the job's keys there.
+def _client(address: Address) -> redis.Redis:
+    """A client of redis-py for *address*, which has not connected yet.
 
-    Attributes:
-        key: What the keys of the job begin with.
-        url: As redis-py reads it; empty for parameters only.
-        parameters: For the client, in addition; ``redis_cls`` is its class.
+    Raises:
+        SettingError: If there can be none.
     """
-
-    key: str
-    url: str = field(default="", repr=False)
-    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def __str__(self) -> str:
-        try:
-            where = _named(self._client().connection_pool.connection_kwargs)
-        except SettingError:
-            where = "redis"
-        return f"{where}#{self.key}"
-
-    def _client(self) -> redis.Redis:
-        """A client, which has not connected yet.
-
-        Raises:
-            SettingError: If there can be none.
-        """
-        parameters = {
-            "socket_timeout": TIMEOUT,
-            "socket_connect_timeout": TIMEOUT,
-            "retry": Retry(
-                NoBackoff(), 0
-            ),  # redis-py's own would try for seconds, while nothing else goes on
-            **self.parameters,
-            # What the replies are like is not the user's choice.
-            "decode_responses": False,
-            "protocol": 2,
-        }
-        made_by = parameters.pop("redis_cls", redis.Redis)
-        parameters.pop("url", None)
-        try:
-            if self.url:
-                return cast("redis.Redis", made_by.from_url(self.url, **parameters))
-            return cast("redis.Redis", made_by(**parameters))
-        except (RedisError, ValueError, TypeError) as error:
-            # The text of the error may have the password in it.
-            raise SettingError(
-                f"REDIS_URL or REDIS_PARAMS cannot be used ({type(error).__name__}): a URL is "
-                "redis://[[USER]:PASSWORD@]HOST:PORT/DATABASE, with rediss:// for TLS or unix:// for a socket; a "
-                "password's special characters are written as %XX."
-            ) from None
-
-    def connect(self) -> Link:
-        """A new connection.
-
-        Raises:
-            SettingError: If the URL or a parameter is wrong.
-            StorageError: If the server cannot be reached, or does not let us in.
-        """
-        return Link(self)
+    parameters = {
+        "socket_timeout": TIMEOUT,
+        "socket_connect_timeout": TIMEOUT,
+        "retry": Retry(NoBackoff(), 0),  # redis-py's own would try for seconds, while nothing else goes on
+        **address.parameters,
+        # What the replies are like is not the user's choice.
+        "decode_responses": False,
+        "protocol": 2,
+    }
+    made_by = parameters.pop("redis_cls", redis.Redis)
+    try:
+        if address.url:
+            return cast("redis.Redis", made_by.from_url(address.url, **parameters))
+        return cast("redis.Redis", made_by(**parameters))
+    except (RedisError, ValueError, TypeError, AttributeError) as error:
+        # The text of the error may have the password in it.
+        raise SettingError(
+            f"REDIS_URL or REDIS_PARAMS cannot be used ({type(error).__name__}): a URL is "
+            "redis://[[USER]:PASSWORD@]HOST:PORT/DATABASE, with rediss:// for TLS or unix:// for a socket; a "
+            "password's special characters are written as %XX."
+        ) from None
 
 
 class Link:
@@ -129,7 +97,7 @@ class Link:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._client = address._client()
+        self._client = _client(address)
         self._connection: Any = None
         self._socket: socket | None = None
         self._reader = hiredis.Reader()
@@ -157,19 +125,27 @@ class Link:
         Raises:
             StorageError: If the server cannot be reached, or replies with an error.
         """
-        try:
-            replies = self._exchange(commands)
-        except OSError:
-            self._connect()
-            try:
-                replies = self._exchange(commands)
-            except OSError as error:
-                self.close()
-                raise self.error("read", _cause(error)) from error
+        replies = self.inquire(*commands)
         for reply in replies:
             if isinstance(reply, ReplyError):
                 raise self.error("read", str(reply))
         return replies
+
+    def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
+        """What :meth:`ask` returns, but errors among the replies are not raised.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        try:
+            return self._exchange(commands)
+        except OSError:
+            self._connect()
+            try:
+                return self._exchange(commands)
+            except OSError as error:
+                self.close()
+                raise self.error("read", _cause(error)) from error
 
     def transact(self, *commands: Sequence[Argument]) -> list[Reply] | None:
         """The replies to *commands* as one transaction; ``None`` if a key that is watched has changed.
@@ -234,15 +210,6 @@ class Link:
         if connection is not None:
             with suppress(RedisError, OSError):
                 connection.disconnect()
-
-
-def _named(parameters: Mapping[str, Any]) -> str:
-    """A server as messages name it, by the parameters of its connections."""
-    if path := parameters.get("path"):
-        return f"unix://{path}?db={parameters.get('db') or 0}"
-    scheme = "rediss" if any(name.startswith("ssl") for name in parameters) else "redis"
-    host, port = parameters.get("host", "localhost"), parameters.get("port", 6379)
-    return f"{scheme}://{host}:{port}/{parameters.get('db') or 0}"
 
 
 def _cause(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 
 from .redis import Scan, ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
+from .redis_connect import connect
 from .redis_keys import Keys, leaf_name
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch, Family
 
+    from .address import Address
     from .redis_leaves import Rows
-    from .redis_link import Address, Argument, Link, Reply
+    from .redis_link import Argument, Link, Reply
 
 _LIFE = 60.0
 """Seconds after which a view that has died costs the writer nothing any more."""
@@ -47,7 +49,7 @@ class RedisView:
         self._reading = threading.Lock()
         self._is_closed = False
         self._ended = threading.Event()
-        self._link = address.connect()
+        self._link = connect(address)
         try:
             if keys.read_head(self._link.ask((b"GET", keys.head))[0]) is None:
                 raise StorageError(f"There is no store in {address}; start a crawl with it first.")
@@ -65,7 +67,7 @@ class RedisView:
         link: Link | None = None
         while not self._ended.wait(_LIFE / 4):
             with suppress(StorageError):  # a read notices if that takes too long
-                link = link or self._address.connect()
+                link = link or connect(self._address)
                 link.ask((b"PEXPIRE", self._keys.view(self._id), round(_LIFE * 1000)))
         if link is not None:
             link.close()

@@ -110,7 +110,7 @@ class Kind:
 
     Attributes:
         name: What ``AOPIC_STORE`` calls it: a name, or an import path.
-        load: Imports its backend; ``None`` if it keeps nothing in a folder.
+        load: Imports its backend; ``None`` if it keeps no rows in a folder.
         file: The file that a store always has once it has been opened; empty if the folder names its kind.
         remains: Patterns of files that only such a store has, so that they say what was there if *file* is gone.
         needs: The library that its backend imports; empty if that is part of Python.
@@ -146,12 +146,17 @@ def _sqlite() -> Backend:
     return SqliteStore
 
 
+SERVER = "redis"
+"""The kind of store that is on a server (:class:`~.address.Address`). If a job has a folder beside it, the file ``redis``
+in that says where its store is."""
+
 KINDS = {
     kind.name: kind
     for kind in (
         Kind("rocksdb", _rocksdb, "CURRENT", ("*.sst", "[0-9]*.log"), needs="rocksdict"),
         Kind("sqlite", _sqlite, "store.sqlite3", ("store.sqlite3-wal",)),
         Kind("memory", None),
+        Kind(SERVER, None, "redis"),
     )
 }
 """This package's own kinds, best first."""

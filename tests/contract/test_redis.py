@@ -27,8 +27,8 @@ if find_server() is None:
 redis = pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
+from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import RedisStore
-from scrapy_aopic.storage.redis_link import Address
 from scrapy_aopic.storage.redis_view import RedisView
 
 URL = "AOPIC_TEST_REDIS_URL"
@@ -54,12 +54,12 @@ def client(server) -> Iterator[redis.Redis]:
 def address(folder: Path) -> Address:
     """Where the job is that a test thinks of as *folder*."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    return Address(f"{digest}:{folder.name}", os.environ[URL])
+    return Address(f"{digest}:{folder.name}", os.environ[URL], lease=LEASE)
 
 
 class TestRedisStore(StoreContract):
     def make_store(self, folder: Path, *, read_only: bool = False) -> Store:
-        return RedisView(address(folder)) if read_only else RedisStore(address(folder), lease=LEASE)
+        return RedisView(address(folder)) if read_only else RedisStore(address(folder))
 
     def damage(self, folder: Path, value: bytes) -> None:
         with redis.Redis.from_url(os.environ[URL]) as client:
@@ -148,8 +148,8 @@ def test_a_writer_whose_keys_are_gone_is_told_so(tmp_path, client):
 @pytest.mark.parametrize("part", [0.97, 0.83, 0.5, 0.21])
 def test_a_server_that_lost_its_tail_has_whole_batches_and_its_writer_is_told(tmp_path, part):
     with Server(tmp_path / "server") as server:
-        where = Address("job", server.url)
-        with closing(RedisStore(where, lease=LEASE)) as store:
+        where = Address("job", server.url, lease=LEASE)
+        with closing(RedisStore(where)) as store:
             write_transfers(store, n_batches=60)
             server.kill()
             file = server.append_only_file()
@@ -157,7 +157,7 @@ def test_a_server_that_lost_its_tail_has_whole_batches_and_its_writer_is_told(tm
             server.start()
             with pytest.raises(LostError, match=r"lost what it last took .*and number 60 had landed"):
                 write_transfers(store, n_batches=1)
-        with closing(RedisStore(where, lease=LEASE)) as store:
+        with closing(RedisStore(where)) as store:
             found = check_transfers(store)
             assert found in range(int(60 * part) - 10, 60)
             store.verify()

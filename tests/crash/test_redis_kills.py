@@ -1,0 +1,89 @@
+"""A crawl whose job is in Redis: the crawler is killed, and the server."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import redis_server
+from test_kill import FACTOR, N_HOSTS, N_PAGES, answer, command
+
+from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.testing import server_log
+from scrapy_aopic.testing.server import Server
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+LEASE = 0.5
+"""Seconds."""
+
+
+def check(url: str) -> Audit:
+    with closing(open_snapshot(Address("aopic:follow", url))) as store:
+        return audit(store)
+
+
+@pytest.mark.parametrize("killed", ["crawler", "server", "both"])
+def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path: Path, killed: str) -> None:
+    rng = random.Random(killed)
+    kills: list[float] = []
+    with (
+        redis_server.Server(tmp_path / "server", appendfsync="always") as redis,
+        Server(answer).run_in_thread() as running,
+    ):
+        line, environment = command(
+            tmp_path,
+            running.url,
+            AOPIC_STORE="redis",
+            REDIS_URL=redis.url,
+            AOPIC_REDIS_LEASE=LEASE,
+            JOBDIR="",
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            before = len(running.log)
+            with subprocess.Popen(line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+                kill_after = before + rng.randrange(20, 90)
+                while process.poll() is None and (len(kills) >= 3 or len(running.log) < kill_after):
+                    time.sleep(0.005)
+                if process.poll() is None:
+                    if killed != "server":
+                        process.send_signal(signal.SIGKILL)
+                    if killed != "crawler":
+                        redis.kill()
+                    kills.append(time.monotonic())
+                assert process.stderr is not None
+                said = process.stderr.read().decode()
+            if killed != "crawler" and process.returncode != 0:
+                redis.start()
+            if killed == "server" and process.returncode != 0:
+                assert said.count("The crawl stops") == 1, said
+                assert "Traceback" not in said
+            result = check(redis.url)
+            assert result.violations == []
+            if process.returncode == 0:
+                break
+    log = running.log
+    assert len(kills) == 3
+    assert result.queued == 0
+    fetched = defaultdict(list)
+    for entry in log:
+        if entry.status == 200:
+            fetched[entry.host, entry.target].append(entry)
+    assert len(fetched) == N_HOSTS * N_PAGES == result.visited
+    for entries in fetched.values():
+        for first, second in pairwise(entries):
+            assert any(first.start - 0.5 <= kill <= second.start for kill in kills), (first, second, kills)
+    polite = server_log.audit(log, FACTOR)
+    assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
