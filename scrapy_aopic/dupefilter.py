@@ -9,6 +9,7 @@ import logging
 import shutil
 import tempfile
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,9 +20,10 @@ from scrapy.utils.request import referer_str
 from ._engine.closing import Closing
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError
-from .settings import check_names, page_cache, read, store_memory
-from .storage import lock_job, open_store
+from .settings import check_names, page_cache, read, read_address, store_memory
+from .storage import Address, lock_job, open_store
 from .storage.folder import replacing
+from .storage.registry import SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,14 +55,16 @@ class Seen(Protocol):
 
 
 class DiskSeen:
-    """Exact: every fingerprint is in a store on disk, the most recently used ones also in memory (LRU)."""
+    """Exact: every fingerprint is in a store on disk or on a server, the most recently used ones also in memory (LRU)."""
 
-    def __init__(self, folder: Path | None, kind: str, capacity: int, memory_mb: int) -> None:
+    def __init__(self, place: Path | Address | None, kind: str, capacity: int, memory_mb: int) -> None:
         self._temporary = (
-            Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if folder is None and kind != "memory" else None
+            Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if place is None and kind != "memory" else None
         )
-        where = self._temporary or folder
-        self._store: Store = open_store(where / "aopic-seen" if where else None, kind, memory_mb=memory_mb)
+        where = self._temporary or place
+        if isinstance(where, Path):
+            where /= "aopic-seen"
+        self._store: Store = open_store(where, kind, memory_mb=memory_mb)
         self._capacity = capacity
         self._recent: OrderedDict[bytes, None] = OrderedDict()
         self._fresh: dict[bytes, bytes | None] = {}
@@ -189,12 +193,13 @@ class DupeFilter(BaseDupeFilter):
             return BloomSeen(
                 folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
             )
-        return DiskSeen(
-            folder,
-            read(settings, "AOPIC_STORE"),
-            page_cache(settings),
-            store_memory(settings),
-        )
+        place: Path | Address | None = folder
+        kind = read(settings, "AOPIC_STORE")
+        if kind == SERVER:
+            spider = self._crawler.spider
+            of_job = read_address(settings, spider.name if spider is not None else "")
+            place = replace(of_job, key=f"{of_job.key}:seen")
+        return DiskSeen(place, kind, page_cache(settings), store_memory(settings))
 
     def request_seen(self, request: Request) -> bool:
         """Whether the fingerprint of *request* was seen; it is from now on."""

@@ -120,6 +120,20 @@ async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
     ]
 
 
+@deferred_f_from_coro_f
+async def test_the_dupefilter_keeps_its_fingerprints_there_beside_any_scheduler(
+    serve: Serve, settings, client
+) -> None:
+    web = serve(PAGES)
+    settings = {**settings, "DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter"}
+    del settings["SCHEDULER"]
+    for _ in range(2):
+        await crawl(Follow, settings)
+    # The start request is never filtered, and not remembered, so that the link back to it is followed once.
+    assert sorted(web.asked) == sorted([*PAGES, *["http://a.test/"] * 2])
+    assert {name.split(b"}")[0] for name in client.scan_iter()} == {b"{aopic:follow:seen"}
+
+
 class Silent(Spider):
     """Requests nothing by itself."""
 

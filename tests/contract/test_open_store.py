@@ -138,8 +138,16 @@ class TestOpenStore:
         assert not (tmp_path / "job").exists()
 
     def test_an_unknown_kind_is_refused(self, tmp_path):
-        with pytest.raises(SettingError, match=r"\(redis\) must be one of auto, rocksdb, sqlite, memory"):
-            open_store(tmp_path, "redis")
+        with pytest.raises(
+            SettingError, match=r"\(mysql\) must be one of auto, rocksdb, sqlite, memory, redis"
+        ):
+            open_store(tmp_path, "mysql")
+
+    def test_a_store_on_a_server_is_not_made_in_a_folder(self, tmp_path):
+        for folder in (tmp_path / "new", None):
+            with pytest.raises(StorageError, match="needs the address of a server, not a folder"):
+                open_store(folder, "redis")
+        assert list(tmp_path.iterdir()) == []
 
     @each_kind
     def test_a_folder_that_cannot_be_made_is_refused(self, tmp_path, kind):
