@@ -161,6 +161,7 @@ async def test_seeds_of_a_job_without_a_folder_are_taken_up_once(
     )
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_job_folder_beside_keeps_the_spiders_state_and_leads_to_the_store(
     serve: Serve, tmp_path, settings, server
@@ -182,6 +183,7 @@ async def test_a_job_folder_beside_keeps_the_spiders_state_and_leads_to_the_stor
         open_store(job / "aopic", "sqlite")
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_folder_of_another_job_is_refused(serve: Serve, tmp_path, settings, caplog) -> None:
     web = serve(PAGES)
@@ -294,6 +296,7 @@ def test_the_rights_that_the_docs_list_are_enough_and_two_of_them_are_optional(
         open_store(Address("others", address.url))
 
 
+@pytest.mark.slow
 def test_the_job_must_be_named_if_there_are_several(settings, tmp_path, server, client):
     for key in ("one", "two"):
         open_store(Address(key, server.url, {"password": PASSWORD})).close()

@@ -48,7 +48,9 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_MAX_WAIT": [-1, 1e8, "soon"],
     "AOPIC_DEAD_AFTER": [1, 2.5, "never"],
     "AOPIC_DURABILITY": [0, -5, "never", 1e9],
-    "AOPIC_STORE": ["redis", ""],
+    "AOPIC_REDIS_KEY": ["a b", "{a}", "", 1, "x" * 151],
+    "AOPIC_REDIS_LEASE": [0, -1, 3_601, "soon"],
+    "AOPIC_STORE": ["mysql", ""],
     "AOPIC_MEMORY_MB": [0, 15, 16.5, "lots"],
     "AOPIC_CACHE_POLICY": ["fifo", ""],
     "AOPIC_PAGE_CACHE": [0, 99],
@@ -179,6 +181,14 @@ def fits(name: str, value: Any) -> bool:
         return any(type(value) is type(each) and shown(value) == shown(each) for each in FITS[name])
     if name in ANY_TEXT:
         return isinstance(value, str) or (isinstance(value, Path) and name != "AOPIC_ITEM_URL_FIELD")
+    if name == "AOPIC_REDIS_KEY":
+        return (
+            isinstance(value, str)
+            and 0 < len(value) <= 150
+            and not set("{}") & set(value)
+            and len(value.split()) == 1
+            and value == value.strip()
+        )
     if must == "True or False":
         return isinstance(value, (bool, int, str)) and value in (True, False, "0", "1")
     return (isinstance(value, str) and f'"{value}"' in must) or is_within(must, value)
