@@ -1,4 +1,15 @@
-"""Download slots that leave their hosts alone: one transfer at a time, and a gap after each."""
+"""Download slots that leave their hosts alone: one transfer at a time, and a gap after each.
+
+Rule 1: the crawl decides and the slot keeps. How long a host is left alone is worked out once, by the pacer, when a
+transfer has ended or a robots.txt was read, and the slot is told so; it works out no gap itself.
+
+Rule 2: the instant of the slot and that of the crawl are never made equal. Each says "not before", and the later one
+counts: the scheduler hands out no page before the crawl's, and the downloader starts nothing before the slot's. The
+slot has its own one because robots.txt, media, what a callback downloads by itself, and the requests of other crawls in
+the process come past the scheduler, and because others set delays on it. It does not ask the crawl before each start: to
+know what the crawl knows of a host may take a read of the store, which blocks and may fail, and the downloader looks at
+a slot whenever anything happens to it.
+"""
 
 from __future__ import annotations
 
