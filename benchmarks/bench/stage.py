@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.http import TextResponse
+from scrapy.link import Link
 from scrapy.utils.reactor import install_reactor
 
 from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.session import turns
 from scrapy_aopic.web.meta import slot_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
 OURS: dict[str, Any] = {
     "SCHEDULER": "scrapy_aopic.Scheduler",
@@ -32,6 +35,21 @@ STOCK: dict[str, Any] = {
 _PATIENCE = 3000
 
 
+class _Extracted:
+    """Stands in for an extractor: links that were found before."""
+
+    def __init__(self, urls: Iterable[str]) -> None:
+        self._links = [Link(url) for url in urls]
+
+    def extract_links(self, response: Any) -> list[Link]:
+        return self._links
+
+
+async def _each(*items: Any) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
 class BenchSpider(Spider):
     name = "bench"
 
@@ -47,6 +65,7 @@ class Stage:
     """The scheduler that *settings* name, open."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        turns.TURN = float("inf")  # there is no event loop that it could let go on
         install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
         from scrapy.core.engine import ExecutionEngine
         from scrapy.utils.misc import build_from_crawler, load_object
@@ -113,3 +132,19 @@ class Stage:
             return push(admitted)
 
         return link
+
+    def follow(self, page: Request, urls: Iterable[str]) -> None:
+        """The callback of *page* yields ``Links`` with *urls*, which go through the link middleware."""
+        from scrapy_aopic import Links
+
+        page.meta.setdefault("depth", 0)  # which Scrapy's middleware does
+        response = TextResponse(page.url, request=page)  # no tree is built, which is not the work here
+        links = Links(response, extractor=_Extracted(urls))
+        steps = self.scheduler._components.links.process_spider_output(response, _each(links))
+        try:
+            while True:
+                steps.__anext__().send(None)
+        except StopIteration as item:
+            raise AssertionError(f"{item.value} goes another way") from None
+        except StopAsyncIteration:
+            pass

@@ -168,6 +168,14 @@ def objects(folder: str, size: int, pages: int) -> dict[str, Any]:
         return _through(stage, Links(size // EACH, EACH), pages)
 
 
+def links(folder: str, size: int, pages: int) -> dict[str, Any]:
+    """The same through the link middleware, to which the links of a page are given at once (``Links``)."""
+    live_by_cpu_time()
+    with copied(folder) as job_folder:
+        stage = Stage({**OURS, "JOBDIR": job_folder, "AOPIC_MIN_GAP": GAP})
+        return _through(stage, Links(size // EACH, EACH), pages, at_once=True)
+
+
 def stock(size: int, pages: int) -> dict[str, Any]:
     """The same through Scrapy's scheduler with JOBDIR; it knows *size* fingerprints and queues some thousand pages."""
     check_fingerprint()
@@ -183,12 +191,15 @@ def stock(size: int, pages: int) -> dict[str, Any]:
         return _through(stage, Links(size // EACH, EACH + _STOCK_EACH), pages)
 
 
-def _through(stage: Stage, links: Links, pages: int) -> dict[str, Any]:
+def _through(stage: Stage, links: Links, pages: int, *, at_once: bool = False) -> dict[str, Any]:
     def visit() -> None:
         page = stage.pop()
-        link = stage.link(page)
-        for url in dict.fromkeys(links.of(page.url)):
-            link(stage.request(url))
+        if at_once:
+            stage.follow(page, dict.fromkeys(links.of(page.url)))
+        else:
+            link = stage.link(page)
+            for url in dict.fromkeys(links.of(page.url)):
+                link(stage.request(url))
         stage.transferred(page)
         stage.done(page)
 
@@ -239,7 +250,8 @@ def part(run: Runner) -> None:
             ("work:core", {"folder": store(run, size, "urls"), "size": size, "pages": 4000})
         ]
         if size <= OBJECTS_UP_TO:
-            tasks.append(("work:objects", {"folder": store(run, size), "size": size, "pages": 2000}))
+            what = {"folder": store(run, size), "size": size, "pages": 2000}
+            tasks += [("work:links", what), ("work:objects", what)]
         if size == first and size <= OBJECTS_UP_TO:
             tasks.append(("work:stock", {"size": size, "pages": 2000}))
             tasks.append(("peers:ledger", {"size": size, "pages": 4000}))
@@ -249,12 +261,13 @@ def part(run: Runner) -> None:
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
         run.add("work", f"core and store, to what it asks of the store alone, {name}", "us CPU/page", core_["us"], peer=alone_["us"])  # fmt: skip
         run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
-        for objects_ in others[:1]:
-            run.add("work", f"through Scrapy's objects, {name}", "pages/s CPU", objects_["rate"], wanted=1500, more=True)  # fmt: skip
+        for words, found in zip(("through Links", "through Scrapy's objects"), others[:2], strict=False):
+            run.add("work", f"{words}, {name}", "pages/s CPU", found["rate"], wanted=1500, more=True)
         if size == first and size <= OBJECTS_UP_TO:
-            objects_, stock_, in_dict = others
+            links_, objects_, stock_, in_dict = others
             for what, mine, wanted in (
                 ("core and store", core_, 0.25),
+                ("through Links", links_, 0.45),
                 ("through Scrapy's objects", objects_, 0.7),
             ):
                 run.add("work", f"{what}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=stock_["us"], wanted=wanted)  # fmt: skip
