@@ -47,7 +47,7 @@ class Progress:
         if not self._is_wanted or not sys.stderr.isatty() or self._loop is not None:
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
-        self._last = (monotonic(), 0)
+        self._last: tuple[float, int] | None = None
         self._loop = create_looping_call(self._show)
         self._loop.start(_EVERY, now=False)
 
@@ -57,8 +57,9 @@ class Progress:
             return
         counts = session.job.crawl.counts
         done, now = counts.visited + counts.failed, monotonic()
-        rate = (done - self._last[1]) / (now - self._last[0]) if now > self._last[0] else 0.0
-        if now - self._last[0] > 4:
+        since, before = self._last or (now, done)  # a job that goes on did not do its earlier pages now
+        rate = (done - before) / (now - since) if now > since else 0.0
+        if self._last is None or now - since > 4:
             self._last = (now, done)
         try:
             self._line.set_description_str(

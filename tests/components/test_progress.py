@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -54,6 +55,21 @@ async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
     await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": wanted, "LOG_ENABLED": False})
     assert ("1 pages · 2 hosts" in shown.getvalue()) == (is_terminal and wanted)
     assert ("queued" in shown.getvalue()) == (is_terminal and wanted)
+
+
+@deferred_f_from_coro_f
+async def test_what_earlier_runs_did_is_no_speed_of_this_one(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(extensions, "_EVERY", 0.01)
+    serve({"http://a.test/": [], "http://b.test/": []})
+    settings = {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "LOG_ENABLED": False}
+    await crawl(Slow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    await crawl(Slow, settings)
+    shown_first = re.search(r"\d+ pages · .*? pages/s", shown.getvalue())
+    assert shown_first is not None
+    assert shown_first[0] == "1 pages · 2 hosts · 0.0 pages/s"
 
 
 @pytest.mark.parametrize("store", ["auto", "rocksdb", "sqlite"])
