@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NOT_OF_THE_WEB = re.compile(r"^(?!https?://)")
-"""Finds a URL that no page may make a crawler fetch, such as ``file:///etc/passwd``."""
+_WEB = ("http://", "https://")
+"""Beginnings of the URLs that a page may make a crawler fetch; ``file:///etc/passwd`` is none."""
 
 
 # What a page is reduced to
@@ -92,12 +92,12 @@ FIELDS: dict[str, Callable[[Response], str | int]] = {
 }
 """What an item can say about its page; ``language`` and ``type`` are ``""`` where the page does not state them."""
 
-AREAS: dict[str, Callable[[str], str]] = {
-    "everywhere": lambda _: "",
+AREAS: dict[str, Callable[[str], str] | None] = {
+    "everywhere": None,
     "domain": registered_domain,
     "host": lambda host: host,
 }
-"""What a link must have in common with its page, by ``scope``: a function of the host's name."""
+"""What a link must have in common with its page, by ``scope``: a function of the host's name, ``None`` for nothing."""
 
 
 # Options
@@ -187,6 +187,45 @@ class _Options:
     allow: tuple[re.Pattern[str], ...]
     deny: tuple[re.Pattern[str], ...]
     fields: tuple[str, ...]
+
+
+class _Bounded(Links):
+    """Those links of a page that lead to the web, and stay in an area.
+
+    Attributes:
+        area: One of :data:`AREAS`.
+    """
+
+    __slots__ = ("area",)
+
+    area: Callable[[str], str] | None
+
+    def urls(self) -> Iterator[str]:
+        area = self.area
+        found = super().urls()
+        if area is None:
+            for url in found:
+                if url.startswith(_WEB):
+                    yield url
+            return
+        home = area(host_name(self.response.url))
+        is_home: dict[str, bool] = {}  # by authority, of which most links of a page have the same few
+        for url in found:
+            if url.startswith(_WEB):
+                authority = url.split("/", 3)[2]
+                if authority not in is_home:
+                    is_home[authority] = area(host_name(url)) == home
+                if is_home[authority]:
+                    yield url
+
+
+def _is_led_out(response: Response, area: Callable[[str], str]) -> bool:
+    """Whether a redirect has led out of the *area* of a page that is no seed."""
+    meta = _meta(response)
+    redirected: list[str] = meta.get("redirect_urls") or []
+    if not redirected or not meta.get("depth"):
+        return False
+    return area(host_name(redirected[0])) != area(host_name(response.url))
 
 
 class BroadSpider(Spider):
@@ -362,20 +401,13 @@ class BroadSpider(Spider):
             options: Those of :class:`Links`: ``deny`` adds to that of the spider, ``allow`` takes its place.
         """
         own = self._options
-        deny = (*_patterns(options.pop("deny", ())), *own.deny, _NOT_OF_THE_WEB)
-        links = Links(response, **{"allow": own.allow, **options}, deny=deny)
-        if own.scope == "everywhere":
-            return links
         area = AREAS[own.scope]
-        home = area(host_name(response.url))
-        meta = _meta(response)
-        asked = meta.get("redirect_urls")
-        if asked and meta.get("depth") and area(host_name(asked[0])) != home:
+        if area is not None and _is_led_out(response, area):
             return None
-        urls = [url for url in links.urls() if area(host_name(url)) == home]
-        return Links(
-            response, urls, callback=links.callback, errback=links.errback, cb_kwargs=links.cb_kwargs
-        )
+        deny = (*_patterns(options.pop("deny", ())), *own.deny)
+        links = _Bounded(response, **{"allow": own.allow, **options}, deny=deny)
+        links.area = area
+        return links
 
     def _links(self, response: Response) -> Iterable[Any]:
         """What stands for the links of a page: one object, or requests where nothing would take that."""
