@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
     Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
     Names: TypeAlias = str | Iterable[str]
+
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 200
+"""Characters of a URL that are shown in the log; hostile ones have a megabyte."""
 
 
 class Links:
@@ -106,9 +113,17 @@ class Links:
         return self._find(self.response)
 
     def requests(self) -> Iterator[Request]:
-        """A request for each of them, in document order."""
+        """A request for each of them, in document order; what is no URL is left out, which is logged."""
         for url in self.urls():
-            yield self.request(url)
+            try:
+                request = self.request(url)
+            except ValueError as error:
+                logger.warning(
+                    "%(page)s is left without its link %(url)r, because it is no URL: %(error)s",
+                    {"page": self.response.url, "url": url[:_SHOWN], "error": error},
+                )
+                continue
+            yield request
 
     def request(self, url: str) -> Request:
         """The request for the one with *url*."""
@@ -128,10 +143,17 @@ def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:
         raise TypeError(f"Links: urls must be strings, not {wrong[0]!r}")
 
     def find(response: Response) -> Iterator[str]:
-        for url in found:
-            yield Request(response.urljoin(url)).url
+        return (_absolute(url, response) for url in found)
 
     return find
+
+
+def _absolute(url: str, response: Response) -> str:
+    """*url* on the page of *response* as a request has it; *url* itself if it is none, which is refused where all are."""
+    try:
+        return Request(response.urljoin(url)).url
+    except ValueError:
+        return url
 
 
 def _extracted(extractor: Any, *, nofollow: bool) -> Callable[[Response], Iterator[str]]:

@@ -117,7 +117,6 @@ def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
     if isinstance(item, Request):
         yield from page.take(item) or (None,)
     elif isinstance(item, Links):
-        for url in item.urls():
-            yield from page.take_url(url, item) or (None,)
+        yield from page.take_links(item)
     else:
         yield item

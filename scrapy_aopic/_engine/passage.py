@@ -182,12 +182,7 @@ class Passage:
 
     def takes(self, url: str) -> bool:
         """Whether what happens to a link with *url* is the same for all links of the page that it takes."""
-        return (
-            url.startswith(("http://", "https://"))
-            and url.isascii()
-            and url.isprintable()
-            and not 0 < self._longest < len(url)
-        )
+        return not 0 < self._longest < len(url)
 
     def lets(self, url: str, host: str) -> bool:
         """Whether a link with *url*, to *host*, comes through, which is counted."""
@@ -209,19 +204,22 @@ class Passage:
             offsite.stats.inc_value("offsite/filtered")
         return self._is_on_site[host]
 
-    def referer(self, url: str) -> str:
-        """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
+    def alike(self, url: str) -> str:
+        """What links with the same ``Referer`` as the one with *url*, in normal form, have in common."""
         if self._referer is None:
             return ""
         if self._policy is None:
             self._policy = self._referer.policy(self._response, Request(url))
         kind = type(self._policy)
         if kind in _BY_SCHEME:
-            alike = url[:5]
-        elif kind in _BY_ORIGIN:
-            alike = url[: url.find("/", len("https://"))]
-        else:
-            alike = url
+            return url[:5]
+        return url[: url.find("/", len("https://"))] if kind in _BY_ORIGIN else url
+
+    def referer(self, url: str) -> str:
+        """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
+        if self._referer is None:
+            return ""
+        alike = self.alike(url)
         found = self._referers.get(alike)
         if found is None:
             found = self._policy.referrer(self._response.url, url) or ""

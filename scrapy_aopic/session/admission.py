@@ -98,15 +98,23 @@ class Admission:
             return request
         return self._follow(verdict, request, page)
 
-    def admit_found(self, url: str, page: str) -> str | None:
-        """Normal form of *url*, that of a link of the page with the URL *page*; ``None`` if it is turned away."""
-        verdict = self._normalise(url)
+    @property
+    def has_own_rule(self) -> bool:
+        """Whether the user has a rule of their own (``AOPIC_URL_REWRITE``)."""
+        return self._user_rewrite is not None
+
+    def judge_link(self, url: str) -> Verdict:
+        """What is to be done with *url*, that of a link; nothing is counted."""
+        return self._normalise(url)
+
+    def admit_found(self, url: str, verdict: Verdict, page: str) -> bool:
+        """Whether *url*, that of a link of the page with the URL *page*, is queued as *verdict* says, which is counted."""
         if verdict.reason:
             self._refuse(verdict, page)
-            return None
+            return False
         if verdict.url != url:
             self._count("aopic/urls/changed")
-        return verdict.url
+        return True
 
     def admit(self, request: Request, page: str = "") -> Request | None:
         """*request*, which the spider makes on purpose, as it is to be queued; ``None`` if it is turned away.

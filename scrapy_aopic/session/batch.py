@@ -17,16 +17,18 @@ from scrapy_aopic.web.request_codec import is_plain, name_of
 from scrapy_aopic.web.request_rows import tail_of
 
 from .intake import FoundLink
+from .places import is_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from scrapy import Request, Spider
 
     from scrapy_aopic._engine.passage import Passage
+    from scrapy_aopic.links import Links
 
-    from .intake import Intake
+    from .session import Session
     from .visit import Visit
 
     Callback = Callable[..., Any] | None
@@ -44,15 +46,17 @@ class Batch:
         passage: What happens to them on their way.
     """
 
-    def __init__(self, intake: Intake, visit: Visit, spider: Spider, passage: Passage) -> None:
-        self._intake = intake
+    def __init__(self, session: Session, visit: Visit, spider: Spider, passage: Passage) -> None:
+        self._intake = intake = session.intake
+        self._admission = session.admission
+        self._place = session.places.of
         self._visit = visit
         self._spider = spider
         self._passage = passage
         self._takes_urls = passage.is_uniform and intake.takes_found
         self._found: list[FoundLink] = []
         self._names: dict[tuple[Callback, Callback], tuple[str, str] | None] = {}
-        self._tails: dict[tuple[tuple[str, str], str, bool], str] = {}
+        self._tails: dict[tuple[tuple[str, str], str, bool], str | None] = {}
 
     def names(self, callback: Callback, errback: Callback) -> tuple[str, str] | None:
         """Names of *callback* and *errback* in a stored request; ``None`` if links need requests, or these are no methods."""
@@ -102,21 +106,55 @@ class Batch:
         Returns:
             False if it has to take the other way.
         """
-        passage = self._passage
-        if not passage.takes(url):
+        if not (is_line(url) and self._passage.takes(url)):
             return False
-        referer = passage.referer(url)
-        tail = self._tails.get((names, referer, is_on_purpose))
+        tail = self._tail(url, names, is_on_purpose=is_on_purpose)
         if tail is None:
-            if not (referer.isascii() and (referer.isprintable())):
-                return False
-            tail = tail_of(*names, passage.depth, referer, is_on_purpose=is_on_purpose)
-            self._tails[names, referer, is_on_purpose] = tail
-        if passage.lets(url, host):
+            return False
+        if self._passage.lets(url, host):
             self._found.append(FoundLink(url, host, key, weight, tail))
             if len(self._found) >= MOST:
                 self.flush()
         return True
+
+    def add_all(self, urls: Sequence[str], names: tuple[str, str], links: Links, page: str) -> None:
+        """Count and take those of *links* with *urls*, not in normal form yet, of the page with the URL *page*.
+
+        It does what is done for each of them elsewhere, with as few calls as it takes.
+        """
+        passage = self._passage
+        places = list(map(self._place, urls))
+        self._visit.note_all([place.page for place in places])
+        tails: dict[str, str | None] = {}
+        for url, place in zip(urls, places, strict=True):
+            verdict = place.verdict
+            normal = verdict.url
+            if (verdict.reason or normal != url) and not self._admission.admit_found(url, verdict, page):
+                continue
+            alike = passage.alike(normal)
+            if alike not in tails:
+                tails[alike] = self._tail(normal, names, is_on_purpose=False)
+            tail = tails[alike]
+            if tail is None or not (place.is_line and passage.takes(normal)):
+                request = links.request(normal)
+                self._visit.note(request)
+                self.send(request)
+            elif passage.lets(normal, place.host):
+                self._found.append(FoundLink(normal, place.host, place.key, None, tail))
+        if len(self._found) >= MOST:
+            self.flush()
+
+    def _tail(self, url: str, names: tuple[str, str], *, is_on_purpose: bool) -> str | None:
+        """What is written after *url*; ``None`` if that cannot be written as a line."""
+        referer = self._passage.referer(url)
+        try:
+            return self._tails[names, referer, is_on_purpose]
+        except KeyError:
+            tail = None
+            if not referer or is_line(referer):
+                tail = tail_of(*names, self._passage.depth, referer, is_on_purpose=is_on_purpose)
+            self._tails[names, referer, is_on_purpose] = tail
+            return tail
 
     def send(self, request: Request) -> None:
         """Let *request* go through, behind what waits here."""

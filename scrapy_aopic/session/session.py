@@ -53,6 +53,7 @@ from .duplicates import Duplicates
 from .intake import Intake
 from .pacer import JobPacer
 from .patience import WAITING, Patience
+from .places import Places
 from .queued import QueuedRequests
 from .responses import Responses
 from .seeding import SOON, Seeding
@@ -95,6 +96,7 @@ class Session:
         job: The open job.
         keys: Finds the page keys of requests.
         admission: What may be queued, under which URL.
+        places: What URLs of links come to.
         visits: The visits under way.
         intake: Takes requests.
         responses: What responses show.
@@ -134,6 +136,7 @@ class Session:
         self.trouble = Trouble(crawler, closing, job, self.stats)
         self.keys = keys = PageKeys(crawler.request_fingerprinter)
         self.admission = opened.admission
+        self.places = Places(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
         self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats)
         requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)

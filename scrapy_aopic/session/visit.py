@@ -11,7 +11,7 @@ from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
 
@@ -126,6 +126,17 @@ class Visit:
         """Count the page under *key* as a link of *weight*; nothing is marked."""
         if self._has_room():
             self._count(key[HOST_BYTES:], weight)
+
+    def note_all(self, pages: Sequence[bytes]) -> None:
+        """Count *pages*, as the latter halves of page keys, as links without a weight."""
+        seen = self._seen
+        if len(seen) + len(pages) <= self._max_links:
+            seen.update(pages)
+            seen.discard(self._own)
+        else:
+            for page in pages:
+                if self._has_room():
+                    self._count(page, None)
 
     def _has_room(self) -> bool:
         return len(self._seen) < self._max_links

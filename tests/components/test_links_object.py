@@ -92,3 +92,23 @@ async def test_they_are_followed_beside_any_scheduler(
     )
     await crawl(Follows, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
     assert sorted(web.asked) == [f"http://a.test/{name}" for name in ("", "b", "c", "d")]
+
+
+@deferred_f_from_coro_f
+@pytest.mark.parametrize("scheduler", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["scrapys", "ours"])
+async def test_one_that_is_no_url_costs_no_other(
+    serve: Callable[[dict[str, Any]], Any], scheduler: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Given(Spider):
+        name = "given"
+        start_urls = ("http://a.test/",)
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            yield Links(response, ["/b", "http://[", "/c"])
+
+    web = serve({"http://a.test/": [], "http://a.test/b": [], "http://a.test/c": []})
+    crawler = await crawl(Given, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
+    assert sorted(web.asked) == ["http://a.test/", "http://a.test/b", "http://a.test/c"]
+    assert "http://[" in caplog.text
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/urls/refused/invalid") == (3 if scheduler else None)  # on each page
