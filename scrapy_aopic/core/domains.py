@@ -46,7 +46,10 @@ class Domains:
         self.table = RecordTable(store, Family.DOMAINS, pack_domain, unpack_domain, _CACHE)
         self._domain_of = domain_of
         self.seeds = 0
-        self.sponsors = Sponsors(self.get, self.table.put, FAMILY * budget, allowance)
+        self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance)
+
+    def _put(self, key: bytes, domain: Domain) -> None:
+        self.table.put(key, domain)  # which is another function after each commit
 
     def key(self, host: HostState) -> bytes:
         """Key of the domain of *host*."""

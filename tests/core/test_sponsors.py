@@ -53,8 +53,12 @@ class Desk:
         domain = self.domains.get(self.key(name))
         return dict(zip(domain.sponsors, domain.charges, strict=True))
 
-    def reopen(self) -> None:
+    def commit(self) -> None:
         self.store.write({Family.DOMAINS: self.domains.table.take()}, sync=True)
+        self.domains.table.landed()
+
+    def reopen(self) -> None:
+        self.commit()
         self.domains = Domains(self.store, str, BUDGET, FREE)
 
 
@@ -70,6 +74,17 @@ def test_a_domain_that_is_found_from_itself_has_no_sponsor_and_its_routes_end(ho
     for name in names:
         desk.fetch(name, 20)
     assert [desk.is_late(name) for name in names] == [False] + [True] * hops
+
+
+def test_what_is_charged_after_a_commit_outlives_the_next_one() -> None:
+    desk = Desk("seed")
+    desk.link("seed", "hub")
+    desk.link("hub", "far")
+    for n in (1, 2, 3):
+        desk.fetch("far")
+        desk.commit()
+        desk.domains = Domains(desk.store, str, BUDGET, FREE) if n == 3 else desk.domains
+        assert list(desk.sponsors("hub").values()) == [n]
 
 
 def test_a_domain_whose_record_was_lost_may_be_found_by_what_it_found():
