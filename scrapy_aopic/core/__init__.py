@@ -10,7 +10,7 @@ In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (
 :mod:`.sponsors` and :mod:`.support` (how much of it a site may take), :mod:`.duplicates` and :mod:`.merging` (pages that are one),
 :mod:`.revisits` (visited pages that are visited again), :mod:`.kept_links` and :mod:`.graph` (links that are kept),
 :mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
-and :mod:`.caches` (how it is kept in a store), :mod:`.walk`, :mod:`.audit` and
+and :mod:`.caches` (how it is kept in a store), :mod:`.shard` and :mod:`.shards` (a job in several parts), :mod:`.walk`, :mod:`.audit` and
 :mod:`.repair` (whether it holds, and what to do if not).
 """
 
@@ -25,6 +25,7 @@ from .politeness import Gap, Outcome, Politeness
 from .ports import Batch, Family, Store
 from .records import Link, host_key, page_key
 from .revisits import Recrawl, Version
+from .shard import Received, Shard, ShardId, Sums
 from .window import Window
 
 __all__ = [
@@ -43,9 +44,13 @@ __all__ = [
     "Outcome",
     "Policy",
     "Politeness",
+    "Received",
     "Recrawl",
     "Settled",
+    "Shard",
+    "ShardId",
     "Store",
+    "Sums",
     "Unlocated",
     "Version",
     "Window",

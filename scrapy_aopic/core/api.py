@@ -107,6 +107,8 @@ class Findings(NamedTuple):
         version: What the response says of the page's version, if pages are revisited.
         same_as: Key of the page that it says it is, once its links are paid; a duplicate needs none.
         is_if_same: Whether that only counts if they have the same words.
+        same_host: Name of the host of the page *same_as*; needed only if that may be of another shard and is none of
+            the links.
     """
 
     outcome: str = ""
@@ -116,6 +118,7 @@ class Findings(NamedTuple):
     version: Version | None = None
     same_as: bytes = b""
     is_if_same: bool = False
+    same_host: str = ""
 
 
 ORDINARY = Findings()

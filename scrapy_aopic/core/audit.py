@@ -16,6 +16,7 @@ from .ledger import TOTAL
 from .ports import Family, Store
 from .records import FAILED, HOST_BYTES, NO_RECORD, QUEUED, VISITED, HostRecord, serial_of
 from .saved import read_saved
+from .shards.mail import balance_of
 from .walk import (
     CHUNK,
     HostTally,
@@ -244,8 +245,12 @@ class _Auditor:
 
     def _check_totals(self) -> None:
         tally, ledger, expect = self.tally, self._saved.ledger, self._expect
-        whole = tally.cash + ledger.virtual
-        expect(whole == TOTAL, "all cash is {} units, not {}: {} too many", whole, TOTAL, whole - TOTAL)
+        whole, right = tally.cash + ledger.virtual, ledger.whole
+        expect(whole == right, "all cash is {} units, not {}: {} too many", whole, right, whole - right)
+        balance = balance_of(self._store)
+        expect(
+            balance == ledger.balance, "mail brought {} units, but {} are recorded", balance, ledger.balance
+        )
         history, members = tally.history, tally.members
         expect(history == ledger.history, "histories add up to {}, not {}", history, ledger.history)
         expect(members == ledger.members, "classes have {} pages, not {}", members, ledger.members)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from .ports import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .frontier.frontier import Frontier
 
@@ -37,15 +37,22 @@ class Commits:
     Args:
         frontier: Of which some families are.
         tables: Those of the other families.
+        further: Further ones of families that others are of, too.
 
     Attributes:
         has_changes: Whether anything happened since the last batch was taken; set by whoever changes something.
     """
 
-    def __init__(self, frontier: Frontier, tables: Mapping[Family, Table]) -> None:
+    def __init__(
+        self,
+        frontier: Frontier,
+        tables: Mapping[Family, Table],
+        further: Sequence[tuple[Family, Table]] = (),
+    ) -> None:
         self.has_changes = False
         self._frontier = frontier
         self._tables = tables
+        self._further = further
 
     def take(self, totals: Mapping[bytes, bytes]) -> dict[Family, dict[bytes, bytes | None]]:
         """All changes as one batch, with the rows *totals* of the ``META`` family."""
@@ -53,18 +60,24 @@ class Commits:
         batch = self._frontier.take_changes()
         for family, table in self._tables.items():
             batch[family] = table.take()
+        for family, table in self._further:
+            batch[family] = {**batch[family], **table.take()}
         batch[Family.META] = {**batch[Family.META], **totals}
         return batch
 
     def landed(self) -> None:
         """The batch in flight is in the store."""
         self._frontier.changes_landed()
-        for table in self._tables.values():
+        for table in self._all():
             table.landed()
 
     def failed(self) -> None:
         """The batch in flight did not reach the store; the next one will hold it too."""
         self._frontier.changes_failed()
-        for table in self._tables.values():
+        for table in self._all():
             table.failed()
         self.has_changes = True
+
+    def _all(self) -> Iterator[Table]:
+        yield from self._tables.values()
+        yield from (table for _, table in self._further)

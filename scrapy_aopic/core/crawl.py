@@ -13,8 +13,8 @@
 :mod:`.commits`     what changed since the last commit
 ==================  ====================================================================================
 
-Between two calls the sum of all cash is :data:`~scrapy_aopic.core.ledger.TOTAL`, the seen-set is the page table, and a
-queued page has exactly one queue row, so none of them can disagree with another; :mod:`.audit` checks it. A leased
+Between two calls the sum of all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` (a shard of a job sends some of it away,
+and gets some, see :mod:`.shard`), the seen-set is the page table, and a queued page has exactly one queue row, so none of them can disagree with another; :mod:`.audit` checks it. A leased
 page stays queued in the store until it is settled: a process that dies loses nothing.
 
 Time is given by the caller, in seconds since the epoch; nothing here reads a clock.
@@ -49,6 +49,9 @@ from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
 from .saved import Saved, read_saved
+from .shards.abroad import Abroad
+from .shards.mail import Mail, open_cut
+from .shards.receiving import Receiver
 from .support import Support
 from .tables import BlobTable
 from .visits import Visits, check_link
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from .politeness import Gap, Outcome
     from .ports import Store
     from .records import Link, Page
+    from .shards.cut import ShardId
 
 
 class Crawl:
@@ -72,12 +76,13 @@ class Crawl:
         store: Where it is remembered. The caller writes what :meth:`take_changes` returns.
         policy: How cash is spent.
         now: Seconds since the epoch.
+        shard: Which shard of a job it is (:class:`~.shard.Shard`); ``None`` for a job in one piece.
 
     Raises:
-        StorageError: If the store was written in another format, or in another order.
+        StorageError: If the store was written in another format, or in another order, or is of another shard.
     """
 
-    def __init__(self, store: Store, policy: Policy, now: float) -> None:
+    def __init__(self, store: Store, policy: Policy, now: float, shard: ShardId | None = None) -> None:
         self._policy = policy
         order, recrawl = policy.order, policy.recrawl
         saved = read_saved(store)
@@ -86,9 +91,17 @@ class Crawl:
                 f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
                 f"{order_name(order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
             )
+        totals = saved.ledger if saved is not None else Totals()
+        cut = open_cut(store, policy, shard, is_new=saved is None)
+        self.mail = mail = Mail(store, cut, totals) if cut is not None else None
+        is_own = cut.is_own if cut is not None else None
         self.domains = (
-            Domains(store, policy.domain_of, order.budget, order.allowance) if order.uses_domains else None
+            Domains(store, policy.domain_of, order.budget, order.allowance, is_own)
+            if order.uses_domains
+            else None
         )
+        if mail is not None and self.domains is not None:
+            mail.way_of = self.domains.sponsors.way
         self.frontier = Frontier(
             store,
             order,
@@ -100,7 +113,7 @@ class Crawl:
             max_active=policy.max_active,
         )
         self.ledger = Ledger(
-            saved.ledger if saved is not None else Totals(),
+            totals,
             policy.window,
             share=policy.share,
             endowment=policy.endowment if order.uses_endowments else 0.0,
@@ -123,15 +136,27 @@ class Crawl:
             is_chosen=policy.is_chosen if policy.chosen else None,
             capacity=policy.page_cache,
             cache=policy.cache(),
+            mail=mail,
         )
         self._revisits = Revisits(
             recrawl, rates=rates, looks=looks, due=self._due, pages=self.pages, frontier=self.frontier
         )
         duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
-        self._merging = Merging(
-            self.pages, self._leases, self.ledger, duplicates, self._site_of, adds_scores=order.counts_links
+        self._abroad = (
+            Abroad(store, mail, self.pages, self.ledger, duplicates, adds_scores=order.counts_links)
+            if mail is not None
+            else None
         )
-        self._support = Support(self.domains, self.frontier) if self.domains is not None else None
+        self._merging = Merging(
+            self.pages,
+            self._leases,
+            self.ledger,
+            duplicates,
+            self._site_of,
+            adds_scores=order.counts_links,
+            abroad=self._abroad,
+        )
+        self.support = Support(self.domains, self.frontier) if self.domains is not None else None
         self._scores = Scores(store, order, self.pages)
         links = KeptLinks(store, is_on=policy.keep_links or recrawl is not None or self._scores.is_on)
         self._visits = Visits(
@@ -140,11 +165,26 @@ class Crawl:
             ledger=self.ledger,
             order=order,
             frontier=self.frontier,
-            support=self._support,
+            support=self.support,
             merging=self._merging,
             revisits=self._revisits,
             links=links,
             scores=self._scores,
+            mail=mail,
+        )
+        self.receiver = (
+            Receiver(
+                mail,
+                seeder=self,
+                pages=self.pages,
+                ledger=self.ledger,
+                frontier=self.frontier,
+                support=self.support,
+                merging=self._merging,
+                abroad=self._abroad,
+            )
+            if mail is not None and self._abroad is not None
+            else None
         )
         # What is known of robots.txt files is only kept here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
@@ -157,7 +197,10 @@ class Crawl:
         }
         if self.domains is not None:
             tables[Family.DOMAINS] = self.domains.table
-        self._commits = Commits(self.frontier, tables)
+        by_mail: list[tuple[Family, Table]] = []
+        if mail is not None and self._abroad is not None:
+            by_mail = [(Family.META, mail), (Family.CONTENT, self._abroad)]
+        self._commits = Commits(self.frontier, tables, by_mail)
         self.started_at = self.created_at = now
         self.is_resumed = saved is not None
         self.was_clean = True
@@ -169,7 +212,7 @@ class Crawl:
         """Go on where the run that wrote *saved* stopped, or died."""
         self.pages.resume(visited=saved.visited, failed=saved.failed, serial=saved.order, clock=saved.clock)
         if self.domains is not None:
-            self.domains.seeds = saved.seeds
+            self.domains.seeds, self.domains.seeds_elsewhere = saved.seeds, saved.ledger.elsewhere.seeds
         self.created_at = saved.created_at
         self.was_clean = saved.is_clean
         leased = self.frontier.load(saved, now, crashed_at=saved.crashed_at if self.was_clean else now)
@@ -206,7 +249,7 @@ class Crawl:
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""
-        return self._merging.n_merged
+        return self._merging.n_merged + (self._abroad.n_merged if self._abroad is not None else 0)
 
     def page(self, key: bytes) -> Page | None:
         """The page under *key*; not to be changed."""
@@ -273,10 +316,10 @@ class Crawl:
             self.pages.repeat(link, page, now)
             return True
         self.pages.add(link, now, worth=worth if is_endowed else 0.0)
-        if self._support is not None and found_on:
-            self._support.found(link.key[:HOST_BYTES], found_on[:HOST_BYTES], now)
-        elif self._support is not None and is_endowed:
-            self._support.vouch(link.key, now)
+        if self.support is not None and found_on:
+            self.support.found(link.key[:HOST_BYTES], found_on[:HOST_BYTES], now)
+        elif self.support is not None and is_endowed:
+            self.support.vouch(link.key, now)
         return True
 
     def enrich(self, key: bytes, now: float, worth: float) -> int:
@@ -497,6 +540,10 @@ class Crawl:
         """Whether anything happened since the last :meth:`take_changes`."""
         return self._commits.has_changes
 
+    @has_changes.setter
+    def has_changes(self, has_changes: bool) -> None:
+        self._commits.has_changes = has_changes
+
     def take_changes(self, now: float, *, is_clean: bool = False) -> dict[Family, dict[bytes, bytes | None]]:
         """Everything that changed, as one batch that leaves the store in a state of its own.
 
@@ -527,7 +574,7 @@ class Crawl:
             hosts=frontier.n_hosts,
             order=pages.serial,
             clock=pages.clock,
-            visits=frontier.visits,
+            visits=frontier.own_visits,
             rates=self._revisits.rates.counts,
             seeds=self.domains.seeds if self.domains is not None else 0,
             shelved=frontier.n_shelved,

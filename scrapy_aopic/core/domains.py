@@ -34,19 +34,27 @@ class Domains:
         budget: Part of all fetches that a domain with one supporter may take; 0 for no bound on what lies behind
             a link.
         allowance: Pages of such a domain that are free of the budget.
+        is_own: Whether the domain under a key is in this shard; ``None`` if all are. Of others only the way to a seed's
+            domain is known, and what was charged to it.
 
     Attributes:
-        seeds: Seeds of all domains together.
+        seeds: Seeds of all domains of this shard together.
+        seeds_elsewhere: Those of other shards.
         sponsors: Who answers for which of them.
     """
 
     def __init__(
-        self, store: Store, domain_of: Callable[[str], str], budget: float = 0.0, allowance: float = 0.0
+        self,
+        store: Store,
+        domain_of: Callable[[str], str],
+        budget: float = 0.0,
+        allowance: float = 0.0,
+        is_own: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.DOMAINS, pack_domain, unpack_domain, _CACHE)
         self._domain_of = domain_of
-        self.seeds = 0
-        self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance)
+        self.seeds = self.seeds_elsewhere = 0
+        self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance, is_own)
 
     def _put(self, key: bytes, domain: Domain) -> None:
         self.table.put(key, domain)  # which is another function after each commit
@@ -71,6 +79,15 @@ class Domains:
         domain = self._own(key)
         domain.visited += visits
         self.table.put(key, domain)
+
+    def introduce(self, way: bytes) -> None:
+        """Know the domains of *way*, of another shard, whose first one was found from the second one, and so on."""
+        keys = [way[at : at + KEY_BYTES] for at in range(0, len(way), KEY_BYTES)]
+        for key, sponsor in zip(reversed(keys[:-1]), reversed(keys[1:]), strict=True):
+            if self.table.get(key) is None:
+                domain = Domain()
+                self.sponsors.discover(key, domain, sponsor)
+                self.table.put(key, domain)
 
     def support(self, key: bytes, supporter: bytes) -> bool:
         """Let the domain under *key* be linked to by *supporter*: another domain's key.
@@ -105,4 +122,5 @@ class Domains:
 
     def seeded(self, domain: Domain) -> float:
         """Part of all seeds that *domain* has."""
-        return domain.seeds / self.seeds if self.seeds else 0.0
+        seeds = self.seeds + self.seeds_elsewhere
+        return domain.seeds / seeds if seeds else 0.0

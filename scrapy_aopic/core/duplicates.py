@@ -24,7 +24,16 @@ from hashlib import blake2b
 from struct import unpack as unpack_struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from .layout import BANDS, CLAIMS, FIRST_OF_TEXT, SITE_TEXTS, TEXTS, VARIETIES
+from .layout import (
+    BANDS,
+    CLAIMS,
+    FIRST_OF_TEXT,
+    FOREIGN_CLAIMS,
+    OWN_CLAIMS,
+    SITE_TEXTS,
+    TEXTS,
+    VARIETIES,
+)
 from .ports import Family, Store
 from .records import PAGE_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
@@ -137,6 +146,8 @@ def sketch(words: Sequence[str]) -> bytes:
 
 def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
+    if row[:1] in (OWN_CLAIMS, FOREIGN_CLAIMS):
+        return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
     return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
@@ -258,7 +269,10 @@ class Duplicates:
 
     def agree(self, page: bytes, other: bytes, *, with_links: bool = True) -> bool:
         """Whether two pages have the same words, or nearly, and the same links and data."""
-        one, two = self.text(page), self.text(other)
+        return self.is_alike(self.text(page), self.text(other), with_links=with_links)
+
+    def is_alike(self, one: Text | None, two: Text | None, *, with_links: bool = True) -> bool:
+        """Whether two texts have the same words, or nearly, and the same links and data."""
         if one is None or two is None or not one.digest or (with_links and one.links != two.links):
             return False
         return one.words == two.words or (self._is_near and alike(one.sketch, two.sketch) >= ALIKE)

@@ -3,6 +3,9 @@
 Rule: a page has one row, with the pages that it linked to at its last visit that showed any; the links of a page that
 turned out to be another one are kept only for an order on the whole graph. Weights are not kept: they are made in
 ``spidermiddlewares.py``, and spent at the visit.
+
+Links to pages of other shards have a row of their own, with addresses (:mod:`.shards.cut`), under the page's key and a
+zero byte; they are only kept where revisits pay them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from .graph import KnownGraph
 from .order import BatchOrder
 from .ports import Family
 from .records import PAGE_BYTES
+from .shards.cut import ADDRESS_BYTES
 from .tables import BlobTable
 
 if TYPE_CHECKING:
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from .order import Order
     from .pages import Pages
     from .ports import Store
+
+
+_ELSEWHERE = b"\0"
+"""What follows the key of a page whose links to pages of other shards are kept under it."""
 
 
 def split_links(targets: bytes) -> list[bytes]:
@@ -43,6 +51,18 @@ class KeptLinks:
     def keep(self, key: bytes, targets: Sequence[bytes]) -> None:
         """The page under *key* links to *targets*."""
         self.table.put(key, b"".join(targets))
+
+    def keep_elsewhere(self, key: bytes, addresses: Sequence[bytes]) -> None:
+        """The page under *key* links to the pages of other shards at *addresses*."""
+        if addresses:
+            self.table.put(key + _ELSEWHERE, b"".join(addresses))
+        else:
+            self.table.delete(key + _ELSEWHERE)
+
+    def elsewhere(self, key: bytes) -> list[bytes]:
+        """Addresses of the pages of other shards that the one under *key* linked to at its last visit."""
+        row = self.table.get(key + _ELSEWHERE) or b""
+        return [row[at : at + ADDRESS_BYTES] for at in range(0, len(row), ADDRESS_BYTES)]
 
     def of(self, key: bytes) -> list[bytes]:
         """Keys of the pages that the one under *key* linked to at its last visit."""

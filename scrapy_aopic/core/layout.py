@@ -20,6 +20,10 @@ letter  key                                                                     
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.looks``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
+``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
+``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``
+``S``   shard: counts of the letters to it                                          ``shards.mail``
+``R``   shard: counts of the letters from it                                        ``shards.mail``
 ======  ==========================================================================  ======================
 
 Rules: a letter belongs to one line of this table; a host with queued pages has exactly one row under ``A``, ``F``,
@@ -77,8 +81,14 @@ OUTSIDERS, SHARED_GATES = b"C", b"G"
 WAKES, DUE = b"W", b"O"
 """Visited pages by the time at which their place is looked at, and by the place of those that are due."""
 
+SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
+"""Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""
+
 # Indexes in CONTENT.
 
 TEXTS, FIRST_OF_TEXT, BANDS, SITE_TEXTS, VARIETIES, CLAIMS = b"P", b"T", b"B", b"S", b"N", b"C"
 """Texts by page, first pages by text, pages by band of a sketch, first pages by text and domain, counts of pages with
 the same words and other links, and claims of pages to be another one."""
+
+OWN_CLAIMS, FOREIGN_CLAIMS = b"A", b"F"
+"""Claims of pages to be one of another shard, by page; claims of pages of other shards, by the page they name."""

@@ -1,7 +1,8 @@
 """The AOPIC cash ledger: who holds how much cash, and where a visit sends it.
 
 Rule 1: cash is conserved to the unit. The cash of all pages and of the virtual page is :data:`TOTAL` after
-every step, compared with ``==``; what a division leaves over goes to the virtual page.
+every step, compared with ``==``; what a division leaves over goes to the virtual page. In a shard of a job it is
+:data:`TOTAL` and the shard's *balance*: what came from other shards, less what went to them.
 
 Rule 2: the virtual page spends in O(1). It endows single visits from its reserve, or hands the same number of units
 to each page of a class (:mod:`.spending`) by raising that class's running total. A page's cash is then
@@ -17,7 +18,7 @@ with host decay is ours (docs/how-it-works.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .records import FAILED, Page
 from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
@@ -43,6 +44,34 @@ ENDOWMENT_HALF_LIFE = 10
 """Visited pages of a registered domain after which its pages are endowed with half as much."""
 
 
+class Sums(NamedTuple):
+    """What the orders, the estimates and the budgets of a job count over all of its shards.
+
+    Attributes:
+        visits: Pages that were visited or failed at least once.
+        seeds: Seeds by which domains are supported.
+        distributed: All cash that pages ever spent, in units.
+        history: Sum of the pages' histories, in units.
+        held: Cash that pages hold, in units.
+        virtual: Cash of the virtual page, in units.
+    """
+
+    visits: int = 0
+    seeds: int = 0
+    distributed: int = 0
+    history: int = 0
+    held: int = 0
+    virtual: int = 0
+
+    def plus(self, other: Sums) -> Sums:
+        """Both together."""
+        return Sums(*map(int.__add__, self, other))
+
+
+NOWHERE = Sums()
+"""What the other shards of a job without any have."""
+
+
 @dataclass(slots=True)
 class Totals:
     """The ledger's sums, all in units.
@@ -57,6 +86,8 @@ class Totals:
         handed: Units that each page of a class was handed so far, by class.
         members: Pages in each class.
         newcomers: Sum and number of the histories of pages at their second visit.
+        balance: What came from other shards, less what went to them.
+        elsewhere: Sums over the other shards, as of when somebody last said them.
     """
 
     virtual: int = TOTAL
@@ -67,9 +98,23 @@ class Totals:
     handed: tuple[int, ...] = (0,) * N_PAGE_CLASSES
     members: list[int] = field(default_factory=lambda: [0] * N_PAGE_CLASSES)
     newcomers: tuple[int, int] = (0, 0)
+    balance: int = 0
+    elsewhere: Sums = NOWHERE
 
     def __post_init__(self) -> None:
-        self.members = list(self.members)  # a tuple if it was read from a store
+        # Tuples if they were read from a store.
+        self.members = list(self.members)
+        self.elsewhere = Sums(*self.elsewhere)
+
+    @property
+    def whole(self) -> int:
+        """Units that the pages and the virtual page hold together."""
+        return TOTAL + self.balance
+
+    @property
+    def held(self) -> int:
+        """Units that the pages hold together."""
+        return TOTAL + self.balance - self.virtual
 
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
@@ -99,8 +144,9 @@ class Estimate:
         return self.window.history(page, cash, self.totals.turn, self.now)
 
     def importance(self, weight: int) -> float:
-        """*weight* as a part of all history and of all cash that pages hold."""
-        whole = self.totals.history + TOTAL - self.totals.virtual
+        """*weight* as a part of all history and of all cash that pages hold, in all shards."""
+        totals = self.totals
+        whole = totals.history + totals.held + totals.elsewhere.history + totals.elsewhere.held
         return weight / whole if whole else 0.0
 
 
@@ -135,6 +181,21 @@ class Ledger:
         self._spending: Spending = SPENDING[spending]
         self.endowment = endowment if self._spending.endows else 0.0
         self.has_handed = any(totals.handed)
+        self._in_turn_elsewhere = self._in_turn_of(totals.elsewhere)
+
+    # -- other shards
+
+    def learn(self, elsewhere: Sums) -> None:
+        """The other shards have these sums by now: what they distributed since lets virtual time pass here, too."""
+        totals = self.totals
+        spent = elsewhere.distributed - totals.elsewhere.distributed
+        totals.elsewhere = elsewhere
+        self._in_turn_elsewhere = self._in_turn_of(elsewhere)
+        self._pass_time(max(spent, 0))
+
+    def _in_turn_of(self, sums: Sums) -> int:
+        """Cash that circulates among the pages that *sums* are of."""
+        return sums.held + sums.virtual if self._spending.classes else sums.held
 
     # -- pages come and change class
 
@@ -218,8 +279,10 @@ class Ledger:
 
     def _pass_time(self, units: int) -> None:
         """Let virtual time pass because *units* are about to be distributed."""
-        in_turn = TOTAL if self._spending.classes else TOTAL - self.totals.virtual
-        self.totals.turn += units / in_turn if in_turn else 0.0
+        totals = self.totals
+        in_turn = totals.whole if self._spending.classes else totals.held
+        in_turn += self._in_turn_elsewhere
+        totals.turn += units / in_turn if in_turn else 0.0
 
     def _endow(self, visited: int) -> int:
         """Take the endowment of a visit out of the virtual page; *visited* pages of the domain had one before."""
@@ -277,6 +340,24 @@ class Ledger:
         other.marks = page.marks = ()  # its visits are no longer the whole of its history
         page.cash = page.history = 0
         self._leave(page)
+
+    def bequeath(self, page: Page) -> tuple[int, int]:
+        """Take all cash and history of *page*, which was visited, for a page of another shard; returns both."""
+        self.catch_up(page)
+        units, history = page.cash, page.history
+        self.totals.history -= history
+        page.cash = page.history = 0
+        page.marks = ()
+        self._leave(page)
+        return units, history
+
+    def inherit(self, page: Page, units: int, history: int) -> None:
+        """Give *page* the cash and the history that a page of another shard had."""
+        self.catch_up(page)
+        page.cash += units
+        page.history += history
+        self.totals.history += history
+        page.marks = ()  # its visits are no longer the whole of its history
 
     def forfeit(self, units: int) -> None:
         """Give *units*, which the caller took from elsewhere, to the virtual page."""

@@ -11,6 +11,9 @@ Rule 2: who names the page that it is proves nothing about that page; so a claim
 
 Rule 3: merged pages are at most :data:`~scrapy_aopic.core.pages.MAX_HEIGHT` hops from their root. Each page of an
 endless chain says that it is the next one.
+
+Rule 4: of a page of another shard nothing is known here but its address: :mod:`.shards.abroad` does by mail what this
+module does in one step.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING
 from .api import Ending
 from .duplicates import Claim, Found
 from .pages import MAX_HEIGHT
-from .records import FAILED, VISITED
+from .records import FAILED, PAGE_BYTES, VISITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .pages import Pages
     from .records import Page
+    from .shards.abroad import Abroad
 
 _UNJUDGED = Found()
 
@@ -42,6 +46,7 @@ class Merging:
     Args:
         site_of: Key of the registered domain of the page under a key.
         adds_scores: Whether the scores of merged pages are added up: they are if they count links.
+        abroad: Merges pages with pages of other shards; ``None`` if there are none.
 
     Attributes:
         n_merged: Pages that were merged with another one in this run.
@@ -56,8 +61,10 @@ class Merging:
         site_of: Callable[[bytes], bytes],
         *,
         adds_scores: bool,
+        abroad: Abroad | None = None,
     ) -> None:
         self.n_merged = 0
+        self._abroad = abroad
         self._pages = pages
         self._leases = leases
         self._ledger = ledger
@@ -120,7 +127,7 @@ class Merging:
         """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""
         page = self._pages.get(key)
         other = self.verdict(key).first or (page.canonical if page is not None else b"")
-        return self._pages.root(other)[0] if other else b""
+        return self._pages.root(other)[0][:PAGE_BYTES] if other else b""
 
     def _is_other(self, key: bytes, first: bytes) -> bool:
         """Whether the page under key *first* is there, and another one than that under *key*."""
@@ -135,16 +142,19 @@ class Merging:
 
         Args:
             claim: That it is the page under key *other*, if anything says so.
+            other: The address of that page if it is of another shard.
         """
         # A page that links to itself with dont_filter is queued again: it may say so then.
         if claim is not None and page.state == VISITED:
-            self._claim(claim, other, now)
+            self.claim(claim, other, now)
         if page.is_claimed:
             self._merge_claimants(key, page, now)
 
-    def _claim(self, claim: Claim, other: bytes, now: float) -> None:
+    def claim(self, claim: Claim, other: bytes, now: float) -> None:
         """Merge the page of *claim* with the one under *other*, now or once that is visited."""
         root, page = self._partner(claim.page, other)
+        if self._abroad is not None and len(root) > PAGE_BYTES:
+            self._abroad.claim(claim, self._pages.expect(claim.page, "a claim"), root)
         if page is None:
             return
         if page.visits:
@@ -166,8 +176,12 @@ class Merging:
             if source is None or source.state != VISITED or source.visits != claim.visits:
                 continue  # it may say something else by now
             root, other = self._partner(claim.page, key)
-            if other is not None and self._is_backed(claim, key):
+            if self._abroad is not None and len(root) > PAGE_BYTES:
+                self._abroad.claim(claim, source, root)
+            elif other is not None and self._is_backed(claim, key):
                 self._merge(claim.page, root, other, claim.outcome, now)
+        if self._abroad is not None:
+            self._abroad.visited(key)
 
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to merge the one under *key* with if it is the one under *other*; ``None`` for no other one."""
@@ -186,6 +200,8 @@ class Merging:
         # it from being merged with its canonical page.
         if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
             return
+        if self._abroad is not None:
+            self._abroad.stays(root)
         other.height = max(other.height, page.height + 1)
         self._ledger.merge(page, other)
         page.canonical = root

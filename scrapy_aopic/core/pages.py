@@ -8,7 +8,10 @@ Rule 2: only a page that is ``VISITED`` may be due for a revisit.
 Rule 3: a page that was merged with another one stays ``VISITED``; what is paid to it goes to its *root*, the page that
 stands for it. Chains of such pages are at most :data:`MAX_HEIGHT` long.
 
-Rule 4: whoever changes a page outside this file calls :meth:`Pages.keep` before anything else is read, if no more than
+Rule 4: in a shard of a job, a root may be a page of another shard. Then nothing is known of it here but its address
+(:mod:`.shards.cut`), and what is paid to it leaves by mail.
+
+Rule 5: whoever changes a page outside this file calls :meth:`Pages.keep` before anything else is read, if no more than
 the record is concerned, or :meth:`Pages.replace`, if it may have to wait elsewhere now.
 """
 
@@ -24,6 +27,7 @@ from .ports import Family
 from .records import (
     FAILED,
     HOST_BYTES,
+    PAGE_BYTES,
     QUEUED,
     VISITED,
     Page,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from .revisits.due import DuePages
     from .revisits.looks import Looks
     from .revisits.worth import Worth
+    from .shards.mail import Mail
 
 MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
@@ -61,6 +66,7 @@ class Pages:
         worth: What visited pages are worth; ``None`` if pages are visited once.
         is_chosen: Whether the virtual page spends on a host's pages; ``None`` if it spends on no chosen domains.
         capacity: Page records kept in memory.
+        mail: What goes to pages of other shards; ``None`` if there are none.
 
     Attributes:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
@@ -82,6 +88,7 @@ class Pages:
         is_chosen: Callable[[str], bool] | None = None,
         capacity: int = 100_000,
         cache: Cache | None = None,
+        mail: Mail | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity, cache=cache)
         self.requests = BlobTable(store, Family.REQUESTS)
@@ -96,6 +103,7 @@ class Pages:
         self._due = due
         self._worth = worth
         self._is_chosen = is_chosen
+        self._mail = mail
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
         """Go on counting where an earlier run stopped."""
@@ -106,7 +114,7 @@ class Pages:
     # -- what is known
 
     def get(self, key: bytes) -> Page | None:
-        """The page under *key*; see rule 4."""
+        """The page under *key*; see rule 5."""
         return self.table.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[Page | None]:
@@ -138,10 +146,12 @@ class Pages:
     def root(self, key: bytes) -> tuple[bytes, Page | None]:
         """Key and page that stands for the one under *key*; ``None`` if that is not known.
 
+        Of a page of another shard, its address and ``None``; *key* may be an address, too.
+
         Raises:
             StorageError: If merged pages lead on for more than :data:`MAX_HEIGHT` hops, in a circle that is.
         """
-        at, page, hops = key, self.table.get(key), 0
+        at, page, hops = key, self._here(key), 0
         while page is not None and page.canonical:
             at, hops = page.canonical, hops + 1
             if hops > MAX_HEIGHT:
@@ -149,11 +159,15 @@ class Pages:
                     f"Pages that are one with page {key.hex()} lead to each other in a circle: "
                     "'scrapy aopic repair' mends the job."
                 )
-            page = self.table.get(at)
+            page = self._here(at)
         if hops > 1 and (first := self.table.get(key)) is not None:
             first.canonical = at  # one hop the next time
             self.table.put(key, first)
         return at, page
+
+    def _here(self, key: bytes) -> Page | None:
+        """The page under *key*; ``None`` for an address."""
+        return self.table.get(key) if len(key) == PAGE_BYTES else None
 
     # -- changes
 
@@ -191,9 +205,11 @@ class Pages:
         """Let the virtual page grant *worth* seeds' cash to the page that stands for the one under *key*.
 
         Returns:
-            The units; 0 if that page failed or is not known.
+            The units; 0 if that page failed, is not known, or is one of another shard, whose virtual page grants it.
         """
         key, page = self.root(key)
+        if page is None and len(key) > PAGE_BYTES and self._mail is not None:
+            self._mail.enrich_at(key, worth)
         if page is None or page.state == FAILED:
             return 0
         self._ledger.catch_up(page)
@@ -347,6 +363,9 @@ class Pages:
     def _pay_root(self, key: bytes, units: int, now: float, *, found: int) -> None:
         """Pay *units* to the page that stands for the one under *key*."""
         root, page = self.root(key)
+        if page is None and len(root) > PAGE_BYTES and self._mail is not None:
+            self._mail.pay_on(root, units, found=found)
+            return
         if page is None or page.state == FAILED:
             self._ledger.forfeit(units)
             return

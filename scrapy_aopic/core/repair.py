@@ -2,8 +2,8 @@
 
 Rule 1: pages and their requests are what counts. Queue rows, places of hosts, counts and totals are made anew from them.
 
-Rule 2: the virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again. If
-the pages hold more than that, they give up what is too much.
+Rule 2: the virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again, and in
+a shard what its mail brought with it. If the pages hold more than that, they give up what is too much.
 
 Rule 3: a page of which only the request is left is queued, without cash. One whose request is lost is forgotten: it is
 found again when a page that links to it is visited.
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from .damaged import DamagedStore
 from .duplicates import pages_of
 from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
-from .ledger import TOTAL, Totals
+from .ledger import Totals
 from .order import Aopic, order_name
 from .ports import Family, Store
 from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page, serial_of
 from .revisits import Rates
 from .saved import Saved, read_what_is_left
+from .shards.mail import balance_of_rows
 from .spending import class_of, is_member
 from .walk import (
     CHUNK,
@@ -166,7 +167,9 @@ class _Rebuild:
             if page is not None and stored.request is not None:
                 held += page.cash + self._ledger.owed(page)
                 self._serial = max(self._serial, serial_of(page.place))
-        self._excess = max(held - TOTAL, 0)
+        if self._saved is None:
+            self._ledger.balance = balance_of_rows(self._source.scan(Family.META))
+        self._excess = max(held - self._ledger.whole, 0)
 
     def _sound(self, page: Page | None) -> Page | None:
         """*page* with cash, history and what it is owed at least 0; ``None`` if its state is none.
@@ -273,11 +276,11 @@ class _Rebuild:
     def finish(self) -> Repaired:
         """Write the totals, the last rows of all, and say what was done."""
         tally, ledger, result, saved = self.tally, self._ledger, self.result, self._saved
-        result.cash = TOTAL - tally.cash - (ledger.virtual if saved is not None else 0)
+        result.cash = ledger.whole - tally.cash - (ledger.virtual if saved is not None else 0)
         result.pages = tally.pages
         result.forgotten = max(result.forgotten, (saved.pages if saved is not None else 0) - tally.pages)
         result.gaps = {family.name: n for family, n in self._source.gaps.items()}
-        ledger.virtual = TOTAL - tally.cash
+        ledger.virtual = ledger.whole - tally.cash
         ledger.history, ledger.members = tally.history, tally.members
         new = Saved(
             order_name(Aopic()),

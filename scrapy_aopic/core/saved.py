@@ -81,7 +81,13 @@ class Saved:
 
     def pack(self) -> bytes:
         """The totals as bytes."""
-        return pack(asdict(self))
+        values = asdict(self)
+        ledger = values["ledger"]
+        if not any(self.ledger.elsewhere):
+            del ledger["elsewhere"]
+        if not self.ledger.balance:
+            del ledger["balance"]
+        return pack(values)
 
 
 def read_saved(store: Store) -> Saved | None:

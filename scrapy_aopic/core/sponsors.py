@@ -87,15 +87,22 @@ class Sponsors:
         put: Keeps a domain that was changed.
         part: Part of all fetches that a link carries; 0 for no bound.
         free: Fetches that it carries in any case.
+        is_own: Whether the domain under a key is in this shard; ``None`` if all are.
     """
 
     def __init__(
-        self, get: Callable[[bytes], Domain], put: Callable[[bytes, Domain], None], part: float, free: float
+        self,
+        get: Callable[[bytes], Domain],
+        put: Callable[[bytes, Domain], None],
+        part: float,
+        free: float,
+        is_own: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._get = get
         self._put = put
         self._part = part
         self._free = free
+        self._is_own = is_own
         self._routes: dict[bytes, Route] = {}  # as they were found since anything changed
 
     def __bool__(self) -> bool:
@@ -126,6 +133,13 @@ class Sponsors:
         while sponsors := self._get(key).sponsors:
             key = sponsors[0]
         return key
+
+    def way(self, key: bytes) -> bytes:
+        """Key of a domain with those of its discoverers, up to a seed's, for shards that do not know them."""
+        keys = [key]
+        while len(keys) <= MAX_LEVEL and (sponsors := self._get(keys[-1]).sponsors):
+            keys.append(sponsors[0])
+        return b"".join(keys)
 
     def add(self, key: bytes, domain: Domain, sponsor: bytes) -> bool:
         """Let *domain*, under *key*, be sponsored by the domain under *sponsor* as well.
@@ -180,13 +194,21 @@ class Sponsors:
             domain.open_until = visits + spare * self._part / (1 - self._part)
         return route.blocker(visits)
 
-    def charge(self, key: bytes, visits: int) -> None:
-        """Charge a fetch of the domain under *key* to the links of a route."""
-        hops = self.known_route(key, visits).hops
+    def charge(self, key: bytes, visits: int, stands_for: int = 1) -> None:
+        """Charge a fetch of the domain under *key* to the links of a route.
+
+        A link to a domain of another shard carries the fetches of every shard that has something behind it, and each
+        knows only its own. So a fetch is charged to it as often as there are fetches of the whole job to one of this
+        shard: all shards together then let it carry what one shard would.
+
+        Args:
+            stands_for: Fetches of the whole job to one of this shard.
+        """
+        hops, is_own = self.known_route(key, visits).hops, self._is_own
         self.changed()
         for hop in hops:
             domain = self._get(hop.key)  # anew: that of the hop may have left the cache
-            domain.charges[hop.sponsor] += 1
+            domain.charges[hop.sponsor] += 1 if is_own is None or is_own(hop.key) else stands_for
             self._put(hop.key, domain)
 
     def known_route(self, key: bytes, visits: int) -> Route:

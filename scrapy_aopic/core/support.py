@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .domain import KEY_BYTES
 from .records import HOST_BYTES
 from .sponsors import FAMILY
 
@@ -50,6 +51,24 @@ class Support:
     def found(self, target: bytes, source: bytes, now: float) -> None:
         """A page of the host under key *source*, still in flight, links to one of the host under key *target*."""
         self._support(target, self._domain(source), now)
+
+    def found_elsewhere(self, target: bytes, way: bytes, now: float) -> None:
+        """A page of another shard links to one of the host under key *target*.
+
+        Args:
+            way: Key of that page's domain, and of its discoverers.
+        """
+        supporter = way[:KEY_BYTES]
+        if target + supporter not in self._noted:
+            self._domains.introduce(way)
+            self._support(target, supporter, now)
+            self._noted.add(target + supporter)
+        if len(self._noted) > _MAX_NOTED:
+            self._noted.clear()
+
+    def domain_of(self, host: HostState) -> bytes:
+        """Key of the registered domain of *host*."""
+        return self._domains.key(host)
 
     def n_visited(self, host: HostState) -> int:
         """Visited pages of the registered domain of *host*; of those behind a link, its part of them if that is more."""

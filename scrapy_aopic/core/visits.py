@@ -1,5 +1,8 @@
 """The end of a visit: which pages its links lead to, what they are paid, and what follows from the rest of the response.
 
+Links to pages of other shards of the job are paid like all others, and what they get leaves by mail
+(:mod:`.shards.mail`).
+
 Rule: everything that is given is checked before anything is changed; a :class:`~scrapy_aopic.exceptions.CallError` has
 done nothing.
 """
@@ -15,6 +18,7 @@ from .api import Ending, Settled
 from .duplicates import Claim
 from .records import FAILED, HOST_BYTES, PAGE_BYTES, Link, host_key
 from .revisits.rates import Version
+from .shards.cut import address, shard_of_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +34,11 @@ if TYPE_CHECKING:
     from .pages import Pages
     from .records import Page
     from .revisits.revisits import Revisits
+    from .shards.mail import Mail
     from .support import Support
 
 _NO_VERSION = Version()
+_NOTHING_AWAY: dict[bytes, tuple[Link, int]] = {}
 
 
 @dataclass(slots=True)
@@ -46,6 +52,9 @@ class _Targets:
         weights: What the links are paid in proportion to; 0 for those that are not paid.
         n: Distinct links, at least those that are here.
         whole: Weight of all of these.
+        away: Links to pages of other shards, and their shards, by key; their weights follow those of *links*.
+        keys: Page keys of all links in document order, if some are of other shards.
+        paid_away: What the links to pages of other shards were paid.
     """
 
     links: dict[bytes, Link]
@@ -54,6 +63,9 @@ class _Targets:
     weights: list[int]
     n: int
     whole: int
+    away: dict[bytes, tuple[Link, int]]
+    keys: list[bytes]
+    paid_away: Sequence[int] = ()
 
 
 class Visits:
@@ -72,7 +84,9 @@ class Visits:
         revisits: Revisits,
         links: KeptLinks,
         scores: Scores,
+        mail: Mail | None = None,
     ) -> None:
+        self._mail = mail
         self._leases = leases
         self._pages = pages
         self._ledger = ledger
@@ -116,9 +130,13 @@ class Visits:
         if is_first:
             frontier.count(host)
         pages.keep(key, page)
-        pages.pay(to.links.values(), to.pages, paid, now, found=int(self._counts_links and is_first))
+        n_found = int(self._counts_links and is_first)
+        if to.away:
+            paid = self._pay_away(to, paid, host, found=n_found)
+        pages.pay(to.links.values(), to.pages, paid, now, found=n_found)
         for link in to.repeats:
-            pages.repeat(link, pages.expect(link.key, "a link"), now)
+            if link.key not in to.away:
+                pages.repeat(link, pages.expect(link.key, "a link"), now)
         if self._support is not None:
             self._support.linked(host, hosts, now)
         # A redirect is a link of the graph, but none to follow once more when the page has not changed.
@@ -126,8 +144,38 @@ class Visits:
             targets = list(to.links)
             self._links.keep(key, targets)
             self._scores.add(key, targets)
-        self._merging.visited(key, page, _claim(key, page, first, found), first or found.same_as, now)
+            if self._mail is not None:
+                addresses = [address(away, shard) for away, (_, shard) in to.away.items()]
+                self._links.keep_elsewhere(key, addresses)
+        other = first or self._named(found, to)
+        self._merging.visited(key, page, _claim(key, page, first, found), other, now)
+        if to.away:
+            by_key = dict(zip([*to.links, *to.away], [*paid, *to.paid_away], strict=True))
+            paid = [by_key[each] for each in to.keys]
         return Settled(Ending.OK, paid)
+
+    def _pay_away(self, to: _Targets, paid: list[int], host: HostState, *, found: int) -> list[int]:
+        """Send what the links to pages of other shards are *paid*; returns what is paid to the others."""
+        assert self._mail is not None, "nothing is away without mail"
+        finder = self._support.domain_of(host) if self._support is not None else b""
+        n = len(to.links)
+        for (link, shard), units in zip(to.away.values(), paid[n:], strict=True):
+            self._mail.pay(shard, link, units, found=found, finder=finder)
+        for link in to.repeats:
+            if link.key in to.away:
+                self._mail.pay(to.away[link.key][1], link, 0)
+        to.paid_away = paid[n:]
+        return paid[:n]
+
+    def _named(self, found: Findings, to: _Targets) -> bytes:
+        """The page that *found* says it is: its key, or its address if it is of another shard."""
+        if found.same_as in to.away:
+            return address(found.same_as, to.away[found.same_as][1])
+        if self._mail is None or not found.same_host:
+            return found.same_as
+        shard = self._mail.cut.of_host(found.same_host)
+        is_here = shard == self._mail.cut.own.number
+        return found.same_as if is_here else address(found.same_as, shard)
 
     def _targets(
         self, lease: Lease, page: Page, links: Sequence[Link], found: Findings, *, is_duplicate: bool
@@ -138,24 +186,49 @@ class Visits:
             CallError: If there cannot be such links, or such findings.
         """
         version = found.version
-        if (
+        has_last_links = (
             version is not None
             and (version.is_same or version.is_missing)
-            and page.visits
+            and page.visits > 0
             and not is_duplicate
-        ):
+        )
+        if has_last_links:
             links = [*links, *self._last_links(lease.key)]
         targets, repeats = _distinct(links, lease.key)
+        everywhere, away = targets, _NOTHING_AWAY
+        if self._mail is not None:
+            away = self._away(targets, lease.key, has_last_links=has_last_links)
+            if away:
+                everywhere = {**targets, **{key: link for key, (link, _) in away.items()}}
+                targets = {key: link for key, link in targets.items() if key not in away}
         known = self._pages.get_many(list(targets))
         weights = []
         for link, target in zip(targets.values(), known, strict=True):
             if target is None:
                 check_link("settle", link)
             weights.append(link.weight if target is None or target.state != FAILED or link.again else 0)
+        for link, _ in away.values():
+            if link.host:
+                check_link("settle", link)
+            weights.append(link.weight)
         _check_findings(found, least_weight=min(weights, default=0))
-        n = max(found.n_links, len(targets))
-        whole = max(found.weight or n, sum([link.weight for link in targets.values()]))
-        return _Targets(targets, known, repeats, weights, n, whole)
+        n = max(found.n_links, len(everywhere))
+        whole = max(found.weight or n, sum([link.weight for link in everywhere.values()]))
+        keys = list(everywhere) if away else []
+        return _Targets(targets, known, repeats, weights, n, whole, away, keys)
+
+    def _away(
+        self, targets: dict[bytes, Link], key: bytes, *, has_last_links: bool
+    ) -> dict[bytes, tuple[Link, int]]:
+        """Those of *targets* that are pages of other shards, and so those of the last visit of the page under *key*."""
+        assert self._mail is not None, "nothing is away without mail"
+        away = {}
+        if has_last_links:
+            for where in self._links.elsewhere(key):
+                away[where[:PAGE_BYTES]] = Link(where[:PAGE_BYTES], "", b""), shard_of_address(where)
+        for each, shard in self._mail.elsewhere(targets.values()).items():
+            away[each] = targets[each], shard
+        return away
 
     def _last_links(self, key: bytes) -> list[Link]:
         """The links that the page under *key* had at its last visit, as far as their pages are known."""

@@ -33,6 +33,7 @@ from .records import (
     unpack_page,
 )
 from .revisits.looks import wake_row
+from .shards.cut import ADDRESS_BYTES
 from .spending import N_PAGE_CLASSES, class_of, is_member
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def is_emptied(page: Page) -> bool:
 def has_root(source: Reader, page: Page) -> bool:
     """Whether there is a page that stands for *page*, which was merged into another one."""
     for _ in range(MAX_HEIGHT):
+        if len(page.canonical) == ADDRESS_BYTES:  # a page of another shard, which said that it does
+            return True
         root = read_page(source.get_many(Family.PAGES, (page.canonical,))[0])
         if root is None or not root.canonical:
             return root is not None

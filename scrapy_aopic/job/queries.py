@@ -15,7 +15,7 @@ from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, State, front_queue_of, unpack_host, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, State, front_queue_of, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
@@ -186,7 +186,8 @@ def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
     """All links that were kept, as URLs of source and target, about *n* at a time."""
     links: list[tuple[bytes, bytes]] = []
     for source, targets in store.scan(Family.LINKS):
-        links += [(source, target) for target in split_links(targets)]
+        if len(source) == PAGE_BYTES:  # others are of links to pages of other shards, whose URLs are there
+            links += [(source, target) for target in split_links(targets)]
         if len(links) >= n:
             yield _named(store, links)
             links = []

@@ -37,20 +37,23 @@ class Budgets:
         domains: Registered domains; without them there are no budgets.
 
     Attributes:
-        visits: Visits of the whole crawl so far.
+        visits: Visits of the whole crawl so far, in all of its shards.
+        elsewhere: Those of other shards, as far as is known.
     """
 
     def __init__(self, order: Order, domains: Domains | None) -> None:
         self._order = order
         self._domains = domains
-        self.visits = 0
+        self.visits = self.elsewhere = 0
 
     def count(self, host: HostState) -> None:
         """A page of *host* was visited for the first time."""
         if self._domains is not None:
             key = self._domains.key(host)
             self._domains.count(key, 1)
-            self._domains.sponsors.charge(key, self.visits)
+            own = self.visits - self.elsewhere
+            stands_for = self.visits // own if self.elsewhere and own else 1
+            self._domains.sponsors.charge(key, self.visits, stands_for)
         host.visited += 1
         self.visits += 1
 
@@ -66,6 +69,11 @@ class Budgets:
         if due > visits and domain.visited * SMALL >= most:
             return domain.visited, LATE + key
         return domain.visited, blocker and BEHIND + blocker
+
+    def learn(self, elsewhere: int) -> None:
+        """Other shards have made *elsewhere* visits by now."""
+        self.visits += elsewhere - self.elsewhere
+        self.elsewhere = elsewhere
 
     def due(self, shelf: bytes, more: int = 0) -> float:
         """Visits of the crawl at which *more* pages than were visited are within the budgets that *shelf* is under."""

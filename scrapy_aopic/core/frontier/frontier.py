@@ -154,6 +154,7 @@ class Frontier:
         self.queued = self.pending = saved.queued
         self.n_hosts = saved.hosts
         self.visits = saved.visits
+        self.learn(saved.ledger.elsewhere.visits)
         self.gates.load()
         self._outsiders.load()
         self.places.crashed_at = crashed_at
@@ -189,12 +190,21 @@ class Frontier:
 
     @property
     def visits(self) -> int:
-        """Visits of the whole crawl, the first of each page."""
+        """Visits of the whole crawl, the first of each page, in all of its shards."""
         return self._budgets.visits
 
     @visits.setter
     def visits(self, visits: int) -> None:
         self._budgets.visits = visits
+
+    @property
+    def own_visits(self) -> int:
+        """Those of this shard."""
+        return self._budgets.visits - self._budgets.elsewhere
+
+    def learn(self, elsewhere: int) -> None:
+        """Other shards have made *elsewhere* visits by now: late hosts may be due."""
+        self._budgets.learn(elsewhere)
 
     @property
     def crashed_at(self) -> float:

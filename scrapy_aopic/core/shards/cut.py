@@ -1,0 +1,97 @@
+"""Which shard of a job each host is in: all hosts of a registered domain are in one.
+
+Budgets, endowments and politeness count by registered domain, so all of these stay inside a shard. The number of shards
+is fixed when a job begins.
+
+An *address* is a page key followed by the number of the page's shard: a page key has no more than a hash of the host's
+name, from which nobody can find the registered domain.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.domain import KEY_BYTES
+from scrapy_aopic.core.records import PAGE_BYTES
+from scrapy_aopic.exceptions import CallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_SHARDS = 1024
+"""Shards of a job at most: with each other one a shard keeps two small rows, and 2**53 units for each fit 64 bits."""
+
+_SHARD_BYTES = 2
+"""Bytes of the number of a shard."""
+
+ADDRESS_BYTES = PAGE_BYTES + _SHARD_BYTES
+"""Bytes of an address."""
+
+_MAX_HOSTS = 50_000
+"""Hosts whose shards are kept in memory, some 5 MB."""
+
+
+class ShardId(NamedTuple):
+    """Shard *number*, counted from 0, *of* so many.
+
+    Attributes:
+        number: 0 to ``of - 1``.
+        of: Shards of the job.
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.of}"
+
+
+def address(key: bytes, shard: int) -> bytes:
+    """Address of the page under *key* in a *shard*."""
+    return key + shard.to_bytes(_SHARD_BYTES, "big")
+
+
+def shard_of_address(where: bytes) -> int:
+    """The shard of the page at the address *where*."""
+    return int.from_bytes(where[PAGE_BYTES:], "big")
+
+
+class Cut:
+    """How a job is cut into shards, as one of them sees it.
+
+    Args:
+        own: The shard that looks.
+        domain_of: Registered domain of a host name; it must be the same for all shards and all runs of a job.
+
+    Raises:
+        CallError: If there cannot be such a shard.
+    """
+
+    def __init__(self, own: ShardId, domain_of: Callable[[str], str]) -> None:
+        if not 1 <= own.of <= MAX_SHARDS or not 0 <= own.number < own.of:
+            raise CallError(
+                f"There is no {own}: a job has 1 to {MAX_SHARDS} shards, and the first one is number 0."
+            )
+        self.own = own
+        self._domain_of = domain_of
+        self._of_hosts: dict[str, int] = {}
+
+    def of_host(self, name: str) -> int:
+        """The shard of the host called *name*."""
+        shard = self._of_hosts.get(name)
+        if shard is None:
+            if len(self._of_hosts) >= _MAX_HOSTS:
+                self._of_hosts.clear()
+            domain = self._domain_of(name).encode("utf-8", "surrogatepass")
+            shard = self.of_domain(blake2b(domain, digest_size=KEY_BYTES).digest())
+            self._of_hosts[name] = shard
+        return shard
+
+    def of_domain(self, key: bytes) -> int:
+        """The shard of the registered domain under *key*."""
+        return int.from_bytes(key, "big") % self.own.of
+
+    def is_own(self, domain: bytes) -> bool:
+        """Whether the registered domain under *domain* is in this shard."""
+        return self.of_domain(domain) == self.own.number

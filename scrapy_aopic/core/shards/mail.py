@@ -1,0 +1,472 @@
+"""What a shard wrote to others and got from them: always in the same commits as what it did for it.
+
+Rule 1: what leaves a page for another shard is written into the *outbox*, by the batch that takes it from the page. A
+letter may leave the process only when that batch has landed: :meth:`Mail.letters` gives no other.
+
+Rule 2: letters to a shard are numbered from 1, without gaps. The receiver applies the one after the last that it
+applied, and no other; which one that was is in the batch that holds what the letter did.
+
+Rule 3: a letter is deleted when the receiver's batch has landed: the receiver says so (:meth:`Mail.received_landed`),
+and the sender is told (:meth:`Mail.acknowledged`). Until then it may be sent any number of times.
+
+So cash is conserved in every state that can be on disks, whichever commits of which shard landed: what all shards
+hold, and the letters that their receivers have not applied, is as much as all shards began with.
+
+======  ================  =====================================================================
+letter  key               value
+======  ================  =====================================================================
+``N``                     number of this shard, and of how many it is
+``M``   shard number      a letter in the outbox
+``S``   shard             last letter that was acknowledged, last that was written, units sent
+``R``   shard             last letter that was applied, units received
+======  ================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, Family
+from scrapy_aopic.core.order import BatchOrder, order_name
+from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, pack, unpack
+from scrapy_aopic.core.tables import BlobTable
+from scrapy_aopic.exceptions import CallError, StorageError
+
+from .cut import Cut, ShardId, shard_of_address
+from .letters import (
+    MAX_REQUEST,
+    VERSION,
+    Bequest,
+    Grant,
+    Letter,
+    PageClaim,
+    Payment,
+    SeedNote,
+    Target,
+    host_bytes,
+    write_letter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from scrapy_aopic.core.ledger import Totals
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Store
+
+_MAX_MESSAGES = 2000
+"""Messages of a letter at most, some 50 kB: what a receiver applies in one step, in some 20 ms."""
+
+_MAX_BYTES = MAX_REQUEST
+"""Bytes of requests from which on a letter gets no more, so that it can be read however long each of them is."""
+
+
+class Posted(NamedTuple):
+    """What was written to a shard: the last letter acknowledged, the last written, and units of all."""
+
+    acknowledged: int = 0
+    last: int = 0
+    units: int = 0
+
+
+class Got(NamedTuple):
+    """What was applied of a shard's mail: the last letter, and units of all."""
+
+    last: int = 0
+    units: int = 0
+
+
+class _Grants(NamedTuple):
+    """What a seed gets; see :class:`~.letters.SeedNote`."""
+
+    worth: float
+    is_endowed: bool
+    enriches: bool
+
+
+@dataclass(slots=True)
+class _Due:
+    """What one page of another shard gets with the next letter; as a seed, if *seed* is there."""
+
+    link: Link
+    units: int = 0
+    found: int = 0
+    finders: dict[bytes, None] = field(default_factory=dict)
+    seed: _Grants | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """Messages to a shard that are in no letter yet.
+
+    Attributes:
+        payments: By the key of the page, so that a page gets one message however many links to it there were.
+        single: Those that cannot be added up: seeds, and links that ask for a fetch of their own.
+    """
+
+    payments: dict[bytes, _Due] = field(default_factory=dict)
+    single: list[_Due] = field(default_factory=list)
+    words: list[PageClaim | Grant | Bequest] = field(default_factory=list)
+
+
+class Mail:
+    """The outbox of a shard, and what it has received.
+
+    Args:
+        cut: Which shard each host is in.
+        totals: The shard's sums of cash; their ``balance`` is kept here.
+
+    Attributes:
+        way_of: Key of a domain with those of its discoverers; whoever knows domains sets it.
+    """
+
+    def __init__(self, store: Store, cut: Cut, totals: Totals) -> None:
+        self.cut = cut
+        self.way_of: Callable[[bytes], bytes] = bytes
+        self._totals = totals
+        self._rows = BlobTable(store, Family.META)
+        self._open: dict[int, _Open] = {}
+        posted, got = read_counts(store)
+        self._posted = dict(posted)
+        self._got = dict(got)
+        self._landed_posted = dict(posted)
+        self._landed_got = dict(got)
+        self._taken: tuple[dict[int, Posted], dict[int, Got]] = ({}, {})
+        if read_shard(store) is None:
+            self._rows.put(SHARD, pack(tuple(cut.own)))
+
+    # -- what leaves
+
+    def elsewhere(self, links: Iterable[Link]) -> dict[bytes, int]:
+        """The shards of those of *links* that lead to pages of other shards, by their keys.
+
+        Raises:
+            CallError: If a request is longer than a letter may be.
+        """
+        own, of_host = self.cut.own.number, self.cut.of_host
+        away = {}
+        for link in links:
+            if link.host and (shard := of_host(link.host)) != own:
+                away[link.key] = shard
+                if len(link.request) > MAX_REQUEST:
+                    raise CallError(
+                        f"settle: a request to a page of another shard may take {MAX_REQUEST} bytes at most; one to "
+                        f"{link.host!r} takes {len(link.request)}"
+                    )
+        return away
+
+    def pay(self, shard: int, link: Link, units: int, *, found: int = 0, finder: bytes = b"") -> None:
+        """Let the page of *link*, in another *shard*, get *units*, which the caller took from elsewhere.
+
+        Args:
+            link: Without host and request if the page is surely known there.
+            found: Visits that found the link, if the order counts them.
+            finder: Key of the domain that links to it, if domains count.
+        """
+        box = self._box(shard)
+        due = None if link.again else box.payments.get(link.key)
+        if due is None:
+            due = _Due(link)
+            if link.again:
+                box.single.append(due)
+            else:
+                box.payments[link.key] = due
+        elif link.host and not due.link.host:
+            due.link = link
+        due.units += units
+        due.found += found
+        if finder:
+            due.finders[finder] = None
+        self._totals.balance -= units
+
+    def pay_on(self, where: bytes, units: int, *, found: int = 0) -> None:
+        """Let the page at the address *where*, which another one was merged with, get *units*."""
+        self.pay(shard_of_address(where), Link(where[:PAGE_BYTES], "", b""), units, found=found)
+
+    def seed(
+        self, shard: int, link: Link, worth: float, *, is_endowed: bool, enriches: bool, finder: bytes = b""
+    ) -> None:
+        """Let *shard* queue the page of *link*; see :class:`~.letters.SeedNote`."""
+        finders: dict[bytes, None] = {finder: None} if finder else {}
+        due = _Due(link, finders=finders, seed=_Grants(worth, is_endowed, enriches))
+        self._box(shard).single.append(due)
+
+    def enrich_at(self, where: bytes, worth: float) -> None:
+        """Let the virtual page of another shard grant *worth* seeds' cash to the page at the address *where*."""
+        link = Link(where[:PAGE_BYTES], "", b"")
+        self.seed(shard_of_address(where), link, worth, is_endowed=False, enriches=True)
+
+    def tell(self, shard: int, word: PageClaim | Grant | Bequest) -> None:
+        """Send *word* to *shard*; the units of a bequest the caller took from elsewhere."""
+        self._box(shard).words.append(word)
+        if isinstance(word, Bequest):
+            self._totals.balance -= word.units
+
+    def _box(self, shard: int) -> _Open:
+        box = self._open.get(shard)
+        if box is None:
+            box = self._open[shard] = _Open()
+        return box
+
+    def letters(self, shard: int, after: int = 0, n: int = 16) -> list[bytes]:
+        """Letters to *shard* that may leave, in order: at most *n* of those after number *after*, and acknowledged."""
+        posted = self._landed_posted.get(shard, Posted())
+        begin = max(after, self._posted.get(shard, posted).acknowledged) + 1
+        numbers = range(begin, min(posted.last, begin + n - 1) + 1)
+        found = self._rows.get_many([_row(OUTBOX, shard, number) for number in numbers])
+        for number, letter in zip(numbers, found, strict=True):
+            if letter is None:
+                raise StorageError(
+                    f"{self.cut.own} has no letter {number} to shard {shard} any more: its store is damaged, and the job's "
+                    "cash cannot be whole without it."
+                )
+        return [letter for letter in found if letter is not None]
+
+    def waiting(self) -> dict[int, tuple[int, int]]:
+        """Numbers of the first and the last letter that may leave, by shard."""
+        return {
+            shard: (first, posted.last)
+            for shard, posted in self._landed_posted.items()
+            if (first := self._posted[shard].acknowledged + 1) <= posted.last
+        }
+
+    def acknowledged(self, shard: int, number: int) -> bool:
+        """All letters to *shard* up to *number* are in a commit of it that has landed; returns whether that was new.
+
+        Raises:
+            StorageError: If it has received a letter that this shard has not written.
+        """
+        landed = self._landed_posted.get(shard, Posted())
+        if number > landed.last:
+            raise StorageError(
+                f"Shard {shard} has received letter {number} from {self.cut.own}, whose last one is {landed.last}: this store "
+                "is older than its mail, as a restored backup or a server that lost its last second is. All shards of a job "
+                "must be put back to one moment. Nothing was changed."
+            )
+        posted = self._posted.get(shard, landed)
+        if number <= posted.acknowledged:
+            return False
+        for old in range(posted.acknowledged + 1, number + 1):
+            self._rows.delete(_row(OUTBOX, shard, old))
+        self._note_posted(shard, posted._replace(acknowledged=number))
+        return True
+
+    # -- what comes
+
+    def expected(self, sender: int) -> int:
+        """Number of the letter that comes next from *sender*."""
+        return self._got.get(sender, Got()).last + 1
+
+    def applied(self, letter: Letter) -> None:
+        """*letter*, the one that comes next, is applied by the caller in this very step."""
+        got = self._got.get(letter.sender, Got())
+        got = self._got[letter.sender] = Got(letter.number, got.units + letter.units)
+        self._rows.put(_row(RECEIVED, letter.sender), pack(tuple(got)))
+        self._totals.balance += letter.units
+
+    def received_landed(self) -> dict[int, int]:
+        """The last letter of each sender that is in a commit that has landed: what its sender may delete."""
+        return {sender: got.last for sender, got in self._landed_got.items()}
+
+    # -- commits
+
+    def take(self) -> dict[bytes, bytes | None]:
+        """Put all messages into letters, move all changes in flight and return them as rows."""
+        for shard, box in self._open.items():
+            for letter in self._letters(shard, box):
+                self._rows.put(_row(OUTBOX, shard, letter.number), write_letter(letter))
+        self._open = {}
+        self._taken = dict(self._posted), dict(self._got)
+        return self._rows.take()
+
+    def landed(self) -> None:
+        """The rows in flight are in the store."""
+        self._landed_posted, self._landed_got = self._taken
+        self._rows.landed()
+
+    def failed(self) -> None:
+        """The rows in flight did not reach the store: they are changes again."""
+        self._rows.failed()
+
+    def _note_posted(self, shard: int, posted: Posted) -> None:
+        self._posted[shard] = posted
+        self._rows.put(_row(SENT, shard), pack(tuple(posted)))
+
+    def _letters(self, shard: int, box: _Open) -> Iterator[Letter]:
+        """All messages of *box* in letters to *shard*, which are counted."""
+        dues, words = iter([*box.payments.values(), *box.single]), iter(box.words)
+        while True:
+            writer = _Writer(self.way_of)
+            writer.add_pages(dues)
+            writer.add_words(words)
+            if not writer.n:
+                return
+            posted = self._posted.get(shard, Posted())
+            letter = writer.letter(self.cut.own, shard, posted.last + 1)
+            self._note_posted(shard, posted._replace(last=letter.number, units=posted.units + letter.units))
+            yield letter
+
+
+class _Writer:
+    """Fills a letter.
+
+    Attributes:
+        n: Messages in it.
+    """
+
+    def __init__(self, way_of: Callable[[bytes], bytes]) -> None:
+        self.n = 0
+        self._way_of = way_of
+        self._n_bytes = self._units = 0
+        self._hosts: dict[str, int] = {}
+        self._ways: dict[bytes, int] = {}
+        self._payments: list[Payment] = []
+        self._seeds: list[SeedNote] = []
+        self._claims: list[PageClaim] = []
+        self._grants: list[Grant] = []
+        self._bequests: list[Bequest] = []
+
+    @property
+    def _has_room(self) -> bool:
+        return self.n < _MAX_MESSAGES and self._n_bytes < _MAX_BYTES
+
+    def add_pages(self, dues: Iterator[_Due]) -> None:
+        """Take as many of *dues* as there is room for."""
+        while self._has_room and (due := next(dues, None)) is not None:
+            self.n += 1
+            self._n_bytes += len(due.link.request)
+            target = self._target(due.link)
+            finders = tuple(self._ways.setdefault(finder, len(self._ways)) for finder in due.finders)
+            if due.seed is not None:
+                self._seeds.append(SeedNote(target, *due.seed, finders[0] if finders else -1))
+            else:
+                self._payments.append(Payment(target, due.units, due.found, finders))
+                self._units += due.units
+
+    def add_words(self, words: Iterator[PageClaim | Grant | Bequest]) -> None:
+        """Take as many of *words* as there is room for: none before all pages that they may name."""
+        while self._has_room and (word := next(words, None)) is not None:
+            self.n += 1
+            if isinstance(word, PageClaim):
+                self._claims.append(word)
+            elif isinstance(word, Grant):
+                self._grants.append(word)
+            else:
+                self._bequests.append(word)
+                self._units += word.units
+
+    def letter(self, own: ShardId, to: int, number: int) -> Letter:
+        """The letter to the shard *to*."""
+        hosts = [host_bytes(host) for host in self._hosts]
+        ways = [self._way_of(finder) for finder in self._ways]
+        return Letter(VERSION, own.number, to, own.of, number, self._units, hosts, ways, self._payments, self._seeds,
+                      self._claims, self._grants, self._bequests)  # fmt: skip
+
+    def _target(self, link: Link) -> Target:
+        if not link.host:
+            return Target(-1, link.key)
+        host = self._hosts.setdefault(link.host, len(self._hosts))
+        return Target(host, link.key[HOST_BYTES:], link.request, link.shift, link.again)
+
+
+def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: bool) -> Cut | None:
+    """How the job in *store* is cut, if it is opened as *shard*; ``None`` for a job in one piece.
+
+    Raises:
+        CallError: If there is no such shard, or *policy* needs one place for the whole job.
+        StorageError: If it is another shard, or cut otherwise.
+    """
+    wanted = shard if shard is not None else ShardId(0, 1)
+    cut, known = Cut(wanted, policy.domain_of), read_shard(store)
+    held = known if known is not None or is_new else ShardId(0, 1)
+    if held is not None and held != wanted:
+        raise StorageError(
+            f"This store holds {held}, and was opened as {wanted}: the number of shards of a job is fixed when it begins, and "
+            "each shard has a store of its own. Nothing was changed."
+        )
+    if wanted.of == 1:
+        return None
+    if isinstance(policy.order, BatchOrder):
+        raise CallError(
+            f"The order {order_name(policy.order)} looks at the whole graph, of which a shard has a part: use another AOPIC_ORDER, "
+            "or one shard."
+        )
+    if policy.by_address:
+        raise CallError(
+            "Hosts of one address may be in several shards, which cannot wait for each other: leave 'address' out of "
+            "AOPIC_POLITENESS_KEY, or use one shard."
+        )
+    return cut
+
+
+# -- rows, also for what reads a store without a crawl
+
+
+def _row(letter: bytes, shard: int, number: int | None = None) -> bytes:
+    row = letter + shard.to_bytes(2, "big")
+    return row if number is None else row + number.to_bytes(8, "big")
+
+
+def read_shard(store: Store) -> ShardId | None:
+    """Which shard of a job *store* holds; ``None`` if it holds a job that is not cut.
+
+    Raises:
+        StorageError: If that cannot be read.
+    """
+    data = store.get_many(Family.META, (SHARD,))[0]
+    if data is None:
+        return None
+    try:
+        return ShardId(*map(int, unpack(data)))
+    except NO_RECORD as error:
+        raise StorageError(
+            f"Which shard of its job this store holds is damaged ({error!r}). Nothing was changed."
+        ) from error
+
+
+def read_counts(store: Store) -> tuple[Mapping[int, Posted], Mapping[int, Got]]:
+    """What the shard in *store* wrote and got, by shard.
+
+    Raises:
+        StorageError: If it cannot be read.
+    """
+    try:
+        posted = {int.from_bytes(row[1:], "big"): Posted(*unpack(data)) for row, data in _rows(store, SENT)}
+        got = {int.from_bytes(row[1:], "big"): Got(*unpack(data)) for row, data in _rows(store, RECEIVED)}
+    except NO_RECORD as error:
+        raise StorageError(
+            f"The counts of the mail of this shard are damaged ({error!r}). Nothing was changed."
+        ) from error
+    return posted, got
+
+
+def read_outbox(store: Store, shard: int) -> Iterator[tuple[int, bytes]]:
+    """Numbers and bytes of all letters to *shard* that are in the outbox in *store*."""
+    for row, data in _rows(store, _row(OUTBOX, shard)):
+        yield int.from_bytes(row[-8:], "big"), data
+
+
+def balance_of(store: Store) -> int:
+    """Units that the shard in *store* received, less those that it sent."""
+    posted, got = read_counts(store)
+    return sum(each.units for each in got.values()) - sum(each.units for each in posted.values())
+
+
+def balance_of_rows(rows: Iterable[tuple[bytes, bytes]]) -> int:
+    """The same of the *rows* of ``META`` that are left of a damaged store, as far as they can be understood."""
+    balance = 0
+    for row, data in rows:
+        if row[:1] in (SENT, RECEIVED):
+            try:
+                units = unpack(data)[-1]
+                balance += units if row[:1] == RECEIVED else -units
+            except NO_RECORD:
+                continue
+    return balance
+
+
+def _rows(store: Store, beginning: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Rows of ``META`` whose keys begin so."""
+    end = (int.from_bytes(beginning, "big") + 1).to_bytes(len(beginning), "big")
+    return store.scan(Family.META, beginning, end)

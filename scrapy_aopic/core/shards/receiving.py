@@ -1,0 +1,176 @@
+"""What follows from a letter: links are paid and queued, domains get supporters, pages are merged.
+
+Rule: a letter is applied in one step, like a visit. All that it says is checked before anything is changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from scrapy_aopic.core.records import FAILED, HOST_BYTES
+from scrapy_aopic.exceptions import StorageError
+
+from .letters import read_letter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_aopic.core.frontier.frontier import Frontier
+    from scrapy_aopic.core.ledger import Ledger
+    from scrapy_aopic.core.merging import Merging
+    from scrapy_aopic.core.pages import Pages
+    from scrapy_aopic.core.records import Link
+    from scrapy_aopic.core.support import Support
+
+    from .abroad import Abroad
+    from .letters import Letter, Payment
+    from .mail import Mail
+
+
+class Received(NamedTuple):
+    """What became of the letters that a shard was given.
+
+    Attributes:
+        applied: Letters that were applied.
+        known: Those that had been applied before.
+        early: Those that must be given again, after others that come before them.
+    """
+
+    applied: int = 0
+    known: int = 0
+    early: int = 0
+
+
+class _Paid(NamedTuple):
+    """A payment and the link that it is for."""
+
+    link: Link
+    payment: Payment
+
+
+class Seeder(Protocol):
+    """What takes a seed: :meth:`scrapy_aopic.core.crawl.Crawl.seed` and ``enrich``."""
+
+    def seed(self, link: Link, now: float, *, is_endowed: bool = ..., worth: float = ...) -> bool: ...
+
+    def enrich(self, key: bytes, now: float, worth: float) -> int: ...
+
+
+class Receiver:
+    """Applies letters to a shard."""
+
+    def __init__(
+        self,
+        mail: Mail,
+        *,
+        seeder: Seeder,
+        pages: Pages,
+        ledger: Ledger,
+        frontier: Frontier,
+        support: Support | None,
+        merging: Merging,
+        abroad: Abroad,
+    ) -> None:
+        self._mail = mail
+        self._seeder = seeder
+        self._pages = pages
+        self._ledger = ledger
+        self._frontier = frontier
+        self._support = support
+        self._merging = merging
+        self._abroad = abroad
+
+    def receive(self, letters: Sequence[bytes], now: float) -> Received:
+        """Apply those of *letters* that come next, in the order of their numbers.
+
+        Raises:
+            StorageError: If one of them is none, or none for this shard; nothing was changed.
+        """
+        read = sorted(
+            (read_letter(data, self._mail.cut) for data in letters),
+            key=lambda each: (each.sender, each.number),
+        )
+        paid = [_paid(letter) for letter in read]
+        applied = known = early = 0
+        for letter, payments in zip(read, paid, strict=True):
+            expected = self._mail.expected(letter.sender)
+            if letter.number < expected:
+                known += 1
+            elif letter.number > expected:
+                early += 1
+            else:
+                self._apply(letter, payments, now)
+                applied += 1
+        return Received(applied, known, early)
+
+    def _apply(self, letter: Letter, payments: list[_Paid], now: float) -> None:
+        self._mail.applied(letter)
+        # One read for all pages, and one for all hosts.
+        self._pages.get_many([paid.link.key for paid in payments])
+        self._frontier.preload({paid.link.key[:HOST_BYTES] for paid in payments})
+        by_found: dict[int, list[_Paid]] = {}
+        for paid in payments:
+            if not paid.link.again:
+                by_found.setdefault(paid.payment.found, []).append(paid)
+        for found, group in by_found.items():
+            self._pay(group, now, found)
+        for paid in payments:
+            if paid.link.again:
+                page = self._pages.get(paid.link.key)
+                self._pages.pay([paid.link], [page], [paid.payment.units], now, found=paid.payment.found)
+        self._find(letter, payments, now)
+        self._seed(letter, now)
+        for claim in letter.claims:
+            round_trip = self._abroad.claimed(claim)
+            if round_trip is not None:
+                self._merging.claim(round_trip, claim.other, now)
+        for grant in letter.grants:
+            self._abroad.granted(grant, letter.sender)
+        for bequest in letter.bequests:
+            self._abroad.inherited(bequest, now)
+
+    def _pay(self, group: list[_Paid], now: float, found: int) -> None:
+        """Pay pages, each of them once; what comes for one that failed goes to the virtual page."""
+        known = self._pages.get_many([paid.link.key for paid in group])
+        links, pages, units = [], [], []
+        for paid, page in zip(group, known, strict=True):
+            is_lost = page is None and not paid.link.host
+            if is_lost or (page is not None and page.state == FAILED):
+                self._ledger.forfeit(paid.payment.units)
+                continue
+            links.append(paid.link)
+            pages.append(page)
+            units.append(paid.payment.units)
+        self._pages.pay(links, pages, units, now, found=found)
+
+    def _find(self, letter: Letter, payments: list[_Paid], now: float) -> None:
+        """Let the domains of the pages that were paid be supported by those that link to them."""
+        if self._support is None:
+            return
+        for link, payment in payments:
+            if link.host:
+                for finder in payment.finders:
+                    self._support.found_elsewhere(link.key[:HOST_BYTES], letter.ways[finder], now)
+
+    def _seed(self, letter: Letter, now: float) -> None:
+        """Queue the seeds that were named to the sender."""
+        for note in letter.seeds:
+            link = letter.link(note.target)
+            if link.host and self._seeder.seed(link, now, is_endowed=note.is_endowed, worth=note.worth):
+                if self._support is not None and note.finder >= 0:
+                    self._support.found_elsewhere(link.key[:HOST_BYTES], letter.ways[note.finder], now)
+            elif note.enriches:
+                self._seeder.enrich(link.key, now, note.worth)
+
+
+def _paid(letter: Letter) -> list[_Paid]:
+    """The payments of *letter* with their links.
+
+    Raises:
+        StorageError: If one page is paid twice: what is known of it would be written twice.
+    """
+    found = [_Paid(letter.link(payment.target), payment) for payment in letter.payments]
+    keys = [link.key for link, _ in found if not link.again]
+    if len(set(keys)) < len(keys):
+        raise StorageError(f"The {letter} pays one page twice, which no letter does. Nothing was changed.")
+    return found

@@ -1,0 +1,321 @@
+"""Shards that may die at any moment, and mail that may be lost, doubled, late and out of order, lose and make nothing.
+
+The model knows which visits are in commits that landed, and no more: who was paid what by each, and what each spent. Once
+all mail has arrived, each page must hold what it was granted and paid, less what it spent, to the unit. The number of
+steps is set by ``AOPIC_STEPS``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.core_crawl import NOW, by_cash, link
+from support.core_shards import hosts_of
+
+from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.frontier.check import check
+from scrapy_aopic.core.ledger import NOWHERE, TOTAL
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.ports import Batch
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State
+from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.shard import Shard, ShardId
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.memory import MemoryStore
+
+pytestmark = pytest.mark.slow
+
+OF = 3
+HOSTS = [host for number in range(OF) for host in hosts_of(number, OF, 2)]
+STEPS = int(os.environ.get("AOPIC_STEPS", "4000"))
+
+LINKS = st.builds(link, st.sampled_from(HOSTS), st.integers(0, 2))
+SHARDS = st.integers(0, OF - 1)
+PICK = st.integers(0, 1000)
+
+
+@dataclass
+class Event:
+    """A step of one shard: what pages were granted and paid, wherever they are, what one spent, and which it said it is."""
+
+    links: list[Link]
+    got: list[int]
+    spent: tuple[bytes, int] = (b"", 0)
+    same: bytes = b""
+
+
+@dataclass
+class Process:
+    """A process that runs a shard; only the last one that opened a store may write it (fencing)."""
+
+    shard: Shard
+    begin: int  # events that had landed when it was opened
+    events: list[Event] = field(default_factory=list)
+    flying: tuple[Batch, int] | None = None  # with the number of its events
+
+
+class Mail(RuleBasedStateMachine):
+    """Several processes, their stores, and whatever is on the wire between them."""
+
+    @initialize(
+        order=st.sampled_from(["cash", "aopic"]),
+        recrawl=st.sampled_from([None, Recrawl(100.0, 1000.0, 0.5)]),
+        page_cache=st.sampled_from([1, 1000]),
+        seeds=st.lists(LINKS, min_size=2, max_size=4, unique_by=lambda of: of.key),
+    )
+    def begin(self, *, order, recrawl, page_cache, seeds):
+        self.now = NOW
+        self.policy = Policy(
+            **({"order": by_cash()} if order == "cash" else {}),
+            politeness=Politeness(10.0, 0.5, 30.0),
+            share=0.25,
+            recrawl=recrawl,
+            page_cache=page_cache,
+        )
+        self.stores = [MemoryStore() for _ in range(OF)]
+        self.landed: list[list[Event]] = [[] for _ in range(OF)]
+        self.letters: list[tuple[int, bytes]] = []  # on the wire, with the shards that they are for
+        self.words: list[
+            tuple[int, int, int]
+        ] = []  # acknowledgements: sender of the letters, receiver, number
+        self.zombies: list[Process] = []
+        self.processes = [self.opened(number) for number in range(OF)]
+        for of in seeds:
+            self.seed(of, 0)
+
+    def opened(self, number: int) -> Process:
+        shard = Shard(self.stores[number], self.policy, self.now, ShardId(number, OF))
+        return Process(shard, len(self.landed[number]))
+
+    def owner(self, of: Link) -> int:
+        return self.processes[0].shard.shard_of(of.host)
+
+    # -- what a worker does
+
+    @rule(seconds=st.sampled_from([1, 40, 300]))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule(of=LINKS, at=SHARDS)
+    def seed(self, of, at):
+        process = self.processes[at]
+        if self.owner(of) == at:
+            if process.shard.seed(of, self.now):
+                page = process.shard.page(of.key)
+                process.events.append(Event([of], [page.cash]))
+        else:  # what its virtual page grants is not known here
+            process.shard.seed(of, self.now, is_endowed=False)
+            process.events.append(Event([of], [0]))
+
+    @rule(
+        at=SHARDS,
+        links=st.lists(LINKS, max_size=6, unique_by=lambda of: of.key),
+        same=st.none() | LINKS,
+        is_failure=st.sampled_from([False] * 5 + [True]),
+    )
+    def visit(self, at, links, same, is_failure):
+        self.lease_and_settle(at, links, same, is_failure=is_failure)
+
+    def lease_and_settle(self, at, links=(), same=None, *, is_failure=False):
+        process = self.processes[at]
+        lease = process.shard.lease(self.now)
+        if not isinstance(lease, Lease):
+            return lease
+        process.shard.defer(lease.key[:HOST_BYTES], self.now + 0.5, 0.1)
+        process.shard.release(lease, self.now)
+        if same is not None:
+            links = [same, *(of for of in links if of.key != same.key)]
+        found = Findings(
+            outcome="http 404" if is_failure else "redirect" if same is not None else "",
+            is_failure=is_failure,
+            same_as=same.key if same is not None else b"",
+            version=Version(b"%d" % process.shard.frontier.visits),
+        )
+        settled = process.shard.settle(lease, links, self.now, found)
+        targets = [of for of in links if of.key != lease.key]
+        assert len(settled.paid) == len(targets)
+        process.events.append(Event(targets, list(settled.paid), (lease.key, lease.cash), found.same_as))
+        return lease
+
+    @rule(at=SHARDS)
+    def hear_of_the_others(self, at):
+        sums = NOWHERE
+        for number, process in enumerate(self.processes):
+            sums = sums if number == at else sums.plus(process.shard.sums)
+        self.processes[at].shard.learn(sums)
+
+    # -- commits and ends
+
+    @rule(at=SHARDS)
+    def take(self, at):
+        process = self.processes[at]
+        if process.flying is None:
+            process.flying = process.shard.take_changes(self.now), len(process.events)
+
+    @rule(at=SHARDS, ending=st.sampled_from(["landed", "landed", "lost", "written, but said to be lost"]))
+    def end_of_a_commit(self, at, ending):
+        process = self.processes[at]
+        if process.flying is None:
+            return
+        if ending != "lost":
+            self.write(at, process)
+        process.flying = None
+        if ending == "landed":
+            process.shard.changes_landed()
+        else:
+            process.shard.changes_failed()
+
+    def write(self, at: int, process: Process) -> None:
+        batch, n = process.flying
+        self.stores[at].write(batch, sync=True)
+        # What a failed commit has left there is in the next one once more.
+        self.landed[at][process.begin :] = process.events[:n]
+        assert audit(self.stores[at]).violations == []
+
+    @rule(at=SHARDS, is_written=st.booleans(), later=st.sampled_from([0, 7]), lives_on=st.booleans())
+    def take_over(self, at, is_written, later, lives_on):
+        """A process dies, or is taken for dead; another one opens the last commit."""
+        process = self.processes[at]
+        if process.flying is not None and is_written:
+            self.write(at, process)
+        if lives_on:
+            self.zombies.append(process)
+        self.now += later
+        self.processes[at] = self.opened(at)
+
+    # -- the wire
+
+    @rule(pick=PICK, after=st.integers(0, 3), is_zombie=st.booleans())
+    def send(self, pick, after, is_zombie):
+        """Letters leave, some of them not for the first time; also from a process that has lost its shard."""
+        those = self.zombies if is_zombie and self.zombies else self.processes
+        shard = those[pick % len(those)].shard
+        try:
+            self.letters += [
+                (to, data) for to in shard.mail_waiting() for data in shard.letters(to, after, n=3)
+            ]
+        except StorageError:
+            assert those is self.zombies  # its successor was told that they have arrived
+
+    @precondition(lambda self: self.letters)
+    @rule(pick=PICK, n=st.integers(1, 3), keeps=st.booleans(), is_reversed=st.booleans())
+    def arrive(self, pick, n, keeps, is_reversed):
+        to = self.letters[pick % len(self.letters)][0]
+        those = [each for each in self.letters if each[0] == to][-n:]
+        if not keeps:
+            for each in those:
+                self.letters.remove(each)
+        data = [each for _, each in (reversed(those) if is_reversed else those)]
+        self.processes[to].shard.receive(data, self.now)
+
+    @precondition(lambda self: self.letters)
+    @rule(pick=PICK)
+    def lose(self, pick):
+        self.letters.pop(pick % len(self.letters))
+
+    @rule(at=SHARDS)
+    def send_words(self, at):
+        for sender, number in self.processes[at].shard.mail_received().items():
+            self.words.append((sender, at, number))
+
+    @precondition(lambda self: self.words)
+    @rule(pick=PICK, keeps=st.booleans())
+    def words_arrive(self, pick, keeps):
+        place = pick % len(self.words)
+        sender, receiver, number = self.words[place] if keeps else self.words.pop(place)
+        self.processes[sender].shard.acknowledged(receiver, number)
+
+    # -- what must hold
+
+    @invariant()
+    def cash_is_conserved_on_the_disks(self):
+        if hasattr(self, "stores"):
+            whole = audit_shards(self.stores, str)
+            assert whole.violations == []
+            assert whole.cash + whole.in_transit == OF * TOTAL
+            for process in self.processes:
+                assert check(process.shard.frontier) == []
+
+    def teardown(self):
+        if not hasattr(self, "stores"):
+            return
+        self.everything_arrives()
+        self.accounts_are_right()
+        # Whatever waits is visited: nothing is known and forgotten.
+        for at, process in enumerate(self.processes):
+            for _ in range(200):
+                found = self.lease_and_settle(at)
+                if not isinstance(found, Lease):
+                    self.now = getattr(found, "instant", self.now)
+            if self.policy.recrawl is None:
+                assert process.shard.counts.queued == 0
+        self.everything_arrives()
+        self.accounts_are_right()
+
+    def everything_arrives(self):
+        for _ in range(50):
+            for at, process in enumerate(self.processes):
+                while process.flying is not None or process.shard.has_changes:
+                    self.take(at)
+                    self.end_of_a_commit(at, "landed")
+            n = 0
+            for at, process in enumerate(self.processes):
+                for sender, number in process.shard.mail_received().items():
+                    self.processes[sender].shard.acknowledged(at, number)
+            for process in self.processes:
+                for to in process.shard.mail_waiting():
+                    letters = process.shard.letters(to, n=1000)
+                    n += self.processes[to].shard.receive(letters, self.now).applied
+            if not n and not any(process.shard.mail_waiting() for process in self.processes):
+                whole = audit_shards(self.stores, str)
+                assert (whole.letters, whole.violations) == (0, [])
+                return
+        raise AssertionError("mail goes round for ever")
+
+    def accounts_are_right(self):
+        events = [event for landed in self.landed for event in landed]
+        links = {of.key: of for event in events for of in event.links}
+        pages = {}
+        for key, of in links.items():
+            shard = self.processes[self.owner(of)].shard
+            pages[key] = shard.page(key)
+            assert pages[key] is not None, "a link was lost"
+        known = sum(sum(process.shard.counts[:3]) for process in self.processes)
+        assert known == len(pages), "a page is known that nobody links to"
+        due = dict.fromkeys(pages, 0)
+        for event in events:
+            for of, units in zip(event.links, event.got, strict=True):
+                due[of.key] += units
+            if event.spent[0]:
+                due[event.spent[0]] -= event.spent[1]
+        # Pages that are one, or were one for a while, have the cash of all of them together.
+        group = {key: key for key in pages}
+        for event in events:
+            if event.same:
+                one, other = group[event.spent[0]], group[event.same]
+                group = {key: one if of == other else of for key, of in group.items()}
+        for root in set(group.values()):
+            keys = [key for key in pages if group[key] == root]
+            if any(pages[key].state == State.FAILED for key in keys):
+                continue  # its cash went to a virtual page
+            cash = [self.processes[self.owner(links[key])].shard.ledger.cash(pages[key]) for key in keys]
+            assert sum(cash) == sum(due[key] for key in keys)
+        for key, page in pages.items():
+            at, hops = key, 0
+            while pages[at].canonical:
+                at, hops = pages[at].canonical[:PAGE_BYTES], hops + 1
+                assert hops <= len(pages), "pages are one in a circle"
+            if at != key:
+                assert (page.cash, page.history) == (0, 0)
+
+
+TestMail = Mail.TestCase
+TestMail.settings = settings(max_examples=max(STEPS // 50, 1), stateful_step_count=50, deadline=None)
