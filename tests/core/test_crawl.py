@@ -529,6 +529,15 @@ def test_steps_go_on_while_a_batch_is_in_flight():
     assert job.crawl.counts == Counts(queued=2, visited=2, failed=0, hosts=4)
 
 
+def test_after_a_failed_commit_there_is_something_to_commit():
+    job = Job()
+    job.seed(A)
+    job.crawl.take_changes(job.now)
+    assert not job.crawl.has_changes
+    job.crawl.changes_failed()
+    assert job.crawl.has_changes
+
+
 def test_a_failed_commit_loses_nothing():
     job = Job(page_cache=1)
     job.seed(A)
@@ -1044,6 +1053,25 @@ def test_a_seed_vouches_for_its_domain_and_a_page_seeded_without_cash_does_not(r
         job.reopen()
     # After three visits "a", which has half of the seeds, is in time, and "c" is late.
     assert [job.visit().host for _ in range(3)] == ["a", "d", "c"]
+    job.commit()
+
+
+@pytest.mark.parametrize("max_active", [1, 3, 100])
+@pytest.mark.parametrize("how", ["link", "seed"])
+def test_a_domain_that_was_late_is_fetched_from_as_soon_as_somebody_vouches_for_it(how, max_active):
+    order = Aopic()
+    order.budget, order.allowance = 0.05, 2.0
+    job = Job(order=order, domain_of=str, politeness=Politeness(0.0), max_active=max_active)
+    rich, poor = [link("rich", n) for n in range(8)], [link(host) for host in "abcd"]
+    job.seed(*rich, *poor, is_endowed=False)  # for which nobody vouches
+    for page in rich:
+        job.crawl.enrich(page.key, job.now, 50.0)
+    assert [job.visit().host == "rich" for _ in range(3)] == [True, True, False]
+    if how == "link":
+        assert job.visit(rich[0]).host != "rich"
+    else:
+        job.seed(link("rich", 8))
+    assert job.visit().host == "rich"
     job.commit()
 
 

@@ -89,6 +89,18 @@ def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
     job.commit()
 
 
+@pytest.mark.parametrize("outcome", ["", "redirect"])
+def test_a_page_that_is_one_with_another_is_no_ordinary_page(outcome: str) -> None:
+    job = Job()
+    job.seed(A, B, C)
+    visit_original(job, A)
+    lease = begin(job, B)
+    assert job.crawl.judge(lease, TEXT)
+    job.settle(lease, outcome=outcome)
+    visit(job, C, same_as=A.key, outcome=outcome)
+    assert (job.page(B).outcome, job.page(C).outcome) == (outcome or "duplicate", outcome or "canonical")
+
+
 def test_whatever_is_paid_to_a_duplicate_goes_to_its_original() -> None:
     job = Job(share=0.0)
     job.seed(A, B, C, D)
