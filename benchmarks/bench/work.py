@@ -58,36 +58,42 @@ def core(folder: str, size: int, pages: int, calls: list[Call] | None = None) ->
         writes = _timed_writes(job)
         if calls is not None:
             _note_calls(job, calls)
-        crawl, links = job.crawl, Links(size // EACH, EACH)
-        hosts: dict[str, bytes] = {}
-
-        def visit() -> None:
-            now = job.clock()
-            lease = crawl.lease(now)
-            if not isinstance(lease, Lease):
-                raise TypeError(f"{lease} is no page")
-            targets = []
-            url = url_of(lease.request)
-            for target in dict.fromkeys(links.of(url)):
-                name = target[7 : target.index("/", 7)]
-                host = hosts.get(name)
-                if host is None:
-                    host = hosts[name] = host_key(name)
-                data = target.encode()  # what a plain request is written as
-                targets.append(Link(page_key(host, data), name, data))
-            crawl.transferred(lease.host, 0.02, now, Outcome.ANSWER)
-            crawl.release(lease, now)
-            crawl.settle(lease, targets, now, Findings(n_links=len(targets)))
-            job.tick()
 
         def begins() -> None:
             writes.clear()
             if calls is not None:
                 calls.append(None)
 
-        found = measured(visit, links, pages, begins)
+        found = measured(*visits(job, size), pages, begins)
         job.close()
         return {**found, "slowest_ms": max(writes) * 1000}
+
+
+def visits(job: Job, size: int) -> tuple[Callable[[], None], Links]:
+    """A function that visits the next page of *job*, which began with *size* known ones; and its links."""
+    crawl, links = job.crawl, Links(size // EACH, EACH)
+    hosts: dict[str, bytes] = {}
+
+    def visit() -> None:
+        now = job.clock()
+        lease = crawl.lease(now)
+        if not isinstance(lease, Lease):
+            raise TypeError(f"{lease} is no page")
+        targets = []
+        url = url_of(lease.request)
+        for target in dict.fromkeys(links.of(url)):
+            name = target[7 : target.index("/", 7)]
+            host = hosts.get(name)
+            if host is None:
+                host = hosts[name] = host_key(name)
+            data = target.encode()  # what a plain request is written as
+            targets.append(Link(page_key(host, data), name, data))
+        crawl.transferred(lease.host, 0.02, now, Outcome.ANSWER)
+        crawl.release(lease, now)
+        crawl.settle(lease, targets, now, Findings(n_links=len(targets)))
+        job.tick()
+
+    return visit, links
 
 
 def alone(folder: str, size: int, pages: int) -> dict[str, Any]:

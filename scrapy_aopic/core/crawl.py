@@ -186,6 +186,7 @@ class Crawl:
             if mail is not None and self._abroad is not None
             else None
         )
+        self._ahead = getattr(store, "read_ahead", 0)
         # What is known of robots.txt files is only kept here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
         tables: dict[Family, Table] = {
@@ -343,6 +344,8 @@ class Crawl:
             return taken
         if not isinstance(taken, Taken):
             return self._later(taken)
+        if self._ahead:
+            self.pages.read_ahead((taken.page, *self.frontier.next_of(taken.host, self._ahead)))
         page = self.pages.lease(taken.page, now)
         self._due.fetched()
         self._commits.has_changes = True

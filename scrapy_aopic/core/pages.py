@@ -135,6 +135,12 @@ class Pages:
         for key, page in zip(keys, self.table.get_many(keys), strict=True):
             yield key, page if page is not None else self.expect(key, what)
 
+    def read_ahead(self, keys: Sequence[bytes]) -> None:
+        """Read the pages under *keys*, and their requests, the first of which is wanted now, with one read each."""
+        if not self.requests.is_at_hand(keys[0]):
+            self.table.get_many(keys)
+            self.requests.read_ahead(keys)
+
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""
         return self.requests.get(key) or b""

@@ -21,6 +21,10 @@ Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]
 class Store(Protocol):
     """Ordered key-value families that change only by whole batches.
 
+    A store that takes as long to read ten rows as one may have an attribute ``read_ahead``: for how many pages beside
+    the one that is wanted a crawl should ask. One that others have to wait for while it takes a large batch may have
+    ``most_steps``: of a crawl, after which a commit is due.
+
     One process writes, and keeps much of what is stored in memory: a store on a server does not make a frontier that
     several processes share. What they could share is a :class:`~.api.CrawlPort`.
 

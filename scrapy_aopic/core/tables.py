@@ -158,12 +158,17 @@ class RecordTable(Generic[T]):
             del self._records[self._cache.victim()]
 
 
+_MOST_AHEAD = 10_000
+"""Values that a table keeps because they were read ahead, at most: some megabyte."""
+
+
 class BlobTable:
-    """Values of one family that are written once and read rarely; not cached."""
+    """Values of one family that are written once and read rarely; not cached, except for those read ahead."""
 
     def __init__(self, store: Store, family: Family) -> None:
         self._store = store
         self._family = family
+        self._ahead: dict[bytes, bytes | None] = {}
         self._fresh: dict[bytes, bytes | None] = {}
         self._in_flight: dict[bytes, bytes | None] = {}
 
@@ -172,7 +177,21 @@ class BlobTable:
         for layer in (self._fresh, self._in_flight):
             if key in layer:
                 return layer[key]
+        if key in self._ahead:
+            return self._ahead.pop(key)
         return self._store.get_many(self._family, (key,))[0]
+
+    def is_at_hand(self, key: bytes) -> bool:
+        """Whether the value under *key* is in memory."""
+        return key in self._ahead or key in self._fresh or key in self._in_flight
+
+    def read_ahead(self, keys: Sequence[bytes]) -> None:
+        """Read the values under *keys*, so that each can be got once without a read."""
+        wanted = [key for key in keys if not self.is_at_hand(key)]
+        if wanted:
+            self._ahead.update(zip(wanted, self._store.get_many(self._family, wanted), strict=True))
+            while len(self._ahead) > _MOST_AHEAD:
+                del self._ahead[next(iter(self._ahead))]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values under *keys*, in their order; the ones not in memory with one read of the store."""
@@ -192,10 +211,12 @@ class BlobTable:
     def put(self, key: bytes, value: bytes) -> None:
         """Set the value under *key*."""
         self._fresh[key] = value
+        self._ahead.pop(key, None)
 
     def delete(self, key: bytes) -> None:
         """Delete the value under *key*."""
         self._fresh[key] = None
+        self._ahead.pop(key, None)
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""

@@ -37,12 +37,16 @@ class WatchedStore:
     """*store* as the crawl reads it.
 
     Attributes:
+        read_ahead: That of the store.
+        most_steps: Steps of the crawl after which a commit is due however long the interval is.
         torn: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
             state that a crawl can be in.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.read_ahead: int = getattr(store, "read_ahead", 0)
+        self.most_steps: int = getattr(store, "most_steps", MAX_UNCOMMITTED)
         self.torn: StorageError | None = None
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -142,7 +146,9 @@ class Commits:
         if self._store.torn is not None:
             return
         now = self._clock()
-        is_due = now - self._taken_at >= self._interval or self._steps > MAX_UNCOMMITTED or self._is_urgent
+        is_due = (
+            now - self._taken_at >= self._interval or self._steps > self._store.most_steps or self._is_urgent
+        )
         if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
             self.take()
 

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from scrapy_aopic.core.ports import Family
@@ -60,10 +60,17 @@ class RedisStore:
     Args:
         task: What it is opened for, for the message to others.
 
+    Attributes:
+        read_ahead: See :class:`~scrapy_aopic.core.ports.Store`.
+        most_steps: The same; some 60 rows each, for which the server needs 10 ms.
+
     Raises:
         StorageError: If another process has it open, it is damaged, or the server does not work.
         SettingError: If the address cannot be one.
     """
+
+    read_ahead: ClassVar[int] = 8
+    most_steps: ClassVar[int] = 100
 
     def __init__(self, address: Address, *, task: str = "crawl") -> None:
         self._address = address
@@ -158,10 +165,11 @@ class RedisStore:
     def _plan(self, family: Family, rows: Mapping[bytes, bytes | None]) -> Plan:
         # Only this thread changes the leaves, so that it may look at them without the lock.
         leaves = self._leaves[family]
+        groups = leaves.group(rows)
         known: dict[bytes, Rows] = {}
-        for separators in chunks(leaves.to_read(rows), AT_ONCE):
+        for separators in chunks(leaves.to_read(rows, groups), AT_ONCE):
             known.update(zip(separators, self._read_now(family, separators, self._writer), strict=True))
-        return leaves.plan(rows, known)
+        return leaves.plan(rows, groups, known)
 
     def _commit(self, plans: dict[Family, Plan]) -> None:
         commands, counting = self._commands(plans)

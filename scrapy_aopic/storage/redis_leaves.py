@@ -17,10 +17,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MOST_ROWS = 128
-"""Rows of a leaf, at most. Redis looks through half of a leaf for each row that it reads: a microsecond."""
+"""Rows of a leaf, at most, but for what its last batch added. Redis looks through half of a leaf for each row that it
+reads: a microsecond."""
+
+_BULK_ROWS = 2 * MOST_ROWS
+"""Rows of a leaf, at most, if each row of a batch was new. Only counting shows how many are; a leaf with more rows than
+:data:`MOST_ROWS` is cut by the next batch that changes it, so that leaves are seldom read for nothing."""
 
 _CUT_ROWS = 96
 """Rows of the leaves that a cut makes, at most: some room is left for the rows that come next."""
@@ -130,14 +135,17 @@ class Leaves:
         at = bisect_right(self._order, separator)
         return separator, self._order[at] if at < len(self._order) else None
 
-    def to_read(self, rows: Mapping[bytes, bytes | None]) -> list[bytes]:
-        """Separators of the leaves whose rows :meth:`plan` needs for a batch of *rows*."""
+    def to_read(
+        self, rows: Mapping[bytes, bytes | None], groups: Mapping[bytes, Sequence[bytes]]
+    ) -> list[bytes]:
+        """Separators of the leaves whose rows :meth:`plan` needs for a batch of *rows*, whose keys are in *groups*."""
         return [
             separator
-            for separator, keys in self.group(rows).items()
+            for separator, keys in groups.items()
             if (n_before := self._counts[separator])
             and (
-                n_before + len(keys) > MOST_ROWS
+                n_before > MOST_ROWS
+                or n_before + len(keys) > _BULK_ROWS
                 or (
                     (n_deletes := sum(rows[key] is None for key in keys))
                     and (n_before <= n_deletes or self._may_join(separator, n_before - n_deletes))
@@ -152,16 +160,22 @@ class Leaves:
         before = self._order[bisect_left(self._order, separator) - 1]
         return 0 < self._counts[before] <= _JOINED_ROWS - n_rows
 
-    def plan(self, rows: Mapping[bytes, bytes | None], known: Mapping[bytes, Rows]) -> Plan:
+    def plan(
+        self,
+        rows: Mapping[bytes, bytes | None],
+        groups: Mapping[bytes, Sequence[bytes]],
+        known: Mapping[bytes, Rows],
+    ) -> Plan:
         """What a batch of *rows* does.
 
         Args:
+            groups: Their keys, as :meth:`group` returns them.
             known: Rows of the leaves that :meth:`to_read` names, by their separators.
         """
         changes: dict[bytes, Change] = {}
         new: list[bytes] = []
         gone: list[bytes] = []
-        for separator, keys in self.group(rows).items():
+        for separator, keys in groups.items():
             n_before = self._counts[separator]
             change = changes[separator] = Change(separator)
             for key in keys:

@@ -114,7 +114,12 @@ class TestRedisStore(StoreContract):
         """A random walk over leaves so small that nearly every batch changes which there are."""
         from scrapy_aopic.storage import redis_leaves
 
-        for name, value in (("MOST", most_rows), ("_CUT", most_rows), ("_FEW", most_rows // 2)):
+        for name, value in (
+            ("MOST", most_rows),
+            ("_BULK", most_rows),
+            ("_CUT", most_rows),
+            ("_FEW", most_rows // 2),
+        ):
             monkeypatch.setattr(redis_leaves, f"{name}_ROWS", value)
         monkeypatch.setattr(redis_leaves, "_JOINED_ROWS", most_rows)
         self.test_a_random_walk_agrees_with_the_model()

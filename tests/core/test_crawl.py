@@ -28,6 +28,7 @@ from scrapy_aopic.core.records import HOST_BYTES, Link, State, repeat_key
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.memory import MemoryStore
 
 SEED = TOTAL >> SEED_SHIFT
 A, B, C, D = link("a"), link("b"), link("c"), link("d")
@@ -1118,3 +1119,34 @@ def test_the_links_of_the_last_visit_are_kept():
     assert job.visit(D).key == A.key
     job.commit()
     assert kept(job)[A.key] == [D.key]
+
+
+# -- a store that is far away
+
+
+class FarStore(MemoryStore):
+    """Takes as long for ten rows as for one."""
+
+    read_ahead = 7
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_reads = 0
+
+    def get_many(self, family, keys):
+        self.n_reads += family in (Family.PAGES, Family.REQUESTS)
+        return super().get_many(family, keys)
+
+
+def test_a_crawl_reads_the_next_pages_of_a_host_with_the_first_from_a_store_that_is_far_away():
+    job = Job()
+    job.store = FarStore()
+    job.crawl = Crawl(job.store, job.policy, job.now)
+    pages = [link("a", number) for number in range(24)]
+    job.seed(*pages)
+    job.commit(is_clean=True)
+    job.reopen()
+    job.store.n_reads = 0
+    assert sorted(job.drain()) == sorted(page.request for page in pages)
+    assert job.store.n_reads == 2 * len(pages) / (1 + FarStore.read_ahead)
+    job.commit()

@@ -210,6 +210,25 @@ def test_a_newer_value_hides_the_one_in_flight_and_outlives_its_failure():
     assert table.take() == {b"a": b"2", b"b": b"1"}
 
 
+def test_values_that_were_read_ahead_take_one_read_and_are_those_of_the_last_change():
+    store = CountedStore()
+    keys = [b"a", b"b", b"c", b"d"]
+    store.write({Family.REQUESTS: dict.fromkeys(keys, b"old")}, sync=True)
+    table = BlobTable(store, Family.REQUESTS)
+    table.put(b"d", b"new")
+    table.read_ahead([*keys, b"absent"])
+    assert store.reads == [[b"a", b"b", b"c", b"absent"]]
+    table.put(b"b", b"new")
+    table.delete(b"c")
+    store.write({Family.REQUESTS: table.take()}, sync=True)
+    table.landed()
+    table.read_ahead([b"a"])
+    assert [table.get(key) for key in (b"a", b"absent")] == [b"old", None]
+    assert len(store.reads) == 1
+    assert [table.get(key) for key in keys] == [b"old", b"new", None, b"new"]
+    assert len(store.reads) == 5, "each is got once without a read"
+
+
 # -- rows
 
 

@@ -376,6 +376,11 @@ class Frontier:
         self.hosts.put(key, host)
         return Taken(key, row, key + page)
 
+    def next_of(self, key: bytes, n: int) -> list[bytes]:
+        """The pages that are next on the host *key*, at most *n*, as far as they are in memory."""
+        queue = self.active[key].back_queue or ()
+        return [key + row[ROW_BYTES:] for row in queue[:n]]
+
     def release(self, key: bytes, now: float) -> None:
         """End the lease of the host under *key*: from its time on it may be requested again."""
         host = self.active.get(key)
