@@ -409,6 +409,16 @@ class BroadSpider(Spider):
         links.area = area
         return links
 
+    def wants_of_sitemap(self, url: str, sitemap: str) -> bool:
+        """Whether the page *url* of the sitemap at the URL *sitemap* is within ``scope``, ``allow`` and ``deny``."""
+        own = self._options
+        area = AREAS[own.scope]
+        return (
+            (area is None or area(host_name(url)) == area(host_name(sitemap)))
+            and (not own.allow or any(pattern.search(url) for pattern in own.allow))
+            and not any(pattern.search(url) for pattern in own.deny)
+        )
+
     def _links(self, response: Response) -> Iterable[Any]:
         """What stands for the links of a page: one object, or requests where nothing would take that."""
         links = self.links(response)

@@ -1,7 +1,7 @@
 """Sitemaps as requests: those that a robots.txt or an index names are downloaded, and their pages are links.
 
 A sitemap may be on any host. What it names counts only within the registered domain of the robots.txt that named it.
-The spider sees no sitemap.
+The spider sees no sitemap, but its method ``wants_of_sitemap``, if it has one, may turn pages down.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Sitemaps:
         """Requests for the pages, or the sitemaps, that a sitemap names."""
         domain, is_of_index = response.meta[SITEMAP]
         sitemap = Sitemap(response.body)
+        wants = getattr(self._crawler.spider, "wants_of_sitemap", None)
         turns = Turns()
         n_sitemaps = 0
         for url in sitemap:
@@ -71,8 +72,9 @@ class Sitemaps:
                 self._count("aopic/sitemaps/refused")
             elif url.startswith(_WEB) and registered_domain(host_name(url)) == domain:
                 if sitemap.kind == PAGES:
-                    self._count("aopic/sitemaps/pages")
-                    yield Request(url)
+                    if wants is None or wants(url, response.url):
+                        self._count("aopic/sitemaps/pages")
+                        yield Request(url)
                 elif not is_of_index and n_sitemaps < MAX_SITEMAPS:
                     n_sitemaps += 1
                     yield _request(url, domain, is_of_index=True)

@@ -259,6 +259,37 @@ async def test_links_can_be_chosen_within_the_options(serve: Serve, scheduler: d
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "fetched"),
+    [
+        ({}, ["http://blog.example.com/5", "http://www.example.com/1", "http://www.example.com/login"]),
+        ({"scope": "host"}, ["http://www.example.com/1", "http://www.example.com/login"]),
+        ({"deny": "/login", "allow": "/[0-9l]"}, ["http://blog.example.com/5", "http://www.example.com/1"]),
+        ({"allow": "/login", "scope": "domain"}, ["http://www.example.com/login"]),
+    ],
+    ids=str,
+)
+@deferred_f_from_coro_f
+async def test_options_bound_what_is_taken_from_sitemaps(
+    serve: Serve, options: dict[str, Any], fetched: list[str]
+) -> None:
+    entries = ("http://www.example.com/1", "http://www.example.com/login", "http://blog.example.com/5")
+    sitemap = "".join(f"<url><loc>{url}</loc></url>" for url in (*entries, "http://example.org/4"))
+    web = serve(
+        {
+            HOME: [],
+            **{url: [] for url in entries},
+            "http://www.example.com/robots.txt": Answer(body=b"Sitemap: /sitemap.xml"),
+            "http://www.example.com/sitemap.xml": Answer(
+                headers={"Content-Type": "application/xml"}, body=f"<urlset>{sitemap}</urlset>".encode()
+            ),
+        }
+    )
+    settings = {**ADDON, "ROBOTSTXT_OBEY": True, "AOPIC_SITEMAPS": True}
+    await run(settings, seeds=HOME, **options)
+    assert sorted({*web.asked} - {HOME, "http://www.example.com/sitemap.xml"}) == fetched
+
+
 def test_the_links_of_a_page_are_those_in_scope() -> None:
     page = HtmlResponse(
         "http://example.com/",
