@@ -26,6 +26,7 @@ from ._engine.closing import Closing
 from .exceptions import ExchangeError, SettingError
 from .job.seed_lists import read_seeds, url_error
 from .links import Links
+from .session.turns import Turns
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
@@ -362,12 +363,17 @@ class BroadSpider(Spider):
                 yield source, str(error).removesuffix(".")
 
     async def start(self) -> AsyncIterator[Any]:
-        """A request for each seed."""
+        """A request for each seed.
+
+        The engine takes them without a pause while all of its slots are full, so the pauses are made here.
+        """
+        turns = Turns()
         for url, error in self._seeds(self._options):
             if error:  # the list was changed after it had been checked
                 self.logger.warning("A seed is left out: %(error)s", {"error": error})
             else:
                 yield Request(url)
+            await turns.step()
 
     def parse(self, response: Response) -> Any:
         """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links."""
