@@ -189,9 +189,11 @@ class Ledger:
         """The other shards have these sums by now: what they distributed since lets virtual time pass here, too."""
         totals = self.totals
         spent = elsewhere.distributed - totals.elsewhere.distributed
-        totals.elsewhere = elsewhere
-        self._in_turn_elsewhere = self._in_turn_of(elsewhere)
+        # What was spent counts by what circulated before; of a shard that was just opened nothing is known of that.
+        before, now = self._in_turn_elsewhere, self._in_turn_of(elsewhere)
+        self._in_turn_elsewhere = max(before, now)
         self._pass_time(max(spent, 0))
+        totals.elsewhere, self._in_turn_elsewhere = elsewhere, now
 
     def _in_turn_of(self, sums: Sums) -> int:
         """Cash that circulates among the pages that *sums* are of."""

@@ -201,7 +201,7 @@ class Merging:
         if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
             return
         if self._abroad is not None:
-            self._abroad.stays(root)
+            self._abroad.stays(root, other)
         other.height = max(other.height, page.height + 1)
         self._ledger.merge(page, other)
         page.canonical = root

@@ -9,10 +9,11 @@ What :mod:`scrapy_aopic.core.merging` does in one step takes three letters here:
 Nothing stands still meanwhile, so each step looks again. A claim that names a page that forwards is passed on to the page
 that stands for it.
 
-Rule: a page never waits for a grant and gives one, or pages could be merged in a circle, in which cash would go round
-for ever. A page that is asked while it waits grants the claim and forgets its own, if the claimant's key is the smaller
-one; otherwise it lets the claim drop. So of two pages that claim to be each other one is merged. Then in any circle each
-claim would have to be older than the next one's grant, and that one older than the next claim, all the way round.
+Rule: a page that waits for a grant gives none, or pages could be merged in a circle, in which cash would go round for
+ever: in any circle each claim would have to be older than the next one's grant, and that one older than the next claim, all
+the way round. What claims to be such a page waits until it is known whether that stands for itself. Of two pages that
+claim to be each other, the one with the larger key gives up its claim; more than two in a circle all wait, and stay as
+they are.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Abroad:
         text = self._duplicates.text(claim.page) if claim.is_if_same else None
         if page.height >= MAX_HEIGHT // 2 or (claim.is_if_same and (text is None or not text.digest)):
             return
-        self._own.put(OWN_CLAIMS + claim.page, pack((claim.outcome, claim.visits)))
+        self._own.put(OWN_CLAIMS + claim.page, pack((claim.outcome, claim.visits, other[:PAGE_BYTES])))
         word = PageClaim(
             claim.page,
             self._mail.cut.own.number,
@@ -91,39 +92,46 @@ class Abroad:
         )
         self._mail.tell(shard_of_address(other), word)
 
-    def stays(self, key: bytes) -> None:
-        """The page under *key* stands for another one from now on, and so for itself: it waits for no grant."""
+    def stays(self, key: bytes, page: Page) -> None:
+        """*page* stands for another one from now on, and so for itself: it waits for no grant."""
         self._own.delete(OWN_CLAIMS + key)
+        if page.is_claimed and page.visits:
+            self.visited(key)
 
     def granted(self, grant: Grant, sender: int) -> None:
-        """*sender* grants the claim of a page of this shard: that forwards now, unless it was visited since."""
-        key = grant.page
-        row = self._own.get(OWN_CLAIMS + key)
-        if row is None:
-            return  # it stands for another page by now
-        outcome, visits = unpack(row)
-        page = self._pages.get(key)
-        if visits != grant.visits:
-            return  # it has claimed something else since
-        self._own.delete(OWN_CLAIMS + key)
-        if (
-            page is None
-            or page.state != VISITED
-            or page.visits != visits
-            or page.canonical
-            or page.height >= MAX_HEIGHT // 2
-        ):
+        """*sender* has decided on the claim of a page of this shard: if it is another one's, it forwards now.
+
+        Nothing happens if that was visited since, and may have claimed something else.
+        """
+        key, page = grant.page, self._pages.get(grant.page)
+        claim = self._claim_of(key, page)
+        if page is None or claim is None or claim.visits != grant.visits:
             return
+        self._own.delete(OWN_CLAIMS + key)
+        if grant.root != key and page.height < MAX_HEIGHT // 2:
+            self._forward(key, page, claim, address(grant.root, sender))
+        if page.is_claimed:
+            self.visited(key)
+
+    def _forward(self, key: bytes, page: Page, claim: Claim, where: bytes) -> None:
+        """Let *page* be one with the page at the address *where* from now on."""
         units, history = self._ledger.bequeath(page)
-        page.canonical = address(grant.root, sender)
-        page.outcome = outcome
+        page.canonical = where
+        page.outcome = claim.outcome
         score = page.score if self._adds_scores else 0
         length = (history.bit_length() + 7) // 8
-        self._mail.tell(
-            sender, Bequest(grant.root, units, history.to_bytes(length, "big"), score, page.height + 1)
-        )
+        bequest = Bequest(where[:PAGE_BYTES], units, history.to_bytes(length, "big"), score, page.height + 1)
+        self._mail.tell(shard_of_address(where), bequest)
         self._pages.keep(key, page)
         self.n_merged += 1
+
+    def _claim_of(self, key: bytes, page: Page | None) -> Claim | None:
+        """The claim of *page* that waits for a grant; ``None`` if it was visited since, or merged, or made none."""
+        row = self._own.get(OWN_CLAIMS + key) if page is not None and not page.canonical else None
+        if row is None or page is None:
+            return None
+        outcome, visits, _ = unpack(row)
+        return Claim(key, outcome, visits) if (page.state, page.visits) == (VISITED, visits) else None
 
     # -- pages of others that are pages of this shard
 
@@ -139,14 +147,15 @@ class Abroad:
                                   claim.is_if_same, claim.digest, claim.sketch)  # fmt: skip
             self._mail.tell(shard_of_address(root), passed_on)
             return None
-        if page is None or page.state == FAILED or root == claim.page:
-            return None
         if claim.origin == self._mail.cut.own.number:
-            row = self._own.get(OWN_CLAIMS + claim.page)
-            outcome, visits = unpack(row) if row is not None else ("", 0)
-            return Claim(claim.page, outcome, visits, claim.is_if_same) if visits == claim.visits else None
-        if page.visits:
-            self._grant(claim, claim.other, root)
+            own = self._claim_of(claim.page, self._pages.get(claim.page))
+            self._own.delete(OWN_CLAIMS + claim.page)
+            return own._replace(is_if_same=claim.is_if_same) if own is not None else None
+        if page is None or page.state == FAILED or not self._counts(claim):
+            self._mail.tell(claim.origin, Grant(claim.page, claim.visits, claim.page))
+            return None
+        if page.visits and self._is_free(root, page, claim.page):
+            self._mail.tell(claim.origin, Grant(claim.page, claim.visits, root))
             return None
         page.is_claimed = True
         self._pages.keep(root, page)
@@ -155,7 +164,7 @@ class Abroad:
         return None
 
     def visited(self, key: bytes) -> None:
-        """The page under *key*, which was claimed to be others, was visited: grant the claims of other shards, unless it failed."""
+        """Decide on the claims of other shards to be the page under *key*, which was visited, or waits for no grant now."""
         rows, _ = self._foreign.first(FOREIGN_CLAIMS + key, _MAX_WAITING)
         self._foreign.forget(FOREIGN_CLAIMS + key)
         for row, value in rows:
@@ -180,19 +189,25 @@ class Abroad:
         page.height = max(page.height, bequest.height)
         self._pages.replace(root, page, now)
 
-    def _grant(self, claim: PageClaim, other: bytes, root: bytes) -> None:
-        """Grant *claim* to be the page under *other*, for which the one under *root* stands, if it counts."""
+    def _counts(self, claim: PageClaim) -> bool:
+        """Whether *claim* counts, if the page that it names is there and was visited."""
+        page = self._pages.get(claim.other)
         if claim.height >= MAX_HEIGHT // 2:
-            return
-        if claim.is_if_same:
-            text = self._duplicates.text(other)
-            if not self._duplicates.is_alike(Text(claim.digest, claim.sketch), text, with_links=False):
-                return
-        if self._own.get(OWN_CLAIMS + root) is not None:
-            if claim.page > root:
-                return
-            self.stays(root)
-        self._mail.tell(claim.origin, Grant(claim.page, claim.visits, root))
+            return False
+        if not claim.is_if_same or page is None or not page.visits:
+            return True
+        text = self._duplicates.text(claim.other)
+        return self._duplicates.is_alike(Text(claim.digest, claim.sketch), text, with_links=False)
+
+    def _is_free(self, key: bytes, page: Page, claimant: bytes) -> bool:
+        """Whether *page* may stand for *claimant*: it does not wait for a grant itself, or gives that up."""
+        if self._claim_of(key, page) is None:
+            return True
+        named = unpack(self._own.get(OWN_CLAIMS + key) or b"")[2]
+        if named != claimant or claimant > key:
+            return False
+        self.stays(key, page)
+        return True
 
     # -- commits
 

@@ -124,7 +124,10 @@ class PageClaim(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Grant(Struct, array_like=True, frozen=True, gc=False):
-    """A claim is granted: the receiver's page under *page*, visited *visits* times, is the sender's under *root*."""
+    """A claim is decided: the receiver's page under *page*, visited *visits* times, is the sender's under *root*.
+
+    If that is its own key, the claim does not count, and it stands for itself.
+    """
 
     page: _PageKey
     visits: _Number
