@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.http import TextResponse
 
-from .web.links import extraction
+from .web.links import extraction, request_for
 
 if TYPE_CHECKING:
     import re
@@ -127,7 +127,7 @@ class Links:
 
     def request(self, url: str) -> Request:
         """The request for the one with *url*."""
-        return Request(url, self.callback, errback=self.errback, cb_kwargs=self.cb_kwargs)
+        return request_for(url, callback=self.callback, errback=self.errback, cb_kwargs=self.cb_kwargs)
 
     def __repr__(self) -> str:
         return f"<Links of {self.response.url}; scrapy_aopic.LinkMiddleware follows them>"

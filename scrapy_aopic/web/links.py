@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlparse
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 from parsel import Selector
 from parsel.csstranslator import HTMLTranslator
+from scrapy import Request
 from scrapy.http import TextResponse, XmlResponse
 from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
@@ -127,6 +128,24 @@ def _keeps_ascii(encoding: str) -> bool:
         return _IN_URLS.encode(encoding) == _IN_URLS.encode()
     except (LookupError, UnicodeError):
         return False
+
+
+_AS_IT_IS = {"verbatim_url": True}
+"""Has Scrapy 2.17 or later take a request's URL as it is. Left in the request, it would give it another fingerprint."""
+
+
+def request_for(url: str, **options: Any) -> Request:
+    """``Request(url, **options)`` in a third of its time if *url* is plain, so that escaping it would change nothing.
+
+    Raises:
+        ValueError: If *url* is none.
+    """
+    match = _plain(url)
+    if match is None or match.lastindex != _ABSOLUTE or "meta" in options:
+        return Request(url, **options)
+    request = Request(url, meta=_AS_IT_IS, **options)
+    del request.meta["verbatim_url"]
+    return request
 
 
 class Page:

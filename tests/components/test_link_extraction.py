@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from html import escape
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from scrapy import Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
+from scrapy.utils.request import fingerprint
 
 from scrapy_aopic import LinkExtractor, Links
-from scrapy_aopic.web.links import Extraction, Page, extraction
+from scrapy_aopic.web.links import Extraction, Page, extraction, request_for
 
 if TYPE_CHECKING:
     from scrapy.link import Link
@@ -184,6 +187,23 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
 def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str | None, encoding: str):
     one = Page(page, page if base is None else base, encoding)
     assert one.join(link) == one.resolve(link, None)
+
+
+@settings(max_examples=500)
+@given(link=links, page=pages)
+@example("http://other.test/a?b#c", "http://h.test/")
+def test_a_request_for_a_link_is_that_of_its_url(link: str, page: str):
+    for url in {link, Page(page, page, "utf-8").join(link) or ""}:
+        try:
+            expected = Request(url, print, errback=repr, cb_kwargs={"a": 1})
+        except ValueError as error:
+            with pytest.raises(ValueError, match=re.escape(str(error))):
+                request_for(url, callback=print)
+            continue
+        request = request_for(url, callback=print, errback=repr, cb_kwargs={"a": 1})
+        assert all(getattr(request, name) == getattr(expected, name) for name in Request.attributes)
+        assert fingerprint(request) == fingerprint(expected)
+        assert request.replace(url="http://a.test/é").url == "http://a.test/%C3%A9"
 
 
 def page(body: str, url: str = "http://h.test/a/b") -> HtmlResponse:
