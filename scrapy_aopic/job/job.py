@@ -18,7 +18,8 @@ from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.layout import CLOCK_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
-from scrapy_aopic.storage import lock_job, note_server, open_store
+from scrapy_aopic.exceptions import LostError
+from scrapy_aopic.storage import Leased, lock_job, note_server, open_store
 
 from .clock import JobClock
 from .commits import Commits, WatchedStore
@@ -95,6 +96,9 @@ class Job:
                 address or (store_folder(folder) if folder else None), kind, memory_mb=memory_mb
             )
             opened.callback(self._store.close)
+            self._check_lease: Callable[[], None] = (
+                self._store.check_lease if isinstance(self._store, Leased) else _nothing
+            )
             self._watched = WatchedStore(self._store)
             self.clock = self._open_clock()
             self.crawl = Crawl(self._watched, policy, self.clock())
@@ -137,7 +141,15 @@ class Job:
     @property
     def failure(self) -> StorageError | None:
         """Why the store cannot be used; ``None`` if it can."""
-        return self._watched.torn or self._commits.failure
+        return self._watched.torn or self._commits.failure or self._lease_lost()
+
+    def _lease_lost(self) -> LostError | None:
+        """Why a store on a server is no longer ours, which may be known before a commit is due."""
+        try:
+            self._check_lease()
+        except LostError as error:
+            return error
+        return None
 
     @property
     def is_lost(self) -> bool:
@@ -193,3 +205,7 @@ class Job:
                 raise self.failure
             if inspect is not None:
                 inspect(self._store)
+
+
+def _nothing() -> None:
+    """There is nothing to check."""

@@ -13,12 +13,13 @@ from .address import Address
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
 from .opening import exists, note_server, open_for_repair, open_snapshot, open_store
-from .registry import Backend, Compacts, Repairs, VerifiesStructure, use
+from .registry import Backend, Compacts, Leased, Repairs, VerifiesStructure, use
 
 __all__ = [
     "Address",
     "Backend",
     "Compacts",
+    "Leased",
     "Repairs",
     "VerifiesStructure",
     "arrange",

@@ -309,7 +309,7 @@ class RedisStore:
 
     # -- the rest
 
-    def check(self) -> None:
+    def check_lease(self) -> None:
         """Do nothing if the job is still this process's, as far as that is known without asking the server.
 
         Raises:

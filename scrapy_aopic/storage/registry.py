@@ -90,6 +90,19 @@ class VerifiesStructure(Protocol):
 
 
 @runtime_checkable
+class Leased(Protocol):
+    """A store that another process may take over while this one lives."""
+
+    def check_lease(self) -> None:
+        """Do nothing if the store is still this process's, as far as that is known without waiting.
+
+        Raises:
+            LostError: If it is not.
+        """
+        ...
+
+
+@runtime_checkable
 class Repairs(Protocol):
     """A backend that can open damaged stores."""
 

@@ -24,6 +24,7 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.job.server_seeds import give_on_server
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
+from scrapy_aopic.testing.server import Exchange
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -202,6 +203,30 @@ async def test_a_folder_of_another_job_is_refused(serve: Serve, tmp_path, settin
         await crawl(Follow, {**settings, **job, **second})
         assert said in caplog.text
         assert len(web.asked) == n_asked
+
+
+@pytest.mark.parametrize("durability", [500, "close"])
+@deferred_f_from_coro_f
+async def test_a_crawl_whose_job_was_taken_over_stops(
+    serve: Serve, settings, client, caplog, durability
+) -> None:
+    def take_over(_: object) -> list[str]:
+        fmt, _, number = client.get("{aopic:follow}:head").split()
+        client.set("{aopic:follow}:head", b" ".join((fmt, b"another", number)))
+        return ["/1"]
+
+    def endless(exchange: Exchange) -> list[str]:
+        return [f"/{int(exchange.target[1:]) + 1}"]
+
+    web = serve({"http://a.test/": take_over, **{f"http://a.test/{n}": endless for n in range(1, 500)}})
+    crawler = await crawl(
+        Follow,
+        {**settings, "AOPIC_DURABILITY": durability, "AOPIC_REDIS_LEASE": 0.3, "AOPIC_MIN_GAP": 0.01},
+    )
+    assert crawler.stats.get_value("finish_reason") == "aopic_storage"
+    assert caplog.text.count("is no longer this process's: another process has opened it") == 1
+    assert len(web.asked) < 400
+    assert client.get("{aopic:follow}:head").split()[1] == b"another"
 
 
 @deferred_f_from_coro_f

@@ -137,7 +137,7 @@ def test_a_writer_whose_head_was_taken_is_told_so_at_its_next_batch(tmp_path, cl
             with pytest.raises(LostError, match="no longer this process's: another process has opened it"):
                 write(store, Family.META, {b"a": b"2"})
         with pytest.raises(LostError):
-            store.check()
+            store.check_lease()
         assert store.get_many(Family.META, [b"a"]) == [b"1"]
 
 
