@@ -30,6 +30,7 @@ from .session.turns import Turns
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
+from .storage.registry import SERVER
 from .web.origins import host_name
 from .web.suffixes import registered_domain
 
@@ -346,6 +347,7 @@ class BroadSpider(Spider):
         folder = self.settings.get("JOBDIR")
         return (
             bool(self.settings.get("AOPIC_SEEDS"))
+            or self.settings.get("AOPIC_STORE") == SERVER
             or bool(folder and Path(folder).exists())
             or type(self).start is not BroadSpider.start
         )

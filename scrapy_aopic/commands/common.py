@@ -42,12 +42,12 @@ def add_jobdir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "jobdir",
         metavar="JOBDIR",
-        type=_job,
+        type=job_place,
         help="job folder, the JOBDIR of the crawl; or redis://HOST:PORT/DATABASE#KEY for a job on a server",
     )
 
 
-def _job(text: str) -> Path | Address:
+def job_place(text: str) -> Path | Address:
     """Where the job is that the user calls *text*."""
     from scrapy_aopic.storage.address import SCHEMES, Address
 

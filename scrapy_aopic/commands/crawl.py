@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from scrapy.exceptions import UsageError
 
+from .common import job_place
+
 if TYPE_CHECKING:
     import argparse
 
     from scrapy import Request
     from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
     from scrapy.settings import BaseSettings, Settings
+
+    from scrapy_aopic.storage.address import Address
 
 MEANING = (
     "Crawl from some seeds, without a project. The most important pages first, politely; Ctrl-C stops it, and the same "
@@ -92,8 +96,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job",
         metavar="FOLDER",
-        type=Path,
-        help="job folder (default: a folder in crawls/ that is named after the seeds)",
+        type=job_place,
+        help="job folder, or redis://HOST:PORT/DATABASE#KEY (default: a folder in crawls/ that is named after the seeds)",
     )
     parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
@@ -116,27 +120,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.job.folder import seeds_folder, store_folder
-    from scrapy_aopic.job.seeds import START, give
     from scrapy_aopic.spiders import BroadSpider, check_option
-    from scrapy_aopic.storage import exists
 
     arguments = _check_arguments(opts)
     _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
-    begun = exists(store_folder(job.folder))
-    if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.folder.exists()):
+    if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.may_have_seeds()):
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
-    if job.lists and begun:
-        job.say(
-            f"{', '.join(job.lists)} was read when the job began; 'scrapy aopic seed {job.folder}' adds seeds."
-        )
+    begun = job.has_begun()
+    if not begun:
+        job.begin()
     elif job.lists:
-        give(seeds_folder(job.folder), job.lists, name=START, progress=True)
-    what = "Going on with" if begun else "Beginning"
+        job.say(
+            f"{', '.join(job.lists)} was read when the job began; 'scrapy aopic seed {job.place}' adds seeds."
+        )
     job.say(
-        f"{what} the crawl in {job.folder}. Ctrl-C stops it, and the same command goes on; 'scrapy aopic top {job.folder}' "
-        "shows the most important pages so far."
+        f"{'Going on with' if begun else 'Beginning'} the crawl in {job.place}. Ctrl-C stops it, and the same command goes "
+        f"on; 'scrapy aopic top {job.place}' shows the most important pages so far."
     )
     process = _process(settings)
     crawler = process.create_crawler(BroadSpider)
@@ -304,18 +304,53 @@ class _Job:
     """Where a crawl is remembered, and what it begins with.
 
     Attributes:
-        folder: The job folder.
+        place: The job folder, or where the job is on a server.
         urls: Seeds that are URLs, which the spider requests.
         lists: Seeds that are lists, which are read once, when the job begins.
     """
 
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
+        from scrapy_aopic.storage.address import Address
+        from scrapy_aopic.storage.registry import SERVER
+
         self.urls = [seed for seed in opts.seeds if "://" in seed]
         self.lists = [seed for seed in opts.seeds if "://" not in seed]
-        given = opts.job or settings.get("JOBDIR")
-        self.folder = Path(given) if given else Path("crawls") / _name(opts.seeds, arguments)
         self._is_quiet = not settings.getbool("LOG_ENABLED")
-        settings.set("JOBDIR", str(self.folder), "cmdline")
+        name = _name(opts.seeds, arguments)
+        given = opts.job or settings.get("JOBDIR")
+        if isinstance(given, Address) or (settings.get("AOPIC_STORE") == SERVER and not opts.job):
+            self.place: Path | Address = _on_server(given, name, settings)
+            return
+        self.place = Path(given) if given else Path("crawls") / name
+        settings.set("JOBDIR", str(self.place), "cmdline")
+
+    def has_begun(self) -> bool:
+        """Whether its store is there."""
+        from scrapy_aopic.job.folder import store_place
+        from scrapy_aopic.storage import exists
+
+        return exists(store_place(self.place))
+
+    def may_have_seeds(self) -> bool:
+        """Whether it may have something to do without seeds of the command."""
+        return not isinstance(self.place, Path) or self.place.exists()
+
+    def begin(self) -> None:
+        """Let the lists of seeds wait for it.
+
+        Raises:
+            ExchangeError, StorageError: If one of them cannot be used, or they cannot be put there.
+        """
+        from scrapy_aopic.job.folder import seeds_folder
+        from scrapy_aopic.job.seeds import START, give
+        from scrapy_aopic.job.server_seeds import give_on_server
+
+        if not self.lists:
+            return
+        if isinstance(self.place, Path):
+            give(seeds_folder(self.place), self.lists, name=START, progress=True)
+        else:
+            give_on_server(self.place, self.lists, name=START, progress=True)
 
     def say(self, sentence: str) -> None:
         """Tell the user, who may be reading standard output as data."""
@@ -323,8 +358,25 @@ class _Job:
             sys.stderr.write(f"{sentence}\n")
 
 
+def _on_server(given: Address | str | None, name: str, settings: BaseSettings) -> Address:
+    """Where the job that is *given*, or else the one called *name*, is on a server; *settings* say so, too, from now on."""
+    from scrapy_aopic.settings import read_address
+    from scrapy_aopic.spiders import BroadSpider
+    from scrapy_aopic.storage.registry import SERVER
+
+    settings.set("AOPIC_STORE", SERVER, "cmdline")
+    key = ""
+    if given is not None and not isinstance(given, str):
+        key = given.key
+        if given.url not in {"redis:", "redis://"}:
+            settings.set("REDIS_URL", given.url, "cmdline")
+    if key or not _is_given(settings, "AOPIC_REDIS_KEY"):
+        settings.set("AOPIC_REDIS_KEY", key or f"aopic:{name}", "cmdline")
+    return read_address(settings, BroadSpider.name)
+
+
 def _name(seeds: list[str], arguments: dict[str, Any]) -> str:
-    """Name of the job folder of a crawl from *seeds*: the same for the same crawl."""
+    """Name of the job of a crawl from *seeds*: the same for the same crawl."""
     from scrapy_aopic.web.origins import host_name
 
     first = seeds[0] if seeds else ""

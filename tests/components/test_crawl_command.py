@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.redis_server import WHY_NOT, Server, find_server
 from support.small_web import Web, check, html
 
 from scrapy_aopic.testing.server import Answer, Exchange
@@ -155,6 +156,44 @@ def test_a_list_of_seeds_is_read_when_the_job_begins(serve: Serve, tmp_path: Pat
         f"seeds.csv was read when the job began; 'scrapy aopic seed {job.relative_to(tmp_path)}' adds seeds.\n"
     )
     assert sorted(web.asked) == ["http://blog.example.com/", "http://example.org/", "http://example.org/2"]
+
+
+@pytest.mark.parametrize("by", ["address", "settings"])
+def test_a_job_may_be_on_a_server(serve: Serve, tmp_path: Path, by: str) -> None:
+    pytest.importorskip("redis")
+    if find_server() is None:
+        pytest.skip(WHY_NOT)
+    web = serve(PAGES)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (tmp_path / "seeds.txt").write_text("http://blog.example.com/\nhttp://example.org/\n", encoding="utf-8")
+    with Server(tmp_path / "server") as server:
+        job = ["--job", f"{server.url}#my"] if by == "address" else ["-s", f"REDIS_URL={server.url}"]
+        again = (
+            "../seeds.txt",
+            *CONTACT,
+            *FAST,
+            *job,
+            "-s",
+            "AOPIC_STORE=redis",
+            "-s",
+            "CONCURRENT_REQUESTS=1",
+        )
+        done = crawl(folder, *again, "--pages", "1")
+        assert done.returncode == 0, done.stderr
+        assert (
+            f"Beginning the crawl in {server.url}#{'my' if by == 'address' else 'aopic:seeds-'}"
+            in done.stderr
+        )
+        assert len(web.asked) < 3
+        done = crawl(folder, *again)
+        assert done.returncode == 0, done.stderr
+        assert "../seeds.txt was read when the job began" in done.stderr
+    assert sorted(web.asked) == ["http://blog.example.com/", "http://example.org/", "http://example.org/2"]
+    assert list(folder.iterdir()) == []
+    done = crawl(folder, *again)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve: Serve, tmp_path: Path) -> None:
