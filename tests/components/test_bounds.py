@@ -90,6 +90,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join), st.integers(1, 5))
 @example("<a b='>'c d e f g h>", 3)
 @example('<a "><b x=" >  text text " c d e f g h i>', 3)

@@ -162,6 +162,7 @@ def found_by_scrapy(response: Response, options: dict[str, Any]) -> list[Link] |
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(response=responses(), options=st.one_of(st.just({}), st.sampled_from(OPTIONS)))
 @example(
@@ -182,6 +183,7 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
     assert list(choosy.urls(response)) == [link.url for link in expected or () if not link.nofollow]
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(link=links, page=pages, base=st.one_of(st.none(), pages), encoding=st.sampled_from(ENCODINGS))
 def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str | None, encoding: str):

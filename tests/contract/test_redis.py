@@ -92,6 +92,7 @@ class TestRedisStore(StoreContract):
         with closing(self.make_store(folder)) as store:
             assert check_transfers(store) == reported[-1] + 3
 
+    @pytest.mark.slow
     def test_a_writer_that_slept_through_its_lease_changes_nothing_any_more(self, folder: Path) -> None:
         with self._child("write", folder) as child:
             assert child.stdout is not None
@@ -109,6 +110,7 @@ class TestRedisStore(StoreContract):
         with closing(self.make_store(folder)) as store:
             assert check_transfers(store) == before + 20
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("most_rows", [2, 5])
     def test_leaves_are_cut_and_joined(self, folder: Path, monkeypatch, most_rows: int) -> None:
         """A random walk over leaves so small that nearly every batch changes which there are."""
