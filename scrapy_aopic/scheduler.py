@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from scrapy.core.scheduler import BaseScheduler
 
 from ._engine.closing import Closing
+from ._engine.memory import GarbageThreshold
 from .components import Components
 from .exceptions import SettingError, StorageError
 from .session.opening import OpenJob
 from .session.session import Session
+from .settings import read
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -38,6 +40,7 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._components: Components | None = None
+        self._garbage: GarbageThreshold | None = None
         self.session: Session | None = None
 
     @classmethod
@@ -51,6 +54,7 @@ class Scheduler(BaseScheduler):
         """
         closing = Closing(self._crawler)
         try:
+            threshold: int = read(self._crawler.settings, "AOPIC_GC_THRESHOLD")
             opened = OpenJob(self._crawler, spider)
         except (SettingError, StorageError) as error:
             closing.refuse(error)
@@ -66,6 +70,7 @@ class Scheduler(BaseScheduler):
         enqueue = Scheduler.enqueue_request
         self.session.has_batches = getattr(self.enqueue_request, "__func__", None) is enqueue
         self._components.serve(self.session)
+        self._garbage = GarbageThreshold(threshold)
         return self.session.start()
 
     def close(self, reason: str) -> Deferred[None] | None:
@@ -73,6 +78,8 @@ class Scheduler(BaseScheduler):
         session, self.session = self.session, None
         if session is None:
             return None
+        if self._garbage is not None:
+            self._garbage.release()
         if self._components is not None:
             self._components.serve(None)
         return session.close(reason)

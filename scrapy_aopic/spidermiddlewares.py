@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 
 from ._engine.closing import configured
+from ._engine.memory import drop_tree
 from ._engine.passage import Passages
 from .links import Links
 from .refusals import RefusedError
@@ -110,6 +111,7 @@ class LinkMiddleware:
                         yield each
         finally:
             page.end()
+            drop_tree(response)
 
 
 def _follow(page: PageLinks, item: Any) -> Iterable[Any]:

@@ -40,6 +40,12 @@ ADDON: dict[str, Any] = {
     "AOPIC_POLITENESS_FACTOR": 0,
 }
 
+NEIGHBOURS = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+"""The same for all; with the add-on, its own."""
+
+ALIKE = {"AOPIC_POLITENESS_FACTOR": 10, "CONCURRENT_REQUESTS": 32, "ROBOTSTXT_OBEY": False}
+"""What makes a crawl with the add-on comparable with one that has none."""
+
 KINDS = {
     "ours": Kind(OURS, spiders.Broad, True),
     "ours-extractor": Kind(OURS, spiders.FastBroad, True),
@@ -47,6 +53,7 @@ KINDS = {
     "ours-download": Kind(OURS, spiders.Download, True),
     "addon": Kind(ADDON, spiders.Broad, True),
     "addon-links": Kind(ADDON, spiders.Batch, True),
+    "addon-links-alike": Kind({**ADDON, **ALIKE}, spiders.Batch, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
@@ -54,11 +61,8 @@ KINDS = {
         {"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False
     ),
 }
-"""Ours with the spider unchanged, with our extractor, and with ``Links``; Scrapy's scheduler in memory, with JOBDIR, and
-in memory with our extractor; and what :mod:`null` compares."""
-
-NEIGHBOURS = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
-"""The same for all; with the add-on, its own."""
+"""Ours with the spider unchanged, with our extractor, and with ``Links``; the same with all that the add-on turns on;
+Scrapy's scheduler in memory, with JOBDIR, and in memory with our extractor; and what :mod:`null` compares."""
 
 
 @contextmanager
@@ -93,7 +97,7 @@ def crawl(
                 **own,
                 **({"JOBDIR": folder} if is_durable else {}),
                 # Files that say what robots may do count as pages there.
-                "CLOSESPIDER_PAGECOUNT": pages + (hosts if "ADDONS" in own else 0),
+                "CLOSESPIDER_PAGECOUNT": pages + (hosts if own.get("ROBOTSTXT_OBEY", True) else 0),
                 "LOG_LEVEL": "ERROR",
                 "TELNETCONSOLE_ENABLED": False,
                 **(settings or {}),
@@ -141,14 +145,15 @@ class Compared(NamedTuple):
 
 
 _ALL = (
-    ("ours-links", "stock", 0.45),
-    ("ours-links", "jobdir", 0.45),
-    ("ours-links", "stock-fast", 0.65),
+    ("addon-links-alike", "stock", 0.45),
+    ("addon-links-alike", "jobdir", 0.45),
+    ("addon-links-alike", "stock-fast", 0.65),
+    ("ours-links", "stock", 0.0),
     ("ours-extractor", "stock", 0.75),
     ("ours", "stock", 0.0),
     ("ours", "jobdir", 0.0),
 )
-_UNCHANGED = (("ours-links", "stock", 0.0), ("ours", "stock", 1.05), ("ours", "jobdir", 0.0))
+_UNCHANGED = (("addon-links-alike", "stock", 0.0), ("ours", "stock", 1.05), ("ours", "jobdir", 0.0))
 
 WEBS = (
     Compared(200, 40, 0, _ALL),
@@ -160,7 +165,11 @@ WEBS = (
         1000,
         100,
         100,
-        (("ours-links", "stock", 0.6), ("ours-links", "stock-fast", 0.0), ("ours", "stock", 0.0)),
+        (
+            ("addon-links-alike", "stock", 0.6),
+            ("addon-links-alike", "stock-fast", 0.0),
+            ("ours", "stock", 0.0),
+        ),
     ),
 )
 
@@ -168,6 +177,7 @@ _WORDS = {
     "ours": "Requests",
     "ours-extractor": "our LinkExtractor",
     "ours-links": "Links",
+    "addon-links-alike": "the add-on and Links",
     "stock": "Scrapy in memory",
     "jobdir": "Scrapy with JOBDIR",
     "stock-fast": "Scrapy in memory with our LinkExtractor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl
 
 import scrapy_aopic
+from scrapy_aopic._engine.memory import GarbageThreshold
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import lock_job
 
@@ -82,3 +84,78 @@ async def test_crawls_that_have_ended_leave_nothing_behind(
         await crawl(Other, settings)
     more = alive() - before
     assert not more
+
+
+@deferred_f_from_coro_f
+async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage_collector(
+    serve: Serve,
+) -> None:
+    serve({f"http://a.test/{n}": [f"http://a.test/{n + 1}"] for n in range(20)})
+    seen: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    class Looking(Follow):
+        start_urls = ["http://a.test/0"]
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            alive.append(sum(ref() is not None for ref in seen))
+            seen.append(weakref.ref(response))
+            yield from super().parse(response)
+
+    gc.collect()
+    gc.disable()
+    try:
+        await crawl(Looking, SETTINGS | {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    finally:
+        gc.enable()
+    assert len(seen) > 15
+    assert max(alive) <= 2  # that of the page before is about to be let go
+
+
+@deferred_f_from_coro_f
+async def test_the_garbage_collector_runs_less_often_while_a_crawl_is_open(serve: Serve) -> None:
+    serve(PAGES)
+    seen: list[int] = []
+    settings = {**SETTINGS, "SCHEDULER": "scrapy_aopic.Scheduler"}
+
+    class Looking(Follow):
+        def parse(self, response: Any) -> Iterator[Any]:
+            seen.append(gc.get_threshold()[0])
+            yield from super().parse(response)
+
+    async def found(*, before: tuple[int, int, int] = (700, 10, 10), **more: Any) -> int:
+        """The threshold during a crawl."""
+        was = gc.get_threshold()
+        gc.set_threshold(*before)
+        try:
+            await crawl(Looking, {**settings, **more})
+            assert gc.get_threshold() == before
+        finally:
+            gc.set_threshold(*was)
+        return seen[-1]
+
+    assert await found() == 10_000
+    assert await found(AOPIC_GC_THRESHOLD=0) == 700
+    assert await found(AOPIC_GC_THRESHOLD=5_000) == 5_000
+    assert await found(before=(50_000, 5, 5)) == 50_000
+    assert await found(before=(0, 10, 10)) == 0
+    assert await found(AOPIC_WINDOW="nothing") == 0  # refused, so that no page was seen
+
+
+def test_the_last_crawl_that_closes_restores_the_threshold() -> None:
+    was = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        one, two = GarbageThreshold(5_000), GarbageThreshold(9_000)
+        assert gc.get_threshold()[0] == 9_000
+        two.release()
+        assert gc.get_threshold()[0] == 5_000
+        two.release()  # a second time
+        one.release()
+        assert gc.get_threshold() == (700, 10, 10)
+        one = GarbageThreshold(5_000)
+        gc.set_threshold(800, 10, 10)  # by somebody else, who wants it so
+        one.release()
+        assert gc.get_threshold() == (800, 10, 10)
+    finally:
+        gc.set_threshold(*was)

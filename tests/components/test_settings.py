@@ -79,6 +79,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_SKIP_EXTENSIONS": [["a/b"], "p df", 7],
     "AOPIC_CONTENT_TYPES": ["html", ["text/html; charset=utf-8"], 7],
     "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
+    "AOPIC_GC_THRESHOLD": [-1, 0.5, "many"],
     "AOPIC_CONTENT_SEEN": ["fuzzy", True],
     "AOPIC_FOLLOW_DUPLICATES": ["maybe", 2],
     "AOPIC_SAME_WORDS": [-1, 0.5],
