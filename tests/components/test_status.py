@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from support.stored_jobs import make_job
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import State, unpack_page
 from scrapy_aopic.job.queries import status, totals
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -64,9 +66,16 @@ def mixed_job(max_active: int) -> Job:
 def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
     store = Watched()
     store.write({family: dict(mixed_job(max_active).store.scan(family)) for family in Family}, sync=True)
-    counted, store.n_scanned = status(store), dict.fromkeys(Family, 0)
-    known = totals(store)
+    counted = status(store)
+    pages = [unpack_page(data) for _, data in store.scan(Family.PAGES)]
+    assert counted["outcomes"] == Counter(page.outcome for page in pages if page.outcome)
+    assert counted["front_queues"] == Counter(
+        page.front_queue for page in pages if page.state == State.QUEUED
+    )
+    assert sum(counted["waits"].values()) == counted["back_queues"]["waiting"] > 0
     assert counted["back_queues"]["dead"] == 6
+    store.n_scanned = dict.fromkeys(Family, 0)
+    known = totals(store)
     assert max_active == 100 or (counted["back_queues"]["parked"] and counted["back_queues"]["shelved"])
     assert list(known) == [name for name in counted if name not in COUNTED]
     del counted["back_queues"]["waiting"]
