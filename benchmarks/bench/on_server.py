@@ -26,6 +26,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.storage import Address, open_snapshot, open_store
+from scrapy_aopic.storage.redis import RedisStore
 from scrapy_aopic.storage.redis_connect import connect
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
@@ -172,13 +173,15 @@ def part(run: Runner) -> None:
     size = min(run.options.sizes)
     arguments = {"folder": store(run, size, "urls"), "size": size, "pages": 4000}
     name = f"{size / 1e6:g} M URLs"
-    near, disk, far = run.by_turns(
+    near, disk, seldom, far = run.by_turns(
         ("on_server:core", arguments),
+        ("work:core", {**arguments, "each_commit": RedisStore.most_steps}),
         ("work:core", arguments),
         ("on_server:core", {**arguments, "delay_ms": 1.0}),
     )
     for what, key in (("all threads", "us"), ("event loop", "own_us")):
-        run.add("redis", f"a page on a server, to RocksDB: {what}, {name}", "us CPU/page", near[key], peer=disk[key], wanted=1.3)  # fmt: skip
+        run.add("redis", f"a page on a server, to RocksDB with as many commits: {what}, {name}", "us CPU/page", near[key], peer=disk[key], wanted=1.3)  # fmt: skip
+    run.add("redis", f"a page on a server, to RocksDB with a commit every half second: all threads, {name}", "us CPU/page", near["us"], peer=seldom["us"])  # fmt: skip
     run.add("redis", "the server itself", "us CPU/page", near["server_us"], wanted=300)
     run.add("redis", "reads for which the event loop waits", "per page", near["reads"], wanted=1)
     run.add("redis", "the event loop waits, on loopback", "us/page", near["blocked_us"])

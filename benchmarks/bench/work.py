@@ -50,11 +50,17 @@ def make(folder: str, size: int, names: str) -> dict[str, Any]:
     return {**found, "disk": disk_bytes(Path(folder))}
 
 
-def core(folder: str, size: int, pages: int, calls: list[Call] | None = None) -> dict[str, Any]:
-    """URLs of links in, the best URL out, durable: without Scrapy's objects. *calls* gets those to the store."""
+def core(
+    folder: str, size: int, pages: int, calls: list[Call] | None = None, each_commit: int = 0
+) -> dict[str, Any]:
+    """URLs of links in, the best URL out, durable: without Scrapy's objects. *calls* gets those to the store.
+
+    With *each_commit*, a commit is due after that many pages.
+    """
     live_by_cpu_time()
     with copied(folder) as job_folder:
         job = Job(Path(job_folder), policy(gap=GAP))
+        job._watched.most_steps = each_commit or job._watched.most_steps
         writes = _timed_writes(job)
         if calls is not None:
             _note_calls(job, calls)

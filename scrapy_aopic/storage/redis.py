@@ -246,8 +246,7 @@ class RedisStore:
                     commands.append((b"HDEL", leaf, *deletes))
                 for keys in chunks([*change.puts], _VALUES_AT_ONCE):
                     puts: list[Argument] = [b"HSET", leaf]
-                    for key in keys:
-                        puts += (key, seal(family, key, change.puts[key]))
+                    puts += seal(family, change.puts, keys)
                     places.append((len(commands), 1))
                     commands.append(puts)
             for word, separators in ((b"SADD", plan.new), (b"SREM", plan.gone)):

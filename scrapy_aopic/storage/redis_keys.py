@@ -32,10 +32,15 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from .redis_connect import connect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from .address import Address
 
 _CHECKSUM_BYTES = 2
 """Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
+
+_SUMS = [number.to_bytes(_CHECKSUM_BYTES, "big") for number in range(1 << 8 * _CHECKSUM_BYTES)]
+"""Every checksum as it is stored: 2 MB, because making one takes as long as computing it, and a page has 70."""
 
 _KEY_CHARACTERS = 200
 """Characters of a job's key, at most: each key of the job has them."""
@@ -133,9 +138,14 @@ def leaf_name(family: Family, separator: bytes) -> bytes:
     return b"%d:%s" % (family, separator)
 
 
-def seal(family: Family, key: bytes, value: bytes) -> bytes:
-    """*value* as it is stored under *key*."""
-    return value + crc_hqx(value, crc_hqx(key, family)).to_bytes(_CHECKSUM_BYTES, "big")
+def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes]:
+    """Each of the *keys*, and after it its value in *rows* as it is stored."""
+    return [
+        part
+        for key in keys
+        for value in (rows[key],)
+        for part in (key, value + _SUMS[crc_hqx(value, crc_hqx(key, family))])
+    ]
 
 
 def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:

@@ -147,7 +147,9 @@ class Leaves:
                 n_before > MOST_ROWS
                 or n_before + len(keys) > _BULK_ROWS
                 or (
-                    (n_deletes := sum(rows[key] is None for key in keys))
+                    # Most batches leave most leaves far from that, so their deletions need not be counted.
+                    n_before <= len(keys) + _FEW_ROWS
+                    and (n_deletes := sum(rows[key] is None for key in keys))
                     and (n_before <= n_deletes or self._may_join(separator, n_before - n_deletes))
                 )
             )
