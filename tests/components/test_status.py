@@ -16,7 +16,7 @@ from support.stored_jobs import make_job
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import State, unpack_page
+from scrapy_aopic.core.records import State, unpack_host, unpack_page
 from scrapy_aopic.job.queries import status, totals
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -72,7 +72,9 @@ def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
     assert counted["front_queues"] == Counter(
         page.front_queue for page in pages if page.state == State.QUEUED
     )
-    assert sum(counted["waits"].values()) == counted["back_queues"]["waiting"] > 0
+    hosts = [unpack_host(data) for _, data in store.scan(Family.HOSTS)]
+    n_waiting = sum(host.not_before > counted["saved_at"] for host in hosts if host.row)
+    assert sum(counted["waits"].values()) == counted["back_queues"]["waiting"] == n_waiting > 0
     assert counted["back_queues"]["dead"] == 6
     store.n_scanned = dict.fromkeys(Family, 0)
     known = totals(store)
