@@ -1,7 +1,8 @@
 """A spider for whoever only wants a broad crawl: seeds in, pages out, every link in scope followed.
 
 1. Every option is checked before the first request, and all that is wrong with one is a sentence that names it.
-2. It uses nothing that only :class:`scrapy_aopic.Scheduler` has: beside another scheduler the same pages are fetched, in
+2. It enables the add-on, so that a broad crawl is polite; what the user sets holds.
+3. It uses nothing that only :class:`scrapy_aopic.Scheduler` has: beside another scheduler the same pages are fetched, in
    another order.
 """
 
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
-from scrapy.utils.misc import arg_to_iter
+from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.utils.misc import arg_to_iter, load_object
 from scrapy.utils.url import url_is_from_any_domain
 
 from ._engine import middlewares
 from ._engine.closing import Closing
+from .addon import Addon
 from .exceptions import ExchangeError, SettingError
 from .job.seed_lists import read_seeds, url_error
 from .links import Links
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
     from typing_extensions import Self
 
     from .links import Names, Patterns
@@ -233,7 +237,8 @@ def _is_led_out(response: Response, area: Callable[[str], str]) -> bool:
 class BroadSpider(Spider):
     """Crawls from some seeds wherever links lead, or only within bounds, and keeps an item of each page.
 
-    It can be used as it is, or inherited from::
+    It enables :class:`scrapy_aopic.Addon`, which leaves alone what the user sets; ``ADDONS = {"scrapy_aopic.Addon": None}``
+    leaves out the add-on. The spider can be used as it is, or inherited from::
 
         class News(BroadSpider):
             name = "news"
@@ -270,6 +275,15 @@ class BroadSpider(Spider):
 
     _checked: _Options | None = None
     _expands: bool | None = None
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        super().update_settings(settings)
+        addons = settings.getdict("ADDONS")
+        if Addon not in map(load_object, addons):
+            # At the default's own priority it would be lost when a runner is given a crawler instead of a class.
+            priority = max(settings.getpriority("ADDONS") or 0, SETTINGS_PRIORITIES["spider"])
+            settings.set("ADDONS", {**addons, Addon: 500}, priority)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:

@@ -176,7 +176,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
 
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> None:
-    """Set what the options say, and the add-on, in *settings*; items have *fields*."""
+    """Set what the options say in *settings*; items have *fields*."""
     from scrapy_aopic.settings import read
 
     for name, value in _SETTINGS.items():

@@ -14,6 +14,8 @@ from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.misc import load_object
+from scrapy.utils.test import get_crawler
 from support.small_web import Web, crawl
 
 from scrapy_aopic import BroadSpider, Links
@@ -34,10 +36,13 @@ PAGES: dict[str, Any] = {
     "http://example.org/": ["/4"],
     "http://example.org/4": [],
 }
+ALONE: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": None}}
 STOCK: dict[str, Any] = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
-OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", **ALONE}
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
-SCHEDULERS = pytest.mark.parametrize("scheduler", [STOCK, OURS, ADDON], ids=["stock", "ours", "addon"])
+SCHEDULERS = pytest.mark.parametrize(
+    "scheduler", [ALONE, STOCK, OURS, ADDON], ids=["stock alone", "stock", "ours alone", "addon"]
+)
 
 
 async def run(
@@ -404,6 +409,31 @@ def test_a_list_may_be_given_as_a_path(tmp_path: Path) -> None:
     path = tmp_path / "with, a comma.txt"
     path.write_text("http://example.com/\nhttp://example.org/\n", encoding="utf-8")
     assert BroadSpider(seeds=path).check() == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "scheduler", "obeys"),
+    [
+        ({}, "scrapy_aopic.scheduler", True),
+        (STOCK, "scrapy.core.scheduler", True),
+        ({"ROBOTSTXT_OBEY": False}, "scrapy_aopic.scheduler", False),
+        ({"ADDONS": {"scrapy_aopic.Addon": None}}, "scrapy.core.scheduler", False),
+    ],
+    ids=str,
+)
+def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets(
+    settings: dict[str, Any], scheduler: str, obeys: bool
+) -> None:
+    class Own(BroadSpider):
+        custom_settings = {"USER_AGENT": "own"}
+
+    runner = AsyncCrawlerRunner(settings)
+    for crawler in (get_crawler(Own, settings), runner.create_crawler(runner.create_crawler(Own))):
+        if not crawler.settings.frozen:  # as it is when the spider is made
+            crawler.addons.load_settings(crawler.settings)
+        assert load_object(crawler.settings["SCHEDULER"]).__module__ == scheduler
+        assert crawler.settings.getbool("ROBOTSTXT_OBEY") == obeys
+        assert crawler.settings["USER_AGENT"] == "own"
 
 
 def test_a_subclass_may_have_arguments_of_its_own(serve: Serve) -> None:

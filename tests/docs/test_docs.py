@@ -24,6 +24,7 @@ from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.job.export import LINK_COLUMNS, PAGE_COLUMNS
 from scrapy_aopic.settings import SETTINGS
+from scrapy_aopic.spiders import AREAS, CHECKS, FIELDS
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, RULES, TRACKING
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +131,14 @@ def test_no_other_stat_is_mentioned(name: str) -> None:
 
 
 # Commands
+
+
+def test_every_option_of_the_broad_spider_is_documented_and_no_other() -> None:
+    section = TEXTS["docs/first-crawl.md"].partition("\n## Write a spider\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(CHECKS)
+    (fields,) = re.findall(r"^\| `fields` \| (.+) \|$", section, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", fields) == list(FIELDS)
+    assert set(re.findall(r'`"(\w+)"`', section)) == set(AREAS)
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
