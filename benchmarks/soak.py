@@ -20,7 +20,6 @@ import argparse
 import csv
 import logging
 import random
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -34,6 +33,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import AsyncCrawlerProcess, Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
 
+from scrapy_aopic import Links
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
@@ -44,7 +44,6 @@ from measure import descriptors, disk_bytes, resident
 EVERY, TICK = 10.0, 0.02
 LINKS = 10
 PAGE = 2000
-HREF = re.compile(r'href="([^"]+)"')
 FIELDS = ["seconds", "pages", "cpu", "memory", "descriptors", "disk", "lag_max", "lag_999"]
 
 
@@ -117,8 +116,7 @@ class Soak(Spider):
             yield Request(f"http://h{number}.d{number // 4}.test/")
 
     def parse(self, response: Response) -> Any:
-        for link in HREF.findall(response.text):  # an extractor would take most of the time
-            yield Request(link)
+        yield Links(response)
 
 
 class Samples:
