@@ -124,7 +124,7 @@ class Batch:
         """
         passage = self._passage
         places = list(map(self._place, urls))
-        self._visit.note_all([place.page for place in places])
+        self._visit.note_all([place.page for place in places if place.key])
         tails: dict[str, str | None] = {}
         for url, place in zip(urls, places, strict=True):
             verdict = place.verdict

@@ -225,7 +225,8 @@ class Following:
             is_admitted = link.request is not None
             url = link.request.url if link.request is not None else link.url
             host, key = session.keys.of_link(url)
-        visit.note_found(key, weight)
+        if key:  # else it is no URL, and no link
+            visit.note_found(key, weight)
         if not is_admitted or batch.add(url, host, key, names, weight=weight, is_on_purpose=not link.is_link):
             return False
         if link.is_link:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.records import HOST_BYTES, host_key, page_key
+from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.web.urls import REMEMBERED, SHORT
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ class Place(NamedTuple):
     Attributes:
         verdict: Its normal form, or why it is refused.
         host: Name of the host.
-        key: Page key; that of the URL as it is, if it is refused.
+        key: Page key; that of the URL as it is, if it is refused; empty if that is none.
         page: The part of it that distinguishes pages, whatever counts as their host.
         is_line: Whether the normal form is :func:`is_line`.
     """
@@ -52,11 +51,8 @@ class Places:
         normal = verdict.url
         try:
             host, key = self._key(url if verdict.reason else normal)
-        except ValueError:  # it is no URL, and counts all the same, as one that leads nowhere
-            host, key = (
-                "",
-                page_key(host_key(""), sha1(url.encode("utf-8", "replace"), usedforsecurity=False).digest()),
-            )
+        except ValueError:  # no request can be made of it
+            host, key = "", b""
         return Place(verdict, host, key, key[HOST_BYTES:], is_line(normal))
 
 
