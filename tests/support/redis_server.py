@@ -65,7 +65,9 @@ class Server:
             "logfile": str(self.log),
             **{name.replace("_", "-"): value for name, value in options.items()},
         }
-        self._command = [binary, *(part for name, value in settings.items() for part in (f"--{name}", value))]
+        self._command = [binary]
+        for name, value in settings.items():
+            self._command += (f"--{name}", *(value.split() or ("",)))
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self.start()
