@@ -381,6 +381,11 @@ def test_what_a_subclass_overrides_counts():
     assert [link.text for link in OwnAttributes().extract_links(page(PAGE))] == ["first"]
 
 
+def test_a_subclass_that_overrides_nothing_of_scrapys_is_served_here(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ScrapyLinkExtractor, "extract_links", None)
+    assert [link.text for link in OwnAttributes().extract_links(page(PAGE))] == ["first"]
+
+
 @pytest.mark.parametrize("options", [*OPTIONS[:-2], {"attrs": "href", "strip": True}], ids=str)
 def test_options_are_served_here(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Scrapy's code is not used for them in secret."""
