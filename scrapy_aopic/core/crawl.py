@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from .api import Findings
     from .duplicates import Text
+    from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
     from .politeness import Gap, Outcome
@@ -283,6 +284,13 @@ class Crawl:
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
         return self._later(self.frontier.when())
+
+    def best(self, now: float) -> Standing | None:
+        """How good the best page seems that may be leased at *now*; ``None`` if there seems to be none.
+
+        Of several shards, the one in which that is the least has the best page of all.
+        """
+        return self.frontier.best(now) if now >= self._not_before else None
 
     def awaited(self) -> tuple[float, str]:
         """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""

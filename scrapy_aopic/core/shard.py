@@ -11,6 +11,7 @@ crawl::
     shard.mail_received()                           # {sender: number}, to be brought to the senders
     shard.acknowledged(other, number)               # what another shard said of ours
     shard.learn(sums)                               # the sums of all other shards added up, from time to time
+    min(shards, key=lambda shard: shard.best(now))  # where to lease next, of several that have anything
 
 Rule 1: one process at a time writes a store (*fencing*): its batch is applied only if the commit before it is the last
 one that this process knows. Whoever finds that it is not drops the shard unwritten. The core does not see to that, the

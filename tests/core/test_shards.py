@@ -444,6 +444,36 @@ def test_budgets_count_the_visits_of_all_shards():
         shard.learn(Sums(visits=-1))
 
 
+def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_the_least_overdrawn():
+    job = ShardedJob(2)
+    one, other = job.shards
+    assert one.best(job.now) is None
+    one.seed(A, job.now)
+    other.seed(B, job.now, worth=64.0)
+    assert other.best(job.now) < one.best(job.now)
+    standings = []
+    for number, links, n in (
+        (0, [link(HERE[0], each) for each in range(1, 99)], 40),
+        (1, [link(THERE[0], each) for each in range(1, 99)], 60),
+    ):
+        job.visit(number, *links)
+        for _ in range(n):
+            job.visit(number)
+        standings.append(job.shards[number].best(job.now))
+    assert [each.is_late for each in standings] == [
+        False,
+        False,
+    ]  # a seed's domain may take its part of all seeds
+    one.learn(Sums(seeds=1_000_000))
+    other.learn(Sums(seeds=1_000_000))
+    for number in (0, 1):
+        job.visit(number)
+    late = [shard.best(job.now) for shard in job.shards]
+    assert [each.is_late for each in late] == [True, True]
+    assert late[0] < late[1]
+    assert standings[1] < late[0]
+
+
 def test_importance_is_a_part_of_the_whole_job():
     job = a_job()
     job.shards[1].seed(B, job.now)

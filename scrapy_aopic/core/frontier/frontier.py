@@ -49,6 +49,21 @@ if TYPE_CHECKING:
 _SOON = 0.01
 """Seconds after which a :meth:`Frontier.take` goes on that has turned many hosts away."""
 
+
+class Standing(NamedTuple):
+    """How good what would be taken seems, the best first; also of hosts of several frontiers in one order.
+
+    Attributes:
+        is_late: Whether nothing is within its budgets.
+        excess: By how much the least overdrawn host is over them then; see :meth:`.budgets.Budgets.excess`.
+        rank: Rank of the best host otherwise.
+    """
+
+    is_late: bool
+    excess: tuple[float, ...]
+    rank: bytes
+
+
 Move: TypeAlias = tuple[bytes, bytes, bytes]
 """Queue row that a page leaves, the one that it gets, both without the host, and the page."""
 
@@ -477,6 +492,21 @@ class Frontier:
         if first is not None:
             instant = min(instant, first[0])
         return NotBefore(instant) if instant != inf else Empty()
+
+    def best(self, now: float) -> Standing | None:
+        """How the best host stands that may be requested at *now*; ``None`` if there is none."""
+        places = self.places
+        places.wake(now)
+        ready, shelved = places.ready.first(), places.shelves.first(IN_TIME)
+        ranks = [ready[0]] if ready is not None else []
+        if shelved is not None:
+            ranks.append(shelved[len(IN_TIME) : -HOST_BYTES])
+        if ranks:
+            return Standing(is_late=False, excess=(), rank=min(ranks))
+        late = places.late.first()
+        if late is None:
+            return None
+        return Standing(is_late=True, excess=tuple(self._budgets.excess(late.shelf)), rank=b"")
 
     def awaited(self) -> tuple[float, str]:
         """The instant at which the first host may be requested that is not dead, and its name; ``""`` if there is none.
