@@ -88,8 +88,8 @@ class Mail(RuleBasedStateMachine):
         ] = []  # acknowledgements: sender of the letters, receiver, number
         self.zombies: list[Process] = []
         self.processes = [self.opened(number) for number in range(OF)]
-        for of in seeds:
-            self.seed(of, 0)
+        for of in [*seeds, *(link(host) for host in HOSTS[::2])]:
+            self.seed(of, self.owner(of))
 
     def opened(self, number: int) -> Process:
         shard = Shard(self.stores[number], self.policy, self.now, ShardId(number, OF))
@@ -120,9 +120,13 @@ class Mail(RuleBasedStateMachine):
         links=st.lists(LINKS, max_size=6, unique_by=lambda of: of.key),
         same=st.none() | LINKS,
         is_failure=st.sampled_from([False] * 5 + [True]),
+        commits=st.booleans(),
     )
-    def visit(self, at, links, same, is_failure):
+    def visit(self, at, links, same, is_failure, commits):
+        self.now += 1
         self.lease_and_settle(at, links, same, is_failure=is_failure)
+        if commits:
+            self.commit(at)
 
     def lease_and_settle(self, at, links=(), same=None, *, is_failure=False):
         process = self.processes[at]
@@ -172,6 +176,42 @@ class Mail(RuleBasedStateMachine):
             process.shard.changes_landed()
         else:
             process.shard.changes_failed()
+
+    @rule(at=SHARDS)
+    def commit(self, at):
+        """What most commits are; each of its parts is a rule of its own, too, and so are those of the mail."""
+        self.end_of_a_commit(at, "landed")
+        self.take(at)
+        self.end_of_a_commit(at, "landed")
+
+    @rule(times=st.integers(1, 2), is_reversed=st.booleans(), is_lost=st.booleans(), commits=st.booleans())
+    def deliver(self, times, is_reversed, is_lost, commits):
+        """All that may leave arrives, maybe twice, or one by one out of order, or without what comes first."""
+        for at, process in enumerate(self.processes):
+            for to in process.shard.mail_waiting():
+                letters = process.shard.letters(to, n=1000)[int(is_lost) :] * times
+                self.letters += [(to, data) for data in letters[:2]]
+                receive = self.processes[to].shard.receive
+                if is_reversed:
+                    for data in letters[::-1]:
+                        receive([data], self.now)
+                else:
+                    receive(letters, self.now)
+            if commits:
+                self.commit(at)
+
+    @rule(at=SHARDS, order=st.permutations(["deliver", "words", "commit"]))
+    def die_with_mail(self, at, order):
+        """A shard gets mail, says so, commits, in any order; and then dies."""
+        for step in order:
+            if step == "commit":
+                self.commit(at)
+            for other, process in enumerate(self.processes):
+                if other != at and step == "deliver" and at in process.shard.mail_waiting():
+                    self.processes[at].shard.receive(process.shard.letters(at, n=1000), self.now)
+                elif other != at and step == "words" and other in self.processes[at].shard.mail_received():
+                    process.shard.acknowledged(at, self.processes[at].shard.mail_received()[other])
+        self.take_over(at, is_written=False, later=0, lives_on=False)
 
     def write(self, at: int, process: Process) -> None:
         batch, n = process.flying
