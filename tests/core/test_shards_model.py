@@ -213,6 +213,25 @@ class Mail(RuleBasedStateMachine):
                     process.shard.acknowledged(at, self.processes[at].shard.mail_received()[other])
         self.take_over(at, is_written=False, later=0, lives_on=False)
 
+    @rule(at=SHARDS, gets=st.booleans())
+    def die_in_a_commit(self, at, gets):
+        """A process dies while its batch is written: what it wrote to others, and said of their mail, counts for nothing."""
+        own = self.processes[at].shard
+        others = [number for number in range(OF) if number != at]
+        self.end_of_a_commit(at, "landed")
+        if gets:
+            for number in others:
+                if at in self.processes[number].shard.mail_waiting():
+                    own.receive(self.processes[number].shard.letters(at, n=1000), self.now)
+        self.take(at)
+        for number in others:
+            other = self.processes[number].shard
+            other.receive(own.letters(number, n=1000), self.now)
+            if number in own.mail_received():
+                other.acknowledged(at, own.mail_received()[number])
+            self.commit(number)
+        self.take_over(at, is_written=False, later=0, lives_on=False)
+
     def write(self, at: int, process: Process) -> None:
         batch, n = process.flying
         self.stores[at].write(batch, sync=True)
