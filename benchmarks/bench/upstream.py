@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import HERE
+from measure import HERE, cpu
 
 if TYPE_CHECKING:
     from measure import Runner
@@ -94,11 +94,83 @@ def found(pages: str) -> dict[str, Any]:
     return {"from": scrapy.__file__, "digest": digest.hexdigest(), "links": n, "pages": n_pages}
 
 
+def steps() -> dict[str, float]:
+    """Microseconds of CPU that the single steps take: the least of twenty rounds."""
+    import asyncio
+
+    from scrapy import Request, Spider
+    from scrapy.core.spidermw import SpiderMiddlewareManager
+    from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+    from scrapy.http import HtmlResponse
+    from scrapy.linkextractors import LinkExtractor
+    from scrapy.utils.asyncio import _parallel_asyncio
+    from scrapy.utils.test import get_crawler
+    from w3lib.url import safe_url_string
+    from webs import Web
+
+    from scrapy_aopic.testing.server import Exchange
+
+    crawler = get_crawler(Spider, {"LOG_LEVEL": "ERROR"})
+    spider = crawler.spider = crawler._create_spider("bench")
+    body = Web(1000, 40).answer(Exchange("GET", "h1.test", "/p/7", {})).body
+    page = HtmlResponse("http://h1.test/p/7", body=body, request=Request("http://h1.test/p/7"))
+    extractor, stats = LinkExtractor(), crawler.stats
+    offsite = OffsiteMiddleware.from_crawler(crawler)
+    offsite.spider_opened(spider)
+    middlewares = SpiderMiddlewareManager.from_crawler(crawler)
+    assert stats is not None
+
+    async def nothing(item: object) -> None:
+        pass
+
+    async def pass_on() -> None:
+        async def found() -> Any:
+            for n in range(40):
+                yield Request(f"http://h1.test/p/{n}")
+
+        async for _ in await middlewares._process_callback_output(page, found()):
+            pass
+
+    def run(coroutine: Any) -> None:
+        loop.run_until_complete(coroutine)
+
+    loop = asyncio.new_event_loop()
+    tasks = {
+        "links of a page extracted": (lambda: extractor.extract_links(page), 20),
+        "tasks for a response that yields nothing": (lambda: run(_parallel_asyncio([], 100, nothing)), 20),
+        "40 requests made and passed through the spider middlewares": (lambda: run(pass_on()), 20),
+        "a stat counted": (lambda: stats.inc_value("bench"), 5000),
+        "a request looked at without allowed_domains": (
+            lambda: offsite.process_request(Request("http://h1.test/p/1")),
+            500,
+        ),
+        "a safe URL made safe": (lambda: safe_url_string("http://h1.test/articles/p/1?a=b"), 2000),
+    }
+    found = {}
+    for name, (task, n) in tasks.items():
+        least = float("inf")
+        for _ in range(20):
+            with cpu(n) as took:
+                for _ in range(n):
+                    task()
+            least = min(least, took["own_us"])
+        found[name] = least
+    return found
+
+
 def part(run: Runner) -> None:
     """Crawls with Scrapy's scheduler in memory, with each patch, with all, and without."""
     what = {"hosts": 1000, "links": 40, "pages": run.options.pages, "kind": "stock"}
     variants = [(), *((name,) for name in NAMES), NAMES]
     folders = [str(patched(run.scratch, names)) for names in variants]
+    before, after = run.by_turns(
+        *(
+            ("upstream:apart", {"path": path, "what": "upstream:steps", "arguments": {}})
+            for path in (folders[0], folders[-1])
+        )
+    )
+    for name, us in after.items():
+        run.add("upstream", f"{name}, patched, to Scrapy as it is", "us CPU", us, peer=before[name])
     plain, *others = run.rounds(
         *(("upstream:apart", {"path": path, "what": "crawls:crawl", "arguments": what}) for path in folders)
     )
