@@ -94,12 +94,13 @@ class ShardedJob:
 
     def exchange(self) -> None:
         """Commit, carry and acknowledge until no mail is left."""
-        while True:
+        for _ in range(100):
             self.commit()
             self.acknowledge()
             if not self.carry() and not any(shard.mail_waiting() for shard in self.shards):
-                break
-        self.commit()
+                self.commit()
+                return
+        raise AssertionError("mail goes round for ever")
 
     def learn(self) -> None:
         for shard in self.shards:
