@@ -47,6 +47,7 @@ class Batch:
     """
 
     def __init__(self, session: Session, visit: Visit, spider: Spider, passage: Passage) -> None:
+        self._session = session
         self._intake = intake = session.intake
         self._admission = session.admission
         self._place = session.places.of
@@ -160,7 +161,7 @@ class Batch:
         """Let *request* go through, behind what waits here."""
         self.flush()
         sent = self._passage.send(request)
-        if sent is not None:
+        if sent is not None and self._session.is_open:
             self._intake.enqueue(sent)
 
     def flush(self) -> None:
@@ -168,4 +169,5 @@ class Batch:
         self._passage.end()
         if self._found:
             found, self._found = self._found, []
-            self._intake.take_found(self._visit, found)
+            if self._session.is_open:  # else the crawl is over, and its page will be fetched again
+                self._intake.take_found(self._visit, found)

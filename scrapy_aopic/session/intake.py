@@ -181,9 +181,13 @@ class Intake:
     @guarded(None)
     def take_found(self, visit: Visit, found: Sequence[FoundLink]) -> None:
         """Take *found*, links of the page of *visit* that are requests for nothing but a URL, with one read of the store."""
-        if self._job.is_torn or self._visits.numbered(visit.number) is not visit:
-            return  # the crawl is over
+        if self._job.is_torn:
+            return
         links, waiting, n_queued = visit.links, self._waiting, 0
+        if self._visits.numbered(visit.number) is not visit:  # nobody pays for them any more
+            for link in found:
+                self._take_alone(link, None)
+            return
         try:
             pages = self._crawl.pages.get_many([link.key for link in found])
         except StorageError:
@@ -210,7 +214,7 @@ class Intake:
         self._requests.count_in_many(n_queued)
 
     @guarded(False)
-    def _take_alone(self, link: FoundLink, visit: Visit) -> bool:
+    def _take_alone(self, link: FoundLink, visit: Visit | None) -> bool:
         return self._take(self._made(link), link.host, link.key, visit, link.weight)
 
     def _made(self, link: FoundLink) -> Request:

@@ -93,6 +93,7 @@ class Session:
         addresses: Looks up the addresses of hosts.
 
     Attributes:
+        is_open: Whether it has not been closed.
         job: The open job.
         keys: Finds the page keys of requests.
         admission: What may be queued, under which URL.
@@ -124,6 +125,7 @@ class Session:
     ) -> None:
         assert crawler.stats is not None
         assert crawler.request_fingerprinter is not None
+        self.is_open = True
         self._crawler = crawler
         self._opened = opened
         self._extra = {"spider": spider}
@@ -212,6 +214,7 @@ class Session:
     def close(self, reason: str) -> Deferred[None] | None:
         """End the visits under way, commit what is left and release the store."""
         job = self.job
+        self.is_open = False
         self._of.pop(self._crawler, None)
         self._engine.sleep()
         self._beats.stop()

@@ -19,6 +19,7 @@ from scrapy_aopic import Links, Scheduler
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Answer
 
@@ -265,6 +266,24 @@ async def test_a_job_is_the_same_whichever_way_its_links_came(
         assert batches.pages == one_by_one.pages
         assert batches.links == one_by_one.links
         assert batches.stats == one_by_one.stats
+
+
+@deferred_f_from_coro_f
+async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_same(serve: Serve) -> None:
+    class Late(Follows):
+        def parse(self, response: Any) -> Iterator[Any]:
+            session = Session.of(self.crawler)
+            if session is not None and response.url == self.start_urls[0]:
+                (visit,) = session.visits
+                session.visits.end(visit)
+            yield Links(response)
+
+    web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "CLOSESPIDER_PAGECOUNT": 3}
+    crawler = await crawl(Late, settings)
+    assert sorted(web.asked) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
 
 
 @pytest.mark.parametrize("domains", [["a.test"], ["b.test", "c.test"], []])
