@@ -193,7 +193,7 @@ def returning(folder: Path, *, memory_mb: int, read_only: bool) -> Any:
     ("value", "said"),
     [
         ("rockdb", 'did you mean "rocksdb"?'),
-        ("redis", ""),
+        ("mongodb", ""),
         ("no.such.module", "No module named 'no'"),
         ("support.journal_store.Journal", "has no attribute 'Journal'"),
         ("support.journal_store.HEAD", "a Struct cannot be called"),
