@@ -178,7 +178,8 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
 def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
-        line, environment = command(job, running.url, AOPIC_STORE="rocksdb")
+        # The first must not be through with all pages before the second has begun, however slowly that begins.
+        line, environment = command(job, running.url, AOPIC_STORE="rocksdb", AOPIC_MIN_GAP=5)
         with subprocess.Popen(line, env=environment, cwd=tmp_path) as first:
             while not running.log and first.poll() is None:
                 time.sleep(0.005)
