@@ -57,7 +57,7 @@ class Components:
                 extra={"spider": crawler.spider},
             )
 
-    def _find(self, kind: type[T], add: Callable[[Crawler, object], None]) -> T:
+    def _find(self, kind: type[T], add: Callable[[Crawler, T], None]) -> T:
         """The component of this *kind*; *add* puts one in place if there is none."""
         component = middlewares.find(self._crawler, kind)
         if component is None:

@@ -14,6 +14,7 @@ from ._engine.passage import Passages
 from .links import Links
 from .refusals import RefusedError
 from .session.page_links import Following
+from .session.seeding import SOON
 from .session.session import has_session
 from .session.turns import Turns
 from .session.weights import Weigh, by_kind
@@ -91,6 +92,20 @@ class LinkMiddleware:
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
         return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
 
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        # While all slots are taken, Scrapy's engine takes what start() yields without a pause.
+        turns = Turns()
+        async for item in start:
+            if perf_counter() > turns.ends_at:
+                await self._give_way(turns)
+            yield item
+
+    async def _give_way(self, turns: Turns) -> None:
+        """Let the event loop go on, and wait for the disk if that is behind."""
+        await turns.step()
+        while self.session is not None and self.session.is_full:
+            await turns.pause(SOON)
+
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
@@ -106,7 +121,7 @@ class LinkMiddleware:
                 for each in _follow(page, item):
                     # A page may have thousands of links, each of which takes some microseconds, or fifty.
                     if perf_counter() > turns.ends_at:
-                        await turns.step()
+                        await self._give_way(turns)
                     if each is not None:
                         yield each
         finally:

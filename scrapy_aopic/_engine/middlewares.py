@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .private import downloader_of, spider_middlewares_of
+from .private import downloader_of, engine_of, spider_middlewares_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from .private import Middlewares
 
 T = TypeVar("T")
+
+
+class StartMiddleware(Protocol):
+    """A spider middleware that sees what ``start()`` yields."""
+
+    def process_start(self, start: AsyncIterator[object]) -> AsyncIterator[object]:
+        """What to take in the place of *start*."""
 
 
 class RequestMiddleware(Protocol):
@@ -32,9 +39,15 @@ def find(crawler: Crawler, kind: type[T]) -> T | None:
     return next((middleware for middleware in found if isinstance(middleware, kind)), None)
 
 
-def add_spider_middleware(crawler: Crawler, middleware: object) -> None:
-    """Put *middleware* next to the spider: it sees all that a callback yields before any other does."""
+def add_spider_middleware(crawler: Crawler, middleware: StartMiddleware) -> None:
+    """Put *middleware* next to the spider: it sees all that a callback yields before any other does.
+
+    The engine has called ``start()`` by then, so what that yields comes last to *middleware*.
+    """
     _add(spider_middlewares_of(crawler), middleware)
+    start = getattr(engine_of(crawler), "_start", None)
+    if start is not None:
+        engine_of(crawler)._start = middleware.process_start(start)
 
 
 def add_downloader_middleware(crawler: Crawler, middleware: object) -> None:

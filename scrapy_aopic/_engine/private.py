@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableSequence, MutableSet
+    from collections.abc import AsyncIterator, Callable, MutableSequence, MutableSet
 
     from scrapy import Request
     from scrapy.core.downloader import Slot
@@ -31,6 +31,16 @@ class EngineSlot(Protocol):
 
     inprogress: MutableSet[Request]
     nextcall: NextCall
+
+
+class Engine(Protocol):
+    """``crawler.engine``.
+
+    Attributes:
+        _start: What is left of what the spider's ``start()`` yields; ``None`` if nothing is.
+    """
+
+    _start: AsyncIterator[object] | None
 
 
 class Middlewares(Protocol):
@@ -78,6 +88,11 @@ class Downloader(Protocol):
 def engine_slot_of(crawler: Crawler) -> EngineSlot | None:
     """The slot of the running engine; ``None`` before its spider is opened and after it is closed."""
     return cast("EngineSlot | None", getattr(crawler.engine, "_slot", None))
+
+
+def engine_of(crawler: Crawler) -> Engine:
+    """The engine, which must have been made."""
+    return cast("Engine", crawler.engine)
 
 
 def downloader_of(crawler: Crawler) -> Downloader:

@@ -20,7 +20,7 @@ from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scrapy import Request, Spider
 
@@ -61,6 +61,7 @@ class Intake:
 
     Args:
         seeding: Takes the seeds that wait beside the job, if any can.
+        wake: Has the engine request more; called when a page is queued that no visit has to end for.
         max_links: Links of a page that are paid; further ones are queued without cash.
     """
 
@@ -76,6 +77,7 @@ class Intake:
         duplicates: Duplicates,
         seeding: Seeding | None,
         trouble: Trouble,
+        wake: Callable[[], None],
         max_links: int,
     ) -> None:
         self.trouble = trouble
@@ -89,6 +91,7 @@ class Intake:
         self._duplicates = duplicates
         self._seeding = seeding
         self._decides_by_page = not duplicates.are_users
+        self._wake = wake
         self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
 
@@ -175,6 +178,7 @@ class Intake:
             found_on = visit.lease.key if visit is not None else b""
             if not self._crawl.seed(link, self._job.clock(), is_endowed=visit is None, found_on=found_on):
                 return False
+            self._wake()  # a link of a batch does not come by way of the engine, which would wake by itself
         self._requests.count_in(link)
         return True
 

@@ -167,6 +167,7 @@ class Session:
             duplicates=self._duplicates,
             seeding=self._seeding,
             trouble=self.trouble,
+            wake=self._engine.wake,
             max_links=opened.max_links,
         )
         self._dispatch = self.dispatch_class(
@@ -251,6 +252,17 @@ class Session:
                 extra=self._extra,
             )
         return self._duplicates.close(reason)
+
+    # -- what middlewares ask
+
+    @property
+    def is_full(self) -> bool:
+        """Whether callbacks and ``start()`` wait before they yield more, since the disk is behind.
+
+        Else one without end would fill the memory. None waits for a store that has failed: a crawl ends after its
+        callbacks.
+        """
+        return self.is_open and self.job.is_behind and self.job.failure is None
 
     # -- what the engine calls
 

@@ -28,10 +28,14 @@ class Turns:
     async def step(self) -> None:
         """A step is done: let the event loop go on if the turn is over."""
         if perf_counter() > self.ends_at:
-            waiting: Deferred[None] = Deferred()
-            call_later(0, waiting.callback, None)
-            await maybe_deferred_to_future(waiting)
-            self.ends_at = perf_counter() + TURN
+            await self.pause(0)
+
+    async def pause(self, seconds: float) -> None:
+        """Let the event loop go on for *seconds*, and begin another turn."""
+        waiting: Deferred[None] = Deferred()
+        call_later(seconds, waiting.callback, None)
+        await maybe_deferred_to_future(waiting)
+        self.ends_at = perf_counter() + TURN
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:

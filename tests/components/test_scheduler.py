@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
+from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
 from support.small_web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.job.queries import status, top_pages
+from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -316,15 +320,15 @@ async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> Non
 
 @deferred_f_from_coro_f
 async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tmp_path: Path) -> None:
+    most, n = 300_000, 0  # a fault ends at so many links, and not when the memory is full
+
     class Endless(Spider):
         name = "endless"
         start_urls = ["http://a.test/"]
 
         async def parse(self, response: Response) -> AsyncIterator[Any]:
-            n = 0
-            while (
-                response.url.endswith("/") and len(web.asked) < 30
-            ):  # its links must be fetched while it runs
+            nonlocal n
+            while response.url.endswith("/") and len(web.asked) < 30 and n < most:
                 n += 1
                 yield Request(f"http://h{n % 7}.test/{n}")
                 if n % 50 == 0:
@@ -336,7 +340,65 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tm
     crawler = await crawl(Endless, settings)
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "closespider_pagecount"
+    assert n < most  # its links were fetched while it ran
     assert check(tmp_path).violations == []
+
+
+@pytest.mark.parametrize("where", ["start", "parse"])
+@deferred_f_from_coro_f
+async def test_links_without_end_wait_for_a_disk_that_is_behind(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    disk_goes_on, seen, most = threading.Event(), asyncio.Event(), 300_000
+    made: list[int] = []
+
+    class StuckDisk(MemoryStore):
+        def write(self, batch: Batch, *, sync: bool) -> None:
+            if web.asked:
+                disk_goes_on.wait()
+            super().write(batch, sync=sync)
+
+    def links() -> Iterator[Request]:
+        while not disk_goes_on.is_set() and len(made) < most:
+            made.append(len(made))
+            yield Request(f"http://h{len(made) % 7}.test/{len(made)}")
+
+    class Endless(Spider):
+        name = "endless"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://a.test/", self.first)
+            await seen.wait()
+            for request in links() if where == "start" else ():
+                yield request
+
+        async def first(self, response: Response) -> AsyncIterator[Any]:
+            seen.set()
+            for request in links() if where == "parse" else ():
+                yield request
+
+        def parse(self, response: Response) -> None:
+            if disk_goes_on.is_set():
+                raise CloseSpider("the disk went on")
+
+    async def release_the_disk_when_nothing_moves() -> int:
+        n = 0
+        try:
+            while not n or n != len(made):
+                n = len(made)
+                await asyncio.sleep(1.0)
+        finally:
+            disk_goes_on.set()
+        return n
+
+    web = serve({"http://a.test/": []})
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: StuckDisk())
+    watching = asyncio.ensure_future(release_the_disk_when_nothing_moves())
+    settings = {**ALONE, "CONCURRENT_REQUESTS": 2, "HTTPERROR_ALLOW_ALL": True}
+    crawler = await crawl(Endless, settings)
+    assert 0 < await watching < most
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "the disk went on"
 
 
 @deferred_f_from_coro_f
