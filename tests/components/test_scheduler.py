@@ -318,6 +318,7 @@ async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> Non
     assert crawler.stats.get_value("scheduler/enqueued") == crawler.stats.get_value("scheduler/dequeued") == 3
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tmp_path: Path) -> None:
     most, n = 300_000, 0  # a fault ends at so many links, and not when the memory is full
@@ -344,6 +345,7 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tm
     assert check(tmp_path).violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["start", "parse"])
 @deferred_f_from_coro_f
 async def test_links_without_end_wait_for_a_disk_that_is_behind(
