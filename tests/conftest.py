@@ -7,6 +7,7 @@ With ``HYPOTHESIS_PROFILE=first`` it does not make the first one that fails smal
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -33,3 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what has been imported and collected out of every later search for garbage: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
