@@ -19,7 +19,9 @@ def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | Non
     """Crawl under *limit*; returns the errors in the log, and the reason why the spider was closed."""
     log = job.parent / "log"
     log.unlink(missing_ok=True)
-    settings = {"AOPIC_POLITENESS_FACTOR": 0, "LOG_LEVEL": "INFO", "LOG_FILE": log}
+    # Many commits in a crawl that lasts some seconds: the disk is full long before the last one.
+    settings = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0.1, "AOPIC_DURABILITY": 50}
+    settings |= {"LOG_LEVEL": "INFO", "LOG_FILE": log}
     line, environment = command(job, proxy, AOPIC_STORE=store, **settings)
 
     def set_limit() -> None:
