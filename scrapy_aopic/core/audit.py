@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .counters import read_counters
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
 from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
@@ -124,6 +125,7 @@ class _Auditor:
         self._expect = result.expect
         self.tally = Tally(saved.ledger)
         self.indexed = {Family.QUEUE: 0, Family.META: 0}
+        self._visits = 0
         self._queued_hosts = 0
         self._dead_pages = 0
         self._places: list[tuple[str, bytes]] = []
@@ -207,6 +209,7 @@ class _Auditor:
     def _check_page(self, key: bytes, page: Page, request: bytes | None) -> None:
         expect = self._expect
         cash = self.tally.add(page)
+        self._visits += page.visits
         expect(cash >= 0, "page {} holds {} units", key, cash)
         expect(serial_of(page.place) <= self._saved.order, "page {} is newer than the last commit", key)
         expect(request is not None, "page {} has no request", key)
@@ -257,6 +260,12 @@ class _Auditor:
         for name in ("queued", "visited", "failed", "hosts"):
             recorded, counted = getattr(self._saved, name), getattr(self._result, name)
             expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
+        counters = read_counters(self._store, self._saved.saved_at)
+        if counters is not None and counters.is_whole:
+            recorded = counters.visits
+            expect(
+                recorded == self._visits, "{} visits are counted, but pages have {}", recorded, self._visits
+            )
 
     def _check_queue(self) -> None:
         n = sum(1 for _ in self._store.scan(Family.QUEUE))

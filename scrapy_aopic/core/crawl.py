@@ -11,6 +11,7 @@
 :mod:`.support`     registered domains that link to each other
 :mod:`.kept_links`       links that are kept, and scores on the known graph
 :mod:`.commits`     what changed since the last commit
+:mod:`.counters`    what the job has done, which decides nothing
 ==================  ====================================================================================
 
 Between two calls the sum of all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` (a shard of a job sends some of it away,
@@ -30,19 +31,20 @@ from scrapy_aopic.exceptions import StorageError
 
 from .api import ORDINARY, Counts, Ending, Lease, Settled
 from .commits import Commits, Table
+from .counters import Counters, QueueTimes, read_counters
 from .domains import Domains
 from .duplicates import Duplicates
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
-from .layout import TOTALS_KEY
+from .layout import COUNTERS_KEY, TOTALS_KEY
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
 from .order import order_name
 from .pages import Pages
-from .politeness import Pace
+from .politeness import Outcome, Pace
 from .ports import Family
-from .records import HOST_BYTES, host_key
+from .records import HOST_BYTES, host_key, serial_of
 from .revisits.due import DuePages
 from .revisits.looks import Looks
 from .revisits.rates import Rates
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
-    from .politeness import Gap, Outcome
+    from .politeness import Gap
     from .ports import Store
     from .records import Link, Page
     from .shards.cut import ShardId
@@ -79,12 +81,17 @@ class Crawl:
         now: Seconds since the epoch.
         shard: Which shard of a job it is (:class:`~.shard.Shard`); ``None`` for a job in one piece.
 
+    Attributes:
+        politeness: For how long hosts are left alone.
+        counters: What was done, in all runs.
+
     Raises:
         StorageError: If the store was written in another format, or in another order, or is of another shard.
     """
 
     def __init__(self, store: Store, policy: Policy, now: float, shard: ShardId | None = None) -> None:
         self._policy = policy
+        self.politeness = policy.politeness
         order, recrawl = policy.order, policy.recrawl
         saved = read_saved(store)
         if saved is not None and saved.order_name != order_name(order):
@@ -207,8 +214,13 @@ class Crawl:
         self.is_resumed = saved is not None
         self.was_clean = True
         self._not_before = 0.0
+        self.counters = Counters(since=now, is_whole=True)
+        self._queue_times = QueueTimes()
         if saved is not None:
+            known = read_counters(store, saved.saved_at)
+            self.counters = known if known is not None else Counters(since=now)
             self._resume(saved, now)
+        self._queue_times.note(self.pages.serial + 1, now)
 
     def _resume(self, saved: Saved, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""
@@ -242,6 +254,11 @@ class Crawl:
     def __len__(self) -> int:
         """Pages that wait and are not leased."""
         return self.frontier.pending
+
+    @property
+    def order_name(self) -> str:
+        """Name of the class of its order."""
+        return type(self._policy.order).__name__
 
     @property
     def n_leased(self) -> int:
@@ -355,12 +372,20 @@ class Crawl:
         if self._ahead:
             self.pages.read_ahead((taken.page, *self.frontier.next_of(taken.host, self._ahead)))
         page = self.pages.lease(taken.page, now)
+        self._note_wait(page, now)
         self._due.fetched()
         self._commits.has_changes = True
         host = self.frontier.active[taken.host]
         return self._leases.begin(
             taken.page, host.name, self.pages.request(taken.page), page.cash, page.visits
         )
+
+    def _note_wait(self, page: Page, now: float) -> None:
+        """Count for how long *page*, which is leased now, has waited."""
+        queued_at = self._queue_times.queued_at(serial_of(page.place))
+        if queued_at is not None:
+            self.counters.waited += 1
+            self.counters.waited_seconds += max(now - queued_at, 0.0)
 
     def release(self, lease: Lease, now: float) -> Ending:
         """The transfer of *lease* is over; the page itself may still be in flight."""
@@ -391,6 +416,8 @@ class Crawl:
         settled = self._visits.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
+            self.counters.settled(found.outcome)
+            self._queue_times.note(self.pages.serial, now)
         return settled
 
     def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
@@ -400,6 +427,7 @@ class Crawl:
             self._leases.end(lease)
             self._merging.drop_verdict(lease.key)
             self.pages.put_back(lease, link, now)
+            self.counters.put_back += 1
             self._commits.has_changes = True
         return standing
 
@@ -424,6 +452,9 @@ class Crawl:
             address: The address that it was fetched from.
         """
         self._commits.has_changes = True
+        self.counters.transferred(
+            transfer, is_error=outcome == Outcome.ERROR, is_down=outcome == Outcome.DOWN
+        )
         return self.frontier.transferred(
             host_key(name),
             name,
@@ -561,7 +592,8 @@ class Crawl:
         The caller writes it and then calls :meth:`changes_landed` or :meth:`changes_failed`; at most one batch
         is in flight. Steps may go on meanwhile.
         """
-        return self._commits.take({TOTALS_KEY: self._saved(now, is_clean=is_clean).pack()})
+        totals = self._saved(now, is_clean=is_clean).pack()
+        return self._commits.take({TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)})
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""

@@ -64,6 +64,9 @@ SEEDS_KEY = b"seeds"
 CLOCK_KEY = b"clock"
 """What the job's clock needs to go on in the next process."""
 
+COUNTERS_KEY = b"counters"
+"""What the job has done, over all of its runs (:mod:`.counters`)."""
+
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"

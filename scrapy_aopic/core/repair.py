@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .damaged import DamagedStore
 from .duplicates import pages_of
-from .layout import DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
+from .layout import COUNTERS_KEY, DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
 from .ledger import Totals
 from .order import Aopic, order_name
 from .ports import Family, Store
@@ -270,7 +270,7 @@ class _Rebuild:
                 page = read_page(self._target.get_many(Family.PAGES, (due_page(key),))[0])
                 if is_due(page, value):
                     self._rows.put(Family.META, key, value)
-            elif key[:1] not in _MADE_ANEW and key != TOTALS_KEY:
+            elif key[:1] not in _MADE_ANEW and key not in (TOTALS_KEY, COUNTERS_KEY):
                 self._rows.put(Family.META, key, value)
 
     def finish(self) -> Repaired:

@@ -160,6 +160,7 @@ class PolitenessMiddleware:
             retry_after=retry_after,
             at_least=transfer.at_least,
             address=address,
+            n_bytes=len(transfer.response.body) if transfer.response is not None else 0,
         )
 
     def _count(self, name: str) -> None:

@@ -135,6 +135,7 @@ class RobotsMiddleware:
             goes_back = True
         if pacer is not None and goes_back:
             self._count("aopic/robots/put_back")
+            pacer.wait_for_robots()
             return request.copy()
         robots.is_unused = False
         return None

@@ -91,6 +91,7 @@ class Commits:
         failure: Why the last commit was not stored; ``None`` if it was.
         n_landed: Commits that were stored.
         slowest: Seconds that the slowest of them took.
+        last: Seconds that the last of them took.
     """
 
     def __init__(
@@ -120,12 +121,17 @@ class Commits:
         self._is_urgent = False
         self.failure: StorageError | None = None
         self.n_landed = 0
-        self.slowest = 0.0
+        self.slowest = self.last = 0.0
 
     @property
     def is_behind(self) -> bool:
         """Whether the last commit that landed is too old to lease another page."""
         return self._clock() - self._saved_at > self._within
+
+    @property
+    def age(self) -> float:
+        """Seconds since the moment of the last commit that landed."""
+        return self._clock() - self._saved_at
 
     @property
     def is_over(self) -> bool:
@@ -183,7 +189,8 @@ class Commits:
             self._offsets.land()
             self._saved_at = self._taken_at
             self.n_landed += 1
-            self.slowest = max(self.slowest, self._clock() - self._taken_at)
+            self.last = self._clock() - self._taken_at
+            self.slowest = max(self.slowest, self.last)
             self.failure = None
             return
         self._crawl.changes_failed()

@@ -171,6 +171,20 @@ class Job:
         """Seconds that the slowest of them took."""
         return self._commits.slowest
 
+    @property
+    def last_commit(self) -> float:
+        """Seconds that the last of them took."""
+        return self._commits.last
+
+    @property
+    def commit_age(self) -> float:
+        """Seconds since the moment of the last commit that landed."""
+        return self._commits.age
+
+    def size_bytes(self) -> int | None:
+        """Size of the store; ``None`` if that takes a question to a server."""
+        return None if isinstance(self._store, Leased) else self._store.size_bytes()
+
     def tick(self, steps: int = 1) -> None:
         """Take note of a commit that ended; start the next one when it is due. Never waits.
 

@@ -68,6 +68,8 @@ class Admission:
         self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
         self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
         self._first = FirstOnly(logger, crawler)
+        self.refused: dict[str, int] = {}
+        """URLs that were turned away, by reason; once a job is open, those of all of its runs."""
         addon = SETTINGS_PRIORITIES["addon"]
         self._lacks_cookies = (
             not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
@@ -198,6 +200,7 @@ class Admission:
         """Count a URL that is turned away; the first for each reason is logged."""
         reason = verdict.reason
         self._count(f"aopic/urls/refused/{reason}")
+        self.refused[reason] = self.refused.get(reason, 0) + 1
         self._first.warning(
             reason,
             "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "

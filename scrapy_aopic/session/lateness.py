@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy import signals
 from scrapy.utils.asyncio import call_later
@@ -30,17 +31,31 @@ class Lateness:
 
     Samples are due on a fixed grid, as independent of the loop's work as responses are. If the loop is busy for longer than
     a beat, the samples that it missed count, too, so the mean is that of an event at any time.
+
+    Attributes:
+        total: Sum of all samples in seconds.
+        n: Number of all samples.
+        longest: The largest of them, in seconds.
     """
+
+    _of: ClassVar[WeakKeyDictionary[Crawler, ReferenceType[Lateness]]] = WeakKeyDictionary()
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._timer: CallLaterResult | None = None
         self._due = 0.0
-        self._sum = self._sum_before = self._max = 0.0
-        self._n = self._n_before = 0
+        self.total = self._sum_before = self.longest = 0.0
+        self.n = self._n_before = 0
         self._is_said = False
+        self._of[crawler] = ref(self)  # it keeps its crawler, the key
         crawler.signals.connect(self._start, signal=signals.spider_opened)
         crawler.signals.connect(self._stop, signal=signals.spider_closed)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Lateness | None:
+        """That of *crawler*, if there is one."""
+        lateness = cls._of.get(crawler)
+        return lateness() if lateness is not None else None
 
     def _start(self) -> None:
         self._due = monotonic() + _BEAT
@@ -55,17 +70,17 @@ class Lateness:
     def note(self, late: float) -> int:
         """Take note of a beat that came *late* seconds after its time; returns how many were due until then."""
         n = int(late / _BEAT) + 1
-        self._sum += n * late - _BEAT * n * (n - 1) / 2
-        self._n += n
-        self._max = max(self._max, late)
-        if self._n - self._n_before >= _WINDOW:
-            mean = (self._sum - self._sum_before) / (self._n - self._n_before)
-            self._sum_before, self._n_before = self._sum, self._n
+        self.total += n * late - _BEAT * n * (n - 1) / 2
+        self.n += n
+        self.longest = max(self.longest, late)
+        if self.n - self._n_before >= _WINDOW:
+            mean = (self.total - self._sum_before) / (self.n - self._n_before)
+            self._sum_before, self._n_before = self.total, self.n
             if mean >= _LATE and not self._is_said:
                 self._say(mean)
         if self._crawler.stats is not None:
-            self._crawler.stats.set_value("aopic/loop/late_seconds/mean", round(self._sum / self._n, 6))
-            self._crawler.stats.set_value("aopic/loop/late_seconds/max", round(self._max, 6))
+            self._crawler.stats.set_value("aopic/loop/late_seconds/mean", round(self.total / self.n, 6))
+            self._crawler.stats.set_value("aopic/loop/late_seconds/max", round(self.longest, 6))
         return n
 
     def _say(self, mean: float) -> None:

@@ -91,6 +91,7 @@ class OpenJob:
             StateKeeper.replacing(crawler, None)
             raise
         self.job.server_seeds = self._server_seeds
+        self.admission.refused = self.job.crawl.counters.refused
         self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)

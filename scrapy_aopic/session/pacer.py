@@ -52,8 +52,9 @@ class Pacer(Protocol):
         retry_after: float,
         at_least: float,
         address: str,
+        n_bytes: int = 0,
     ) -> Gap:
-        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
+        """Take note of a transfer of *n_bytes* that was over *ago*; returns for how long its host is left alone from then on."""
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
@@ -98,8 +99,10 @@ class JobPacer:
         retry_after: float,
         at_least: float,
         address: str,
+        n_bytes: int = 0,
     ) -> Gap:
         """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
+        self._crawl.counters.received += n_bytes
         if retry_after:
             self._job.hurry()  # a crash must not forget it
         try:
@@ -177,6 +180,7 @@ class JobPacer:
                 return None
             meta[DOWN] = down
         self._stats.count("aopic/politeness/put_back")
+        self._crawl.counters.defer("host down")
         return request.copy()
 
     @guarded(0)
@@ -184,6 +188,10 @@ class JobPacer:
         return self._crawl.down(host)
 
     # -- robots.txt
+
+    def wait_for_robots(self) -> None:
+        """A page goes back to the queue because of its robots.txt."""
+        self._crawl.counters.defer("robots.txt")
 
     def robots(self, key: bytes) -> bytes | None:
         """What is kept of a robots.txt under *key*."""
@@ -224,6 +232,7 @@ class MemoryPacer:
         retry_after: float,
         at_least: float,
         address: str = "",  # known to the slot
+        n_bytes: int = 0,
     ) -> Gap:
         """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
         gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -46,11 +47,13 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.output import OutputError, drop
 from scrapy_aopic.job.report import print_report
+from scrapy_aopic.watch.live import Watch
 from scrapy_aopic.web.page_keys import PageKeys
 
 from .dispatch import Dispatch
 from .duplicates import Duplicates
 from .intake import Intake
+from .lateness import Lateness
 from .pacer import JobPacer
 from .patience import WAITING, Patience
 from .places import Places
@@ -104,6 +107,7 @@ class Session:
         pacer: What the downloader's middlewares need.
         stats: What is counted.
         trouble: Deals with errors.
+        watch: Takes snapshots.
     """
 
     has_batches = True
@@ -194,6 +198,7 @@ class Session:
             seen=opened.content_seen,
             recrawls=opened.recrawls,
         )
+        self.watch = Watch(crawler, job, self.visits, partial(Lateness.of, crawler))
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)
         self._beats = create_looping_call(self._beat_alone)
@@ -210,6 +215,7 @@ class Session:
     def start(self) -> Deferred[None] | None:
         """Begin."""
         self._beats.start(_BEAT, now=False)
+        self.watch.start()
         return self._duplicates.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
@@ -219,6 +225,7 @@ class Session:
         self._of.pop(self._crawler, None)
         self._engine.sleep()
         self._beats.stop()
+        self.watch.stop()
         try:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()

@@ -514,7 +514,7 @@ def test_a_commit_takes_what_changed_and_only_that():
     job.commit()
     assert not job.crawl.has_changes
     batch = job.crawl.take_changes(job.now)
-    assert sum(map(len, batch.values())) == 1  # the totals
+    assert sum(map(len, batch.values())) == 2  # the totals and the counters
 
 
 def test_steps_go_on_while_a_batch_is_in_flight():

@@ -23,7 +23,7 @@ CONTENT = (
     layout.VARIETIES,
     layout.CLAIMS,
 )
-NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY)
+NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY, layout.COUNTERS_KEY)
 
 OTHER = {
     "order_name": "other", "created_at": 1.5, "saved_at": 2.5, "ledger": Totals(virtual=7, members=[1, 2, 3, 4]), "window": ("fixed", 3.0),

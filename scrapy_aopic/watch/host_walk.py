@@ -1,0 +1,173 @@
+"""What is known of the hosts in memory: looked through in slices, as there may be ten thousand and more.
+
+A :class:`HostWalk` goes through them once. What it has found is of no single moment, but each host was looked at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from heapq import heappush, heappushpop
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
+
+from .snapshot import DUE_BOUNDS, N_LISTED, HostRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_aopic.core.politeness import Politeness
+    from scrapy_aopic.core.records import HostRecord
+
+STATES = (
+    "idle", "dry", "dry", "ready", "late", "waiting", "gated", "locating", "in flight", "shelved", "parked", "dead",
+)  # fmt: skip
+"""States of :class:`~.snapshot.Hosts` by the phase of a host in memory (``core/frontier/host_state.py``). MOVING, which a
+host is inside of a call only, is never seen."""
+
+_STORED = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
+
+
+def why_it_waits(host: HostRecord) -> str:
+    """Why no request is made to *host*, which must be left alone."""
+    if host.down:
+        return "down"
+    if host.errors:
+        return "errors"
+    return "crawl delay" if host.crawl_delay else "gap"
+
+
+def state_of(host: HostRecord, now: float) -> str:
+    """Where *host* is, in memory or as it was stored."""
+    phase = getattr(host, "phase", None)
+    if phase is not None:
+        return STATES[phase]
+    state = _STORED.get(host.row[:1], "idle")
+    if state == "active":  # its place is not stored: the next process finds one
+        return "waiting" if host.not_before > now else "ready"
+    return state
+
+
+def row_of(host: HostRecord, now: float) -> HostRow:
+    """*host* in a list."""
+    wait = max(host.not_before - now, 0.0)
+    return HostRow(
+        name=host.name,
+        state=state_of(host, now),
+        queued=host.queued,
+        visited=host.visited,
+        transfer=host.transfer,
+        wait=wait,
+        why=why_it_waits(host) if wait else "",
+        errors=host.errors,
+        down=host.down,
+        crawl_delay=host.crawl_delay,
+    )
+
+
+class _Largest:
+    """The hosts with the largest figures of some kind."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, HostRecord]] = []
+        self._n = 0
+
+    def offer(self, value: float, host: HostRecord) -> None:
+        """Keep *host*, if few have a larger *value*."""
+        self._n += 1
+        if len(self._heap) < N_LISTED:
+            heappush(self._heap, (value, -self._n, host))
+        elif value > self._heap[0][0]:
+            heappushpop(self._heap, (value, -self._n, host))
+
+    def rows(self, now: float) -> list[HostRow]:
+        """Those kept, the largest first."""
+        return [row_of(host, now) for _, _, host in sorted(self._heap, reverse=True)]
+
+
+class HostWalk:
+    """Looks at *hosts*, some at a time.
+
+    Args:
+        politeness: For how long a host is left alone after its transfers.
+
+    Attributes:
+        is_over: Whether all were looked at.
+        n: Hosts that were.
+        states: How many are in each state.
+        waits: How many wait, by reason.
+        due_in: The same by time.
+        front_queues: Hosts by the front queue of their best page.
+        backing_off: How many wait after errors.
+        crawl_delayed: How many have a crawl delay.
+        ceiling: Pages a second that politeness allows them.
+    """
+
+    def __init__(self, hosts: Iterable[HostRecord], politeness: Politeness | None) -> None:
+        self._hosts = iter(hosts)
+        self._politeness = politeness
+        self._slow, self._failing, self._waiting = _Largest(), _Largest(), _Largest()
+        self._now = 0.0
+        self.is_over = False
+        self.n = 0
+        self.states: dict[str, int] = {}
+        self.waits: dict[str, int] = {}
+        self.due_in = [0] * (len(DUE_BOUNDS) + 1)
+        self.front_queues: dict[int, int] = {}
+        self.backing_off = self.crawl_delayed = 0
+        self.ceiling = 0.0
+
+    def step(self, n: int, now: float) -> bool:
+        """Look at up to *n* more hosts; returns whether it is over then."""
+        self._now = now
+        looked = 0
+        for host in islice(self._hosts, n):
+            looked += 1
+            self._look(host, now)
+        self.n += looked
+        self.is_over = looked < n
+        return self.is_over
+
+    def _look(self, host: HostRecord, now: float) -> None:
+        state = state_of(host, now)
+        self.states[state] = self.states.get(state, 0) + 1
+        if host.best >= 0:
+            self.front_queues[host.best] = self.front_queues.get(host.best, 0) + 1
+        if host.crawl_delay:
+            self.crawl_delayed += 1
+        if state == "waiting":
+            wait = host.not_before - now
+            why = why_it_waits(host)
+            self.waits[why] = self.waits.get(why, 0) + 1
+            self.due_in[bisect_left(DUE_BOUNDS, wait)] += 1
+            self.backing_off += host.errors > 0
+            self._waiting.offer(wait, host)
+        if host.transfer > 0:
+            self._slow.offer(host.transfer, host)
+            if host.queued and not host.errors:
+                self.ceiling += 1 / (host.transfer + self._gap(host))
+        if host.errors:
+            self._failing.offer(host.errors, host)
+
+    def _gap(self, host: HostRecord) -> float:
+        politeness = self._politeness
+        if politeness is None:
+            return max(host.crawl_delay, 0.0)
+        own = politeness.of(host.name) if politeness.rule is not None else politeness
+        return max(own.gap(host.transfer), host.crawl_delay)
+
+    @property
+    def slow(self) -> list[HostRow]:
+        """Those with the longest last transfers."""
+        return self._slow.rows(self._now)
+
+    @property
+    def failing(self) -> list[HostRow]:
+        """Those with the most errors in a row."""
+        return self._failing.rows(self._now)
+
+    @property
+    def waiting(self) -> list[HostRow]:
+        """Those that wait longest."""
+        return self._waiting.rows(self._now)

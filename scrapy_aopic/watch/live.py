@@ -1,0 +1,298 @@
+"""Takes snapshots of a crawl that runs in this process.
+
+A :class:`Watch` belongs to a session. Each second it notes the sums that rates are made of, which takes some microseconds,
+and looks at some of the hosts in memory; of up to :data:`_AT_ONCE` hosts a snapshot looks at all of them when it is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from time import monotonic, process_time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from scrapy.utils.asyncio import create_looping_call
+
+from .host_walk import HostWalk
+from .snapshot import Connections, Hosts, Machine, Pages, Rate, Snapshot, StoreState, forecast
+from .stored import ledger_of, transfers_of
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.session.lateness import Lateness
+    from scrapy_aopic.session.visit import Visits
+
+    from .snapshot import Forecast
+
+_BEAT = 1.0
+"""Seconds between notes."""
+
+_NOTES = 61
+"""Notes that are kept: rates are over the last minute."""
+
+_AT_ONCE = 1000
+"""Hosts that are looked at in one go: measured at 1.0 ms."""
+
+_SIZE_EVERY = 30.0
+"""Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
+
+
+class _Note(NamedTuple):
+    """Sums at an instant."""
+
+    instant: float
+    done: int
+    queued: int
+    transfers: int
+    bytes: int
+    cpu: float
+    late: float
+    n_late: int
+
+
+class Watch:
+    """Sees a crawl while it runs.
+
+    Args:
+        visits: The visits under way.
+        lateness: Gives what samples the event loop, ``None`` if nothing does.
+    """
+
+    def __init__(
+        self, crawler: Crawler, job: Job, visits: Visits, lateness: Callable[[], Lateness | None]
+    ) -> None:
+        self._crawler = crawler
+        self._job = job
+        self._visits = visits
+        self._lateness = lateness
+        self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
+        self._most_seconds = crawler.settings.getfloat("CLOSESPIDER_TIMEOUT")
+        self._name = str(getattr(crawler.spider, "name", ""))
+        self._notes: deque[_Note] = deque(maxlen=_NOTES)
+        self._walk: HostWalk | None = None
+        self._last_walk: HostWalk | None = None
+        self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
+        self._began = monotonic()
+        self.started_at = job.clock()
+        self._beats = create_looping_call(self._beat)
+
+    def start(self) -> None:
+        """Begin; the engine has started."""
+        self._notes.append(self._note())
+        self._beats.start(_BEAT, now=False)
+
+    def stop(self) -> None:
+        """End."""
+        if self._beats.running:
+            self._beats.stop()
+
+    # -- notes
+
+    def _note(self) -> _Note:
+        counts, counters = self._job.crawl.counts, self._job.crawl.counters
+        lateness = self._lateness()
+        late, n_late = (lateness.total, lateness.n) if lateness is not None else (0.0, 0)
+        return _Note(
+            monotonic(),
+            counts.visited + counts.failed,
+            counts.queued,
+            counters.transfers,
+            counters.received,
+            process_time(),
+            late,
+            n_late,
+        )
+
+    def _beat(self) -> None:
+        self._notes.append(self._note())
+        if len(self._job.crawl.frontier.active) > _AT_ONCE:
+            self._step()
+
+    def _begin_walk(self) -> HostWalk:
+        crawl = self._job.crawl
+        return HostWalk(list(crawl.frontier.active.values()), crawl.politeness)
+
+    def _step(self) -> None:
+        """Look at some more hosts of many."""
+        walk = self._walk = self._walk or self._begin_walk()
+        if walk.step(_AT_ONCE, self._job.clock()):
+            self._last_walk, self._walk = walk, None
+
+    def _walked(self) -> HostWalk:
+        """What is known of the hosts in memory."""
+        if len(self._job.crawl.frontier.active) <= _AT_ONCE:
+            walk = self._begin_walk()
+            walk.step(_AT_ONCE + 1, self._job.clock())
+            self._last_walk, self._walk = walk, None
+            return walk
+        if self._last_walk is None:
+            self._step()
+        return self._last_walk or self._walk or self._begin_walk()
+
+    # -- snapshots
+
+    def snapshot(self) -> Snapshot:
+        """The figures of this moment."""
+        job, crawl = self._job, self._job.crawl
+        now, note, counters, counts = job.clock(), self._note(), crawl.counters, crawl.counts
+        before = self._notes[0] if self._notes else note
+        rate = _rate(before, note)
+        walk = self._walked()
+        downloading = sum(visit.is_downloading for visit in self._visits)
+        pages = Pages(
+            known=counts.queued + counts.visited + counts.failed,
+            queued=counts.queued,
+            visited=counts.visited,
+            failed=counts.failed,
+            dead=crawl.dead[1],
+            in_flight=len(self._visits),
+            merged=crawl.n_merged,
+        )
+        return Snapshot(
+            at=now,
+            is_live=True,
+            spider=self._name,
+            created_at=crawl.created_at,
+            started_at=self.started_at,
+            not_before=crawl.not_before(b""),
+            order=crawl.order_name,
+            counted_since=counters.since,
+            pages=pages,
+            rate=rate,
+            forecast=self._forecast(pages, rate),
+            hosts=self._hosts(walk),
+            connections=Connections(
+                limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
+            ),
+            outcomes=dict(counters.outcomes),
+            transfers=transfers_of(counters),
+            put_back=counters.put_back,
+            deferred=dict(counters.deferred),
+            refused=dict(counters.refused),
+            queue_seconds=counters.waited_seconds / counters.waited if counters.waited else None,
+            ledger=ledger_of(crawl.ledger.totals),
+            store=self._store_state(),
+            machine=self._machine(before, note),
+            slow=walk.slow,
+            failing=walk.failing,
+            waiting=walk.waiting,
+        )
+
+    def _forecast(self, pages: Pages, rate: Rate | None) -> Forecast:
+        left = None
+        if self._most_pages and self._crawler.stats is not None:
+            left = self._most_pages - (self._crawler.stats.get_value("response_received_count") or 0)
+        time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
+        return forecast(pages, rate, left=left, time_left=time_left)
+
+    def _hosts(self, walk: HostWalk) -> Hosts:
+        frontier = self._job.crawl.frontier
+        states = walk.states
+        return Hosts(
+            known=frontier.n_hosts,
+            ready=len(frontier.places.ready),
+            waiting=len(frontier.places.waiting),
+            in_flight=states.get("in flight", 0),
+            gated=states.get("gated", 0),
+            locating=states.get("locating", 0),
+            late=states.get("late", 0),
+            dry=states.get("dry", 0),
+            shelved=sum(frontier.n_shelved.values()),
+            parked=frontier.n_parked,
+            dead=frontier.n_dead,
+            backing_off=walk.backing_off,
+            crawl_delayed=walk.crawl_delayed,
+            waits=walk.waits,
+            due_in=walk.due_in,
+            front_queues=dict(sorted(walk.front_queues.items(), reverse=True)),
+            seen=walk.n,
+            ceiling=walk.ceiling,
+        )
+
+    def _store_state(self) -> StoreState:
+        job = self._job
+        hits, misses = job.crawl.cache_hits
+        return StoreState(
+            name=job.name,
+            size_bytes=self._size_bytes(),
+            commit_age=job.commit_age,
+            commits=job.commits,
+            last_commit=job.last_commit,
+            slowest_commit=job.slowest_commit,
+            is_behind=job.is_behind,
+            cache_hits=hits,
+            cache_misses=misses,
+        )
+
+    def _size_bytes(self) -> int | None:
+        at, size = self._size
+        if monotonic() - at >= _SIZE_EVERY:
+            size = self._job.size_bytes()
+            self._size = (monotonic(), size)
+        return size
+
+    def _machine(self, before: _Note, note: _Note) -> Machine:
+        seconds = note.instant - before.instant
+        n = note.n_late - before.n_late
+        lateness = self._lateness()
+        return Machine(
+            loop_lag=(note.late - before.late) / n if n else None,
+            loop_lag_max=lateness.longest if lateness is not None else None,
+            cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
+            memory=_memory(),
+            pid=os.getpid(),
+        )
+
+
+class Watched(Protocol):
+    """What has a watch: a :class:`~scrapy_aopic.session.session.Session`."""
+
+    @property
+    def watch(self) -> Watch:
+        """What takes its snapshots."""
+        ...
+
+
+def snapshot(session: Watched) -> Snapshot:
+    """The figures of the crawl of *session* at this moment."""
+    return session.watch.snapshot()
+
+
+def _rate(before: _Note, note: _Note) -> Rate | None:
+    """What happened between two notes."""
+    seconds = note.instant - before.instant
+    if seconds < _BEAT / 2:
+        return None
+    done = note.done - before.done
+    return Rate(
+        seconds=seconds,
+        pages=done / seconds,
+        transfers=(note.transfers - before.transfers) / seconds,
+        bytes=(note.bytes - before.bytes) / seconds,
+        growth=(note.queued - before.queued) / done if done > 0 else None,
+    )
+
+
+def _memory() -> int:
+    """Bytes of this process in memory; where the system does not say, the most there ever were."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        pass
+    if resource is None:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,224 @@
+"""Snapshots: of a crawl that runs, and of a store that nobody runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.core_crawl import Job, link
+from support.small_web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.records import HostRecord
+from scrapy_aopic.session.session import Session
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.watch.host_walk import HostWalk
+from scrapy_aopic.watch.live import snapshot
+from scrapy_aopic.watch.snapshot import N_LISTED, Pages, Rate, Snapshot, forecast
+from scrapy_aopic.watch.stored import snapshot_of
+
+ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
+
+
+class Looks(Follow):
+    """Takes a snapshot in each callback."""
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        session = Session.of(self.crawler)
+        assert session is not None
+        self.seen.append(snapshot(session))
+        for request in super().parse(response):
+            yield request
+
+    def __init__(self, seen: list[Snapshot], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.seen = seen
+
+
+@deferred_f_from_coro_f
+async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_afterwards(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
+) -> None:
+    serve(
+        {
+            "http://a.test/": [
+                "http://a.test/1",
+                "http://b.test/",
+                "http://c.test/none",
+                "http://a.test/x/x/x/x/x/x",
+            ],
+            "http://a.test/1": ["http://a.test/"],
+            "http://b.test/": Answer(503),
+        }
+    )
+    seen: list[Snapshot] = []
+    settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "RETRY_ENABLED": False}
+    await crawl(Looks, settings, seen=seen)
+    first = seen[0]
+    assert first.is_live
+    assert first.spider == "follow"
+    assert first.pages == Pages(known=1, queued=1, in_flight=1, dead=0, merged=0)
+    assert first.connections is not None
+    assert (first.connections.in_use, first.connections.callbacks) == (0, 1)
+    assert first.machine is not None
+    assert first.machine.memory > 1_000_000
+    assert first.store.name == str(tmp_path)
+    assert first.ledger.pages + first.ledger.virtual == first.ledger.total
+    last = ask(tmp_path, snapshot_of)
+    assert last.is_closed
+    assert not last.is_live
+    assert last.pages == Pages(known=4, queued=0, visited=2, failed=2)
+    assert last.outcomes == {"page": 2, "not found": 1, "5xx": 1}
+    assert last.refused == {"repeats": 1}
+    assert last.deferred == {"robots.txt": 3}
+    assert last.transfers.n == 7  # three robots.txt
+    assert last.transfers.errors == 1
+    assert last.transfers.bytes > 200
+    assert last.queue_seconds is not None
+    assert last.hosts.known == 3
+    assert check(tmp_path).violations == []
+    assert msgspec.json.decode(msgspec.json.encode(last), type=Snapshot) == last
+
+
+@deferred_f_from_coro_f
+async def test_counts_are_of_all_runs(serve: Callable[[dict[str, Any]], Web], tmp_path: Path) -> None:
+    serve(
+        {
+            "http://a.test/": ["http://a.test/1", "http://a.test/x/x/x/x/x/x"],
+            "http://a.test/1": ["http://a.test/y/y/y/y/y/y"],
+        }
+    )
+    settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 2})  # robots.txt and a page
+    assert ask(tmp_path, snapshot_of).outcomes == {"page": 1}
+    await crawl(Follow, settings)
+    last = ask(tmp_path, snapshot_of)
+    assert last.outcomes == {"page": 2}
+    assert last.refused == {"repeats": 2}
+    assert check(tmp_path).violations == []
+
+
+def test_a_store_without_a_job_has_no_snapshot() -> None:
+    job = Job()
+    assert snapshot_of(job.store) is None
+
+
+def mixed_job() -> Job:
+    job = Job(politeness=Politeness(backoff=5.0, dead_after=99))
+    job.seed(
+        *(
+            link(f"{kind}{n}", page)
+            for kind in ("down", "slow", "good")
+            for n in range(20)
+            for page in range(3)
+        )
+    )
+    while isinstance(lease := job.crawl.lease(job.now), Lease):
+        is_down, is_slow = lease.host.startswith("down"), lease.host.startswith("slow")
+        number = int(lease.host[4:])
+        job.crawl.transferred(
+            lease.host, 1.0 + number if is_slow else 0.1, job.now, Outcome.DOWN if is_down else Outcome.ANSWER
+        )
+        job.crawl.release(lease, job.now)
+        job.settle(lease)
+    return job
+
+
+def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_at_at_once() -> None:
+    job = mixed_job()
+    active = job.crawl.frontier.active
+    for n in (1, 7, 1000):
+        walk = HostWalk(list(active.values()), job.crawl.politeness)
+        while not walk.step(n, job.now):
+            assert walk.n % n == 0
+        assert walk.n == len(active) == 60
+        assert walk.states == Counter(waiting=60)
+        assert walk.waits == {"down": 20, "gap": 40}
+        assert sum(walk.due_in) == 60
+        assert sum(walk.front_queues.values()) == 60
+        assert walk.backing_off == 20
+        assert [row.name for row in walk.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
+        assert {row.name[:4] for row in walk.failing} == {"down"}
+        assert len(walk.failing) == N_LISTED
+        expected = sum(1 / (t + min(10 * t, 60)) for t in [0.1] * 20 + [1.0 + n for n in range(20)])
+        assert walk.ceiling == pytest.approx(expected)
+
+
+def test_a_stored_job_has_the_same_hosts() -> None:
+    job = mixed_job()
+    job.commit()
+    found = snapshot_of(job.store)
+    assert found is not None
+    assert found.hosts.waiting == 60
+    assert found.hosts.waits == {"down": 20, "gap": 40}
+    assert [row.name for row in found.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
+    assert found.slow[0].state == "waiting"
+
+
+def test_a_walk_survives_hosts_that_change_meanwhile() -> None:
+    walk = HostWalk([HostRecord("a", best=3), HostRecord("b", best=3)], None)
+    assert not walk.step(1, 0.0)
+    assert not walk.step(1, 0.0)
+    assert walk.step(1, 0.0)
+    assert walk.states == {"idle": 2}
+
+
+@pytest.mark.parametrize(
+    ("pages", "rate", "limits", "seconds", "because"),
+    [
+        (Pages(queued=0), None, {}, 0.0, "nothing is queued"),
+        (Pages(queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
+        (Pages(queued=5), None, {}, None, "no crawl runs"),
+        (Pages(queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
+        (Pages(queued=5), Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
+        (Pages(queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
+        (Pages(queued=50), Rate(pages=2.0, growth=3.0), {"left": 10}, 5.0, "CLOSESPIDER_PAGECOUNT"),
+        (Pages(queued=50), Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
+    ],
+)
+def test_the_end_is_forecast_or_why_it_is_not(
+    pages: Pages, rate: Rate | None, limits: dict[str, Any], seconds: float | None, because: str
+) -> None:
+    found = forecast(pages, rate, **limits)
+    assert found.seconds == seconds
+    assert because in found.because
+
+
+@deferred_f_from_coro_f
+async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_slices(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scrapy_aopic.watch import live
+
+    monkeypatch.setattr(live, "_BEAT", 0.02)
+    monkeypatch.setattr(live, "_AT_ONCE", 2)
+    hosts = [f"http://h{n}.test/" for n in range(9)]
+    serve({"http://a.test/": [], **{f"{host}{n}": [] for host in hosts for n in range(3)}})
+    found: list[Snapshot] = []
+
+    class Waits(Follow):
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            for host in hosts:
+                for n in range(3):
+                    yield Request(f"{host}{n}", self.done)
+
+        async def done(self, response: Response) -> None:
+            if not found:
+                await asyncio.sleep(0.3)
+                session = Session.of(self.crawler)
+                assert session is not None
+                found.append(snapshot(session))
+
+    await crawl(Waits, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1})
+    assert found[0].hosts.seen >= 2
+    assert found[0].rate is not None
+    assert found[0].rate.seconds > 0.2
