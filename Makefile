@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl check lint fast test test-min order bench clean
+.PHONY: crawl check lint fast-crawls fast-parts test test-min order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -17,10 +17,13 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/mypy
 
 check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
-	$(MAKE) --no-print-directory --jobs=2 lint fast
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target fast-crawls fast-parts lint
 
-fast: $(STAMP)  ## the fast tests
-	$(BIN)/python -m pytest -q -m "not slow"
+fast-crawls: $(STAMP)  ## the fast tests that crawl
+	$(BIN)/python -m pytest -q -m "not slow" tests/components
+
+fast-parts: $(STAMP)  ## the other fast tests
+	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/components tests
 
 test: lint  ## style, types and all tests
 	$(BIN)/python -m pytest
