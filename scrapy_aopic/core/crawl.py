@@ -586,6 +586,11 @@ class Crawl:
     def has_changes(self, has_changes: bool) -> None:
         self._commits.has_changes = has_changes
 
+    @property
+    def n_changed(self) -> int:
+        """Pages that are new or were changed since the last :meth:`take_changes`."""
+        return self.pages.table.n_changed
+
     def take_changes(self, now: float, *, is_clean: bool = False) -> dict[Family, dict[bytes, bytes | None]]:
         """Everything that changed, as one batch that leaves the store in a state of its own.
 

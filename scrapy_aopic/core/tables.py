@@ -68,6 +68,11 @@ class RecordTable(Generic[T]):
         # A method would take twice as long, and a page makes some forty of these calls.
         self.put: Callable[[bytes, T], None] = fresh.__setitem__
 
+    @property
+    def n_changed(self) -> int:
+        """Records put since the last :meth:`take`."""
+        return len(self._fresh)
+
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
         record = self._records.get(key)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 MAX_UNCOMMITTED = 50_000
 """Steps after which a commit is due however long the interval is, so that memory stays flat."""
 
+MAX_CHANGED = 10_000
+"""Pages that have changed after which a commit is due, too: the event loop waits while it is taken, some 15 ms for as many,
+with their queue rows. Ordinary pages change fewer in half a second; a few with thousands of links change more."""
+
 
 class WatchedStore:
     """*store* as the crawl reads it.
@@ -134,6 +138,11 @@ class Commits:
         return self._clock() - self._saved_at
 
     @property
+    def is_full(self) -> bool:
+        """Whether so many pages have changed that a commit is due."""
+        return self._crawl.n_changed > MAX_CHANGED
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is being written, and nothing will be before the end unless more changes."""
         return self._write is None and (not self._crawl.has_changes or self._interval == math.inf)
@@ -142,18 +151,23 @@ class Commits:
         """Take note of a commit that ended; start the next one when it is due. Never waits.
 
         Args:
-            steps: Of the crawl since the last tick.
+            steps: Of the crawl since the last tick; 0 if there will be another one soon.
         """
         self._steps += steps
         if self._write is not None:
             if not self._write.done():
                 return
             self.land()
+            if not steps and self.is_full:
+                return  # to land a commit takes as long as to take one, which the next tick does
         if self._store.torn is not None:
             return
         now = self._clock()
         is_due = (
-            now - self._taken_at >= self._interval or self._steps > self._store.most_steps or self._is_urgent
+            now - self._taken_at >= self._interval
+            or self._steps > self._store.most_steps
+            or self.is_full
+            or self._is_urgent
         )
         if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
             self.take()

@@ -193,6 +193,11 @@ class Job:
         """
         self._commits.tick(steps)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages have changed that a commit is due."""
+        return self._commits.is_full
+
     def hurry(self) -> None:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._commits.hurry()

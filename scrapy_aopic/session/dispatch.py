@@ -166,6 +166,8 @@ class Dispatch:
         found = findings_of(visit, recrawls=self._recrawls)
         self._count_repeated(visit, found)
         crawl.settle(visit.lease, visit.links, now, found)
+        if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
+            self._job.tick(0)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
         if found.outcome:
             self._stats.count(f"aopic/outcomes/{found.outcome}")

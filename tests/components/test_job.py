@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.small_web import ask
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, ask, check, crawl
 from support.stored_jobs import link, make_job
 
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.commits import Commits
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.queries import status
@@ -86,3 +90,65 @@ def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(
         assert ask(folder, status)["pages"]["queued"] == 4
     finally:
         job.close()
+
+
+@each_store
+def test_a_commit_is_due_when_many_pages_have_changed(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the interval is; and a tick does not both land a large one and take the next."""
+    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_CHANGED", 3)
+    job = Job(tmp_path / "job", Policy(), kind=store, interval=float("inf"))
+
+    def seed(*numbers: int) -> None:
+        for number in numbers:
+            job.crawl.seed(link("new", number), job.clock())
+
+    try:
+        seed(0, 1, 2)
+        job.tick(0)
+        assert job.crawl.n_changed == 3
+        seed(3)
+        assert job.is_full
+        job.tick(0)
+        assert job.crawl.n_changed == 0
+        before = job.commits
+        seed(4, 5, 6, 7)
+        job.run(lambda: None).result()
+        job.tick(0)
+        assert job.commits == before + 1
+        assert job.is_full
+        job.tick(0)
+        assert not job.is_full
+    finally:
+        job.close()
+    assert ask(tmp_path / "job", status)["pages"]["queued"] == 8
+
+
+@deferred_f_from_coro_f
+async def test_pages_with_many_links_are_committed_although_no_time_has_passed(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_CHANGED", 40)
+    take, taken = Commits.take, list[int]()
+
+    def note(self: Commits, **options: bool) -> None:
+        taken.append(self._crawl.n_changed)
+        take(self, **options)
+
+    monkeypatch.setattr(Commits, "take", note)
+    hub = {f"http://a.test/{n}": [f"/{n}-{link}" for link in range(50)] for n in range(4)}
+    serve({"http://a.test/": list(hub), **hub})
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": str(tmp_path / "job"),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_DURABILITY": "close",
+        "CLOSESPIDER_PAGECOUNT": 20,
+    }
+    crawler = await crawl(Follow, settings)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    _opening, first, *_, _closing = taken
+    assert first > 40
+    assert check(tmp_path / "job").violations == []
