@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import suppress
 from time import monotonic
@@ -14,6 +15,7 @@ from tqdm import tqdm
 from ._engine.closing import configured
 from .session.session import Session
 from .settings import read
+from .watch.lines import summary
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -21,16 +23,19 @@ if TYPE_CHECKING:
     from twisted.internet.task import LoopingCall
     from typing_extensions import Self
 
+logger = logging.getLogger(__name__)
+
 _EVERY = 0.5
 """Seconds between updates of the line."""
 
 
 class Progress:
-    """A progress line on a terminal: pages, hosts, pages per second, queued. Without a terminal it shows nothing."""
+    """A progress line on a terminal: pages, hosts, pages per second, queued; elsewhere a line in the log now and then."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._is_wanted: bool = read(crawler.settings, "AOPIC_PROGRESS")
+        self._log_every: float = read(crawler.settings, "AOPIC_LOG_EVERY")
         self._line: tqdm[None] | None = None
         self._loop: AsyncioLoopingCall | LoopingCall | None = None
 
@@ -43,8 +48,15 @@ class Progress:
         return progress
 
     def start(self) -> None:
-        """Show the line, if standard error is a terminal."""
-        if not self._is_wanted or not sys.stderr.isatty() or self._loop is not None:
+        """Show the line if standard error is a terminal, else log one now and then."""
+        if self._loop is not None:
+            return
+        if not sys.stderr.isatty():
+            if self._log_every:
+                self._loop = create_looping_call(self._log)
+                self._loop.start(self._log_every, now=False)
+            return
+        if not self._is_wanted:
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
         self._last: tuple[float, int] | None = None
@@ -67,6 +79,13 @@ class Progress:
             )
         except OSError:  # the terminal is gone
             self.stop()
+
+    def _log(self) -> None:
+        session = Session.of(self._crawler)
+        if session is not None:
+            logger.info(
+                "%(line)s", {"line": summary(*session.watch.look())}, extra={"spider": self._crawler.spider}
+            )
 
     def stop(self) -> None:
         """Remove the line."""

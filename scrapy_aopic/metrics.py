@@ -59,7 +59,8 @@ class Stat:
 
 
 _SCHEDULER = "scheduler"
-_CLOSING = "scheduler, when the crawl closes"
+_CLOSING = "scheduler, every 10 seconds and when the crawl closes"
+_LIVE = "scheduler, every 10 seconds"
 _LINKS = "`LinkMiddleware`"
 _POLITENESS = "`PolitenessMiddleware`"
 _ROBOTS = "`RobotsMiddleware`"
@@ -89,6 +90,45 @@ OWN = (
         "is in the log. A request that caused an error of the scheduler may be lost; a host whose transfer could not be "
         "interpreted is left alone for `AOPIC_MAX_GAP`",
     ),
+    Stat(
+        "aopic/live/pages_per_second", "gauge", "pages/s", _LIVE,
+        "pages settled in the last minute; `None` in the first half second of a run, as for the next one",
+    ),
+    Stat("aopic/live/bytes_per_second", "gauge", "bytes/s", _LIVE, "bytes of response bodies, as transferred"),
+    Stat(
+        "aopic/live/ceiling_pages_per_second", "gauge", "pages/s", _LIVE,
+        "what politeness allows the hosts in memory together, as of their last transfers",
+    ),
+    Stat(
+        "aopic/live/forecast_seconds", "gauge", "seconds", _LIVE,
+        "until the crawl ends; `None` if nothing says when, as for a queue that grows",
+    ),
+    Stat("aopic/live/connections", "gauge", "requests", _LIVE, "pages that the downloader has in work"),
+    Stat(
+        "aopic/live/callbacks", "gauge", "pages", _LIVE,
+        "pages whose transfer is over, and whose callback, items or links are not",
+    ),
+    Stat(
+        "aopic/live/hosts/<state>", "gauge", "hosts", _LIVE,
+        "hosts by state: `ready`, `waiting`, `in_flight`, `gated`, `late`, `shelved`, `parked`, `dead`",
+    ),
+    Stat(
+        "aopic/live/limits/<limit>", "gauge", "1", _LIVE,
+        "1 for [what limits the crawl](commands.md#what-limits-a-crawl), 0 for the others: `politeness`, "
+        "`connections`, `spider`, `disk`, `machine`, `network`",
+    ),
+    Stat(
+        "aopic/live/queue_seconds", "gauge", "seconds", _LIVE,
+        "average time that pages waited in the queue; `None` before the first one",
+    ),
+    Stat("aopic/live/commit_age_seconds", "gauge", "seconds", _LIVE, "age of the last commit that landed"),
+    Stat("aopic/live/store_bytes", "gauge", "bytes", _LIVE, "size of the store; `None` on a server"),
+    Stat(
+        "aopic/live/loop_late_seconds", "gauge", "seconds", _LIVE,
+        "average time that an event waited for the loop in the last minute; `None` without `PolitenessMiddleware`",
+    ),
+    Stat("aopic/live/cpu", "gauge", "CPU s/s", _LIVE, "processor time of this process in the last minute"),
+    Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process"),
     Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job"),
     Stat("aopic/job/visited", "gauge", "pages", _CLOSING, "visited in the whole job, redirects included"),
     Stat("aopic/job/failed", "gauge", "pages", _CLOSING, "failed in the whole job, unreadable ones included"),

@@ -198,7 +198,9 @@ class Session:
             seen=opened.content_seen,
             recrawls=opened.recrawls,
         )
-        self.watch = Watch(crawler, job, self.visits, partial(Lateness.of, crawler))
+        self.watch = Watch(
+            crawler, job, self.visits, stats=self.stats, lateness=partial(Lateness.of, crawler)
+        )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)
         self._beats = create_looping_call(self._beat_alone)
@@ -229,7 +231,7 @@ class Session:
         try:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()
-            self.stats.record(job)
+            self.stats.describe(job)
             job.close(print_report if self._opened.reports else None)
         except StorageError as error:
             self._closing.fail()

@@ -39,8 +39,8 @@ class Stats:
             self._collector.inc_value(name, n)
         self.counts.clear()
 
-    def record(self, job: Job) -> None:
-        """Set the stats that describe the crawl as a whole; called once, when it closes."""
+    def describe(self, job: Job) -> None:
+        """Set the stats that describe the crawl as a whole, as of now."""
         self.flush()
         crawl, totals = job.crawl, job.crawl.ledger.totals
         hits, misses = crawl.cache_hits

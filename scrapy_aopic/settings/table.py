@@ -580,6 +580,14 @@ _COMPONENTS = (
         "Whether a progress line is shown while the crawl runs; never if standard error is not a terminal.",
     ),
     Setting(
+        "AOPIC_LOG_EVERY",
+        60,
+        number(0, FOR_EVER),
+        "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl), "
+        "where standard error is not a terminal; 0 for never.",
+        "seconds",
+    ),
+    Setting(
         "AOPIC_REPORT",
         False,
         FLAG,

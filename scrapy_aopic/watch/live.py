@@ -6,6 +6,7 @@ and looks at some of the hosts in memory; of up to :data:`_AT_ONCE` hosts a snap
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections import deque
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from scrapy.utils.asyncio import create_looping_call
 
 from .host_walk import HostWalk
+from .live_stats import live_stats
 from .snapshot import Connections, Hosts, Machine, Pages, Rate, Snapshot, StoreState, forecast
 from .stored import ledger_of, transfers_of
+from .verdict import Verdict, verdict
 
 try:
     import resource
@@ -31,15 +34,24 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.lateness import Lateness
+    from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
 
     from .snapshot import Forecast
+
+logger = logging.getLogger(__name__)
 
 _BEAT = 1.0
 """Seconds between notes."""
 
 _NOTES = 61
 """Notes that are kept: rates are over the last minute."""
+
+_PUBLISH_EVERY = 10
+"""Notes between two updates of the stats, which are also what a verdict compares with."""
+
+_APART = 2.0
+"""Seconds, at least, between the two snapshots of a verdict."""
 
 _AT_ONCE = 1000
 """Hosts that are looked at in one go: measured at 1.0 ms."""
@@ -66,12 +78,20 @@ class Watch:
 
     Args:
         visits: The visits under way.
+        stats: Sets the stats of the whole job.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
     """
 
     def __init__(
-        self, crawler: Crawler, job: Job, visits: Visits, lateness: Callable[[], Lateness | None]
+        self,
+        crawler: Crawler,
+        job: Job,
+        visits: Visits,
+        *,
+        stats: Stats,
+        lateness: Callable[[], Lateness | None],
     ) -> None:
+        self._stats = stats
         self._crawler = crawler
         self._job = job
         self._visits = visits
@@ -83,6 +103,9 @@ class Watch:
         self._notes: deque[_Note] = deque(maxlen=_NOTES)
         self._walk: HostWalk | None = None
         self._last_walk: HostWalk | None = None
+        self._earlier: deque[Snapshot] = deque(maxlen=2)
+        self._n_beats = 0
+        self._has_failed = False
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
         self._began = monotonic()
         self.started_at = job.clock()
@@ -91,12 +114,14 @@ class Watch:
     def start(self) -> None:
         """Begin; the engine has started."""
         self._notes.append(self._note())
+        self._earlier.append(self.snapshot())
         self._beats.start(_BEAT, now=False)
 
     def stop(self) -> None:
         """End."""
         if self._beats.running:
             self._beats.stop()
+            self._try(self._publish)
 
     # -- notes
 
@@ -116,9 +141,36 @@ class Watch:
         )
 
     def _beat(self) -> None:
+        self._try(self._go_on)
+
+    def _go_on(self) -> None:
         self._notes.append(self._note())
         if len(self._job.crawl.frontier.active) > _AT_ONCE:
             self._step()
+        self._n_beats += 1
+        if self._n_beats % _PUBLISH_EVERY == 0:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Set the stats."""
+        now, found = self.look()
+        self._earlier.append(now)
+        self._stats.describe(self._job)
+        if self._crawler.stats is not None:
+            for name, value in live_stats(now, found).items():
+                self._crawler.stats.set_value(name, value)
+
+    def _try(self, method: Callable[[], None]) -> None:
+        """Call *method*; an error in what only looks at the crawl is none of the crawl."""
+        try:
+            method()
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "The figures of the crawl cannot be updated; the crawl goes on. Further errors are not logged",
+                    extra={"spider": self._crawler.spider},
+                )
 
     def _begin_walk(self) -> HostWalk:
         crawl = self._job.crawl
@@ -142,6 +194,12 @@ class Watch:
         return self._last_walk or self._walk or self._begin_walk()
 
     # -- snapshots
+
+    def look(self) -> tuple[Snapshot, Verdict]:
+        """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
+        now = self.snapshot()
+        old_enough = [each for each in self._earlier if now.at - each.at >= _APART]
+        return now, verdict(old_enough[-1] if old_enough else now, now)
 
     def snapshot(self) -> Snapshot:
         """The figures of this moment."""
@@ -251,6 +309,9 @@ class Watch:
             loop_lag=(note.late - before.late) / n if n else None,
             loop_lag_max=lateness.longest if lateness is not None else None,
             cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
+            late_seconds=note.late,
+            late_samples=note.n_late,
+            cpu_seconds=note.cpu,
             memory=_memory(),
             pid=os.getpid(),
         )

@@ -97,6 +97,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_ROBOTS_CACHE": [0, "large"],
     "AOPIC_SITEMAPS": ["maybe", 2],
     "AOPIC_PROGRESS": ["maybe"],
+    "AOPIC_LOG_EVERY": [-1, "often", float("nan")],
     "AOPIC_REPORT": ["maybe", 2],
 }
 

@@ -21,10 +21,12 @@ from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.watch import live
 from scrapy_aopic.watch.host_walk import HostWalk
 from scrapy_aopic.watch.live import snapshot
 from scrapy_aopic.watch.snapshot import N_LISTED, Pages, Rate, Snapshot, forecast
 from scrapy_aopic.watch.stored import snapshot_of
+from scrapy_aopic.watch.verdict import Verdict, verdict
 
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
 
@@ -197,8 +199,6 @@ def test_the_end_is_forecast_or_why_it_is_not(
 async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_slices(
     serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scrapy_aopic.watch import live
-
     monkeypatch.setattr(live, "_BEAT", 0.02)
     monkeypatch.setattr(live, "_AT_ONCE", 2)
     hosts = [f"http://h{n}.test/" for n in range(9)]
@@ -222,3 +222,129 @@ async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_sl
     assert found[0].hosts.seen >= 2
     assert found[0].rate is not None
     assert found[0].rate.seconds > 0.2
+
+
+# -- what limits a real crawl
+
+
+class Judges(Follow):
+    """Has a verdict made while it runs, when all pages are found and hosts have had their first turn."""
+
+    def __init__(self, found: list[Verdict], after: float = 0.5, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.found = found
+        self.judged = asyncio.Event()
+        self.after = after
+
+    async def start(self) -> AsyncIterator[Any]:
+        for n in range(12):
+            for page in range(3):
+                yield Request(f"http://h{n}.test/{page}", self.page)
+        self.judging = asyncio.ensure_future(self.judge())
+
+    async def judge(self) -> None:
+        await asyncio.sleep(self.after)
+        session = Session.of(self.crawler)
+        assert session is not None
+        before = snapshot(session)
+        await asyncio.sleep(self.after)
+        self.found.append(verdict(before, snapshot(session)))
+        self.judged.set()
+        assert self.crawler.engine is not None
+        await self.crawler.engine.close_spider_async(reason="judged")
+
+    async def page(self, response: Response) -> None:
+        """Nothing is done with pages."""
+
+
+class Sleeps(Judges):
+    """Its callbacks take long."""
+
+    async def page(self, response: Response) -> None:
+        await self.judged.wait()
+
+
+WEB = {f"http://h{n}.test/{page}": [] for n in range(12) for page in range(3)}
+SLOW = {url: Answer(headers={"Content-Type": "text/html"}, delay=2.5) for url in WEB}
+DEAD = dict.fromkeys(WEB, Answer(429, headers={"Retry-After": "60"}))
+
+
+@pytest.mark.parametrize(
+    ("spider", "pages", "settings", "expected"),
+    [
+        (Judges, WEB, {"AOPIC_MIN_GAP": 30}, ("politeness", "12 hosts must be left alone")),
+        (Judges, SLOW, {"CONCURRENT_REQUESTS": 4}, ("connections", "all 4 are busy, and 8 more hosts wait")),
+        (Sleeps, WEB, {"CONCURRENT_REQUESTS": 12}, ("spider", "pages wait for callbacks")),
+        (Judges, DEAD, {"AOPIC_BACKOFF": 5}, ("network", "Nothing answers: 12 hosts")),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_the_limit_of_a_real_crawl_is_named(
+    serve: Callable[[dict[str, Any]], Web],
+    spider: type[Judges],
+    pages: dict[str, Any],
+    settings: dict[str, Any],
+    expected: tuple[str, str],
+) -> None:
+    serve(pages)
+    found: list[Verdict] = []
+    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings}, found=found)
+    limit, words = expected
+    assert found[0].limit == limit
+    assert words in found[0].sentence
+
+
+@deferred_f_from_coro_f
+async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_PUBLISH_EVERY", 1)
+    monkeypatch.setattr(live, "_BEAT", 0.05)
+    serve(WEB)
+    seen: list[dict[str, Any]] = []
+
+    class Reads(Judges):
+        async def judge(self) -> None:
+            await super().judge()
+            assert self.crawler.stats is not None
+            seen.append(dict(self.crawler.stats.get_stats()))
+
+    await crawl(Reads, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[])
+    stats = seen[0]
+    assert stats["aopic/live/hosts/waiting"] == 12
+    assert stats["aopic/live/limits/politeness"] == 1
+    assert stats["aopic/live/limits/disk"] == 0
+    assert stats["aopic/job/queued"] == 24
+    assert stats["aopic/live/memory_bytes"] > 1_000_000
+    assert stats["aopic/cash/virtual"] > 0
+
+
+@deferred_f_from_coro_f
+async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("too curious")
+
+    monkeypatch.setattr(live, "_BEAT", 0.01)
+    monkeypatch.setattr(live.Watch, "_publish", fail)
+    monkeypatch.setattr(live, "_PUBLISH_EVERY", 1)
+    web = serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
+    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    assert len(web.asked) == 2
+    assert caplog.text.count("The figures of the crawl cannot be updated") == 1
+
+
+@pytest.mark.parametrize("every", [0, 0.05])
+@deferred_f_from_coro_f
+async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(
+    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture, every: float
+) -> None:
+    serve(WEB)
+    caplog.set_level("INFO", "scrapy_aopic.extensions")
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30, "AOPIC_LOG_EVERY": every}
+    await crawl(Judges, settings, found=[], after=0.2)
+    lines = [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.extensions"]
+    assert bool(lines) == bool(every)
+    assert not lines or "12 pages" in lines[-1]
+    assert not lines or "Politeness is the limit" in lines[-1]

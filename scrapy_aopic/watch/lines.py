@@ -1,0 +1,51 @@
+"""A snapshot in one line of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
+    from .verdict import Verdict
+
+
+def summary(now: Snapshot, verdict: Verdict) -> str:
+    """Progress and what limits the crawl."""
+    pages, hosts, rate = now.pages, now.hosts, now.rate
+    done = pages.visited + pages.failed
+    parts = [f"{done:,} pages"]
+    if rate is not None:
+        parts[0] += f" ({rate.pages * rate.seconds:+,.0f} in {rate.seconds:.0f} s, {rate.pages:,.1f}/s)"
+    if pages.failed:
+        parts.append(f"{100 * pages.failed / done:.0f} % failed")
+    on = f"{hosts.known:,} host{'s' * (hosts.known != 1)}"
+    parts.append(f"{pages.queued:,} queued, {on}: {hosts.ready:,} ready, {hosts.waiting:,} waiting")
+    if hosts.dead:
+        parts[-1] += f", {hosts.dead:,} dead"
+    parts.append(verdict.sentence)
+    if now.forecast.seconds:
+        parts.append(f"ends in {duration(now.forecast.seconds)}: {now.forecast.because}")
+    return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """*seconds* in words: the two largest units."""
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    left = round(seconds)
+    words: list[str] = []
+    for size, unit in units:
+        n, left = divmod(left, size)
+        if n or words:
+            words.append(f"{n} {unit}")
+        if len(words) == 2:
+            break
+    return " ".join(word for word in words if not word.startswith("0 ")) or "0 s"
+
+
+def size(n: float) -> str:
+    """*n* bytes in words."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(n) < 1000:
+            return f"{n:,.0f} {unit}" if unit == "B" or n >= 10 else f"{n:,.1f} {unit}"
+        n /= 1000
+    return f"{n:,.1f} TB"

@@ -1,0 +1,217 @@
+"""What limits a crawl, in one sentence.
+
+A crawl can wait for politeness, for connections, for the spider's callbacks, for the disk, for this machine, or for the
+network. :func:`verdict` says which, of two snapshots some seconds apart; of several that hold, the first of this table:
+
+============  ========================================================================================
+limit         what holds
+============  ========================================================================================
+stopped       the snapshot is of a store
+done          nothing is queued, or only dead hosts have pages
+pause         a crash has left a time before which no request is made
+network       most transfers since the first snapshot failed, or all waiting hosts are down
+disk          no page is leased until a commit has landed, or the last commit took long
+machine       the process uses a whole core, or the event loop is late and the processor is busy
+spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
+              half of the connections; or nothing but callbacks is at work
+connections   the downloader has as many requests as it takes
+politeness    hosts have pages, and all must be left alone or are requested already
+============  ========================================================================================
+
+The figures behind "long" and "late" are below; each is far from what a crawl shows that something else limits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
+
+Limit = Literal[
+    "stopped", "done", "pause", "network", "disk", "machine", "spider", "connections", "politeness", "none"
+]
+"""What limits a crawl, in a word; ``none`` if no reason was found, as in the first moments."""
+
+LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
+"""Those that a user can do something about."""
+
+_SLOW_COMMIT = 1.0
+"""Seconds from which a commit is long: twice the default of ``AOPIC_DURABILITY``."""
+
+_LATE = 0.1
+"""Seconds by which an event waits on average for the loop from which that is late; as in ``session/lateness.py``."""
+
+_WHOLE_CORE = 0.9
+"""CPU seconds a second from which the one core that Python uses is busy."""
+
+_BUSY = 0.5
+"""CPU seconds a second below which a late event loop does not compute, but is blocked."""
+
+_MOST = 0.5
+"""Part of the transfers from which on failures are the rule."""
+
+_FEW = 3
+"""Failed transfers that may be chance."""
+
+
+class Verdict(NamedTuple):
+    """What limits a crawl.
+
+    Attributes:
+        sentence: The same for people, with its figures.
+    """
+
+    limit: Limit
+    sentence: str
+
+
+def verdict(before: Snapshot, now: Snapshot) -> Verdict:
+    """What limits the crawl now.
+
+    Args:
+        before: A snapshot of the same run, some seconds earlier; *now* itself if there is none.
+    """
+    for check in (_ended, _pause, _network, _disk, _machine, _spider, _connections, _politeness):
+        found = check(before, now)
+        if found is not None:
+            return found
+    work, ready = (
+        now.connections,
+        f"{_n(now.hosts.ready, 'host')} {'is' if now.hosts.ready == 1 else 'are'} ready",
+    )
+    free = (
+        f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free"
+        if work is not None
+        else ""
+    )
+    return Verdict("none", f"Nothing limits the crawl: {ready}{free}.")
+
+
+def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
+    pages = now.pages
+    if not pages.queued:
+        return Verdict("done", "Done: nothing is queued.")
+    if not now.is_live:
+        how = "was closed" if now.is_closed else "runs elsewhere, or its process died"
+        return Verdict("stopped", f"As of the last commit; the crawl {how}.")
+    if pages.queued <= pages.dead:
+        hosts = f"{_n(now.hosts.dead, 'dead host')} {'has' if now.hosts.dead == 1 else 'have'}"
+        return Verdict("done", f"Only {hosts} pages left: {pages.dead:,}.")
+    return None
+
+
+def _pause(_: Snapshot, now: Snapshot) -> Verdict | None:
+    seconds = now.not_before - now.at
+    return Verdict("pause", f"Waiting {seconds:.0f} s after a crash.") if seconds > 0 else None
+
+
+def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
+    n, down = now.transfers.n - before.transfers.n, now.transfers.down - before.transfers.down
+    if down >= _FEW and down > _MOST * n:
+        return Verdict(
+            "network",
+            f"The network is the bottleneck: {down:,} of the last {n:,} transfers got no response, or a refusal. "
+            "Is there a network, and is the proxy in order?",
+        )
+    hosts = now.hosts
+    n_down, is_idle = hosts.waits.get("down", 0), now.connections is None or not now.connections.in_use
+    if n_down and n_down == hosts.waiting and not hosts.ready and not hosts.shelved and is_idle:
+        wait = min((row.wait for row in now.waiting), default=0.0)
+        return Verdict(
+            "network",
+            f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
+        )
+    return None
+
+
+def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
+    store = now.store
+    if store.is_behind:
+        return Verdict(
+            "disk",
+            f"The disk is the bottleneck: the last commit that landed is {store.commit_age or 0:.1f} s old, and no page is "
+            "requested until the next one has landed.",
+        )
+    is_new = (store.commits or 0) > (before.store.commits or 0)
+    if is_new and store.last_commit is not None and store.last_commit > _SLOW_COMMIT:
+        return Verdict("disk", f"The disk is the bottleneck: the last commit took {store.last_commit:.1f} s.")
+    return None
+
+
+def _load(before: Snapshot, now: Snapshot) -> tuple[float, float]:
+    """How late the event loop was on average between the snapshots, and the CPU seconds a second."""
+    then, machine = before.machine, now.machine
+    if then is None or machine is None:
+        return 0.0, 0.0
+    n, seconds = machine.late_samples - then.late_samples, now.at - before.at
+    late = (machine.late_seconds - then.late_seconds) / n if n > 0 else 0.0
+    return late, (machine.cpu_seconds - then.cpu_seconds) / seconds if seconds > 0 else 0.0
+
+
+def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
+    late, cpu = _load(before, now)
+    if cpu < _WHOLE_CORE and (late < _LATE or cpu < _BUSY):
+        return None
+    behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
+    return Verdict(
+        "machine", f"This machine is the bottleneck: the process uses {cpu:.2f} of a core{behind}."
+    )
+
+
+def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
+    then, work = before.connections, now.connections
+    late, cpu = _load(before, now)
+    if late >= _LATE:
+        return Verdict(
+            "spider",
+            f"The spider is the bottleneck: callbacks or pipelines block the event loop, which is {late:.2f} s late while "
+            f"the process uses {cpu:.2f} of a core.",
+        )
+    if then is None or work is None:
+        return None
+    callbacks, hosts = min(then.callbacks, work.callbacks), now.hosts
+    is_alone = not (work.in_use or hosts.ready or hosts.waiting or hosts.gated)
+    if callbacks > work.limit / 2 or (callbacks and is_alone):
+        return Verdict(
+            "spider",
+            f"The spider is the bottleneck: {_n(work.callbacks, 'page')} wait for callbacks, items or links.",
+        )
+    return None
+
+
+def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
+    work, hosts = now.connections, now.hosts
+    if work is None or work.in_use < work.limit:
+        return None
+    n = hosts.ready + hosts.gated
+    could = f", and {_n(n, 'more host')} wait{'s' * (n == 1)} for one" if n else ""
+    return Verdict(
+        "connections",
+        f"Connections are the bottleneck: all {work.limit:,} are busy{could}. Raise CONCURRENT_REQUESTS.",
+    )
+
+
+def _politeness(_: Snapshot, now: Snapshot) -> Verdict | None:
+    hosts = now.hosts
+    busy = hosts.in_flight + hosts.dry
+    left_alone = hosts.waiting + hosts.gated + hosts.parked
+    if hosts.ready or not (left_alone or busy):
+        return None
+    rate = f"{now.rate.pages:.1f} pages/s" if now.rate is not None else "its pages"
+    most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if hosts.ceiling else ""
+    why = max(hosts.waits, key=hosts.waits.__getitem__, default="")
+    most_wait = f", most because of their {_WHY[why]}" if why and left_alone > 1 else ""
+    return Verdict(
+        "politeness",
+        f"Politeness is the limit: {rate}{most}; {_n(left_alone, 'host')} must be left alone{most_wait}, and "
+        f"{hosts.in_flight:,} are requested. More hosts would help.",
+    )
+
+
+_WHY = {"gap": "gap", "crawl delay": "crawl delay", "errors": "errors", "down": "failures"}
+
+
+def _n(number: int, name: str) -> str:
+    """*number* with its noun."""
+    return f"{number:,} {name}{'s' * (number != 1)}"

@@ -1,0 +1,164 @@
+"""What limits a crawl: each sentence of the verdict, from two snapshots made by hand."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+
+from scrapy_aopic.watch.lines import duration, size, summary
+from scrapy_aopic.watch.live_stats import live_stats
+from scrapy_aopic.watch.snapshot import (
+    Connections,
+    Forecast,
+    HostRow,
+    Hosts,
+    Machine,
+    Pages,
+    Rate,
+    Snapshot,
+    StoreState,
+    Transfers,
+)
+from scrapy_aopic.watch.verdict import LIMITS, Limit, Verdict, verdict
+
+BEFORE = Snapshot(
+    at=1000.0,
+    is_live=True,
+    pages=Pages(known=900, queued=500, visited=380, failed=20, in_flight=40),
+    rate=Rate(seconds=60.0, pages=20.0),
+    hosts=Hosts(known=60, ready=5, waiting=40, in_flight=15, seen=60, ceiling=25.0, waits={"gap": 40}),
+    connections=Connections(limit=100, in_use=15, callbacks=5),
+    transfers=Transfers(n=400, down=10),
+    store=StoreState(commits=10, last_commit=0.1, commit_age=0.3),
+    machine=Machine(late_seconds=1.0, late_samples=100, cpu_seconds=10.0),
+)
+"""A crawl that nothing limits."""
+
+POLITE = Hosts(known=60, waiting=40, in_flight=15, seen=55, ceiling=25.0, waits={"gap": 38, "crawl delay": 2})
+
+
+def ten_seconds_later(**changes: Any) -> Snapshot:
+    """A snapshot ten seconds after :data:`BEFORE`, in which 200 transfers ended and half a core was used."""
+    machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=15.0)
+    return replace(
+        BEFORE, **{"at": 1010.0, "transfers": Transfers(n=600, down=12), "machine": machine, **changes}
+    )
+
+
+CASES: list[tuple[Limit, dict[str, Any], str]] = [
+    ("none", {}, "5 hosts are ready, and 85 of 100 connections are free"),
+    ("done", {"pages": Pages(known=400, visited=400)}, "Done: nothing is queued."),
+    ("done", {"pages": Pages(queued=7, dead=7), "hosts": Hosts(dead=1)}, "Only 1 dead host has pages left: 7."),
+    ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
+    ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
+    ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
+    ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
+    (
+        "network",
+        {
+            "transfers": BEFORE.transfers,
+            "hosts": Hosts(waiting=5, waits={"down": 5}),
+            "connections": Connections(limit=100),
+            "waiting": [HostRow(name="a", wait=90.0), HostRow(name="b", wait=59.0)],
+        },
+        "Nothing answers: 5 hosts with pages did not respond. Next try in 59 s.",
+    ),
+    ("disk", {"store": StoreState(is_behind=True, commit_age=4.25)}, "the last commit that landed is 4.2 s old"),
+    ("disk", {"store": StoreState(commits=11, last_commit=2.4)}, "the last commit took 2.4 s."),
+    ("machine", {"machine": Machine(late_seconds=1, late_samples=200, cpu_seconds=19.6)}, "uses 0.96 of a core."),
+    (
+        "machine",
+        {"machine": Machine(late_seconds=41.0, late_samples=200, cpu_seconds=17.0)},
+        "0.70 of a core, and the event loop is 0.40 s late",
+    ),
+    (
+        "spider",
+        {"machine": Machine(late_seconds=91.0, late_samples=200, cpu_seconds=11.0)},
+        "block the event loop, which is 0.90 s late while the process uses 0.10 of a core",
+    ),
+    ("connections", {"connections": Connections(limit=100, in_use=100)}, "all 100 are busy, and 5 more hosts wait"),
+    (
+        "connections",
+        {"connections": Connections(limit=100, in_use=101), "hosts": POLITE},
+        "all 100 are busy. Raise CONCURRENT_REQUESTS",
+    ),
+    (
+        "politeness",
+        {"hosts": POLITE},
+        "20.0 pages/s of about 25.0 that 55 hosts allow; 40 hosts must be left alone, most because of their gap, and 15",
+    ),
+    ("politeness", {"hosts": Hosts(in_flight=3, seen=3)}, "0 hosts must be left alone, and 3 are requested"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "changes", "words"), CASES)
+def test_each_limit_is_named_with_its_figures(limit: Limit, changes: dict[str, Any], words: str) -> None:
+    found = verdict(BEFORE, ten_seconds_later(**changes))
+    assert found.limit == limit
+    assert words in found.sentence
+
+
+def test_every_limit_has_a_case() -> None:
+    assert {limit for limit, _, _ in CASES} == set(get_args(Limit))
+    assert set(LIMITS) < set(get_args(Limit))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "hosts", "limit"),
+    [
+        (60, 60, BEFORE.hosts, "spider"),
+        (5, 60, BEFORE.hosts, "none"),  # a moment is no bottleneck
+        (2, 3, Hosts(dry=2), "spider"),  # nothing else is at work
+        (2, 3, POLITE, "politeness"),
+    ],
+)
+def test_callbacks_that_hold_pages_are_the_spiders(then: int, now: int, hosts: Hosts, limit: Limit) -> None:
+    before = replace(BEFORE, connections=Connections(limit=100, callbacks=then))
+    found = verdict(before, ten_seconds_later(connections=Connections(limit=100, callbacks=now), hosts=hosts))
+    assert found.limit == limit
+
+
+def test_a_snapshot_alone_has_a_verdict_too() -> None:
+    assert verdict(BEFORE, BEFORE).limit == "none"
+    polite = ten_seconds_later(hosts=POLITE)
+    assert verdict(polite, polite).limit == "politeness"
+    assert verdict(Snapshot(at=0.0), Snapshot(at=0.0)).limit == "done"
+
+
+def test_a_few_failed_transfers_may_be_chance() -> None:
+    now = ten_seconds_later(transfers=Transfers(n=402, down=12))
+    assert verdict(BEFORE, now).limit == "none"
+
+
+def test_a_line_has_progress_and_verdict() -> None:
+    now = ten_seconds_later(
+        hosts=POLITE, forecast=Forecast(seconds=7800.0, because="CLOSESPIDER_TIMEOUT ends it")
+    )
+    line = summary(now, Verdict("politeness", "Politeness is the limit."))
+    assert line == (
+        "400 pages (+1,200 in 60 s, 20.0/s) · 5 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
+        "Politeness is the limit. · ends in 2 h 10 min: CLOSESPIDER_TIMEOUT ends it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59.4, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d")],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (25e6, "25 MB"), (3e12, "3.0 TB")]
+)
+def test_sizes_in_words(n: float, words: str) -> None:
+    assert size(n) == words
+
+
+def test_one_limit_at_a_time_is_in_the_stats() -> None:
+    values = live_stats(BEFORE, Verdict("disk", ""))
+    limits = {name.rpartition("/")[2]: value for name, value in values.items() if "/limits/" in name}
+    assert limits == {limit: int(limit == "disk") for limit in LIMITS}
