@@ -183,7 +183,15 @@ class Left:
             name: value
             for name, value in crawler.stats.get_stats().items()
             if not name.startswith(
-                ("memusage", "aopic/cache", "aopic/commits", "log_count/DEBUG", "items_per", "responses_per")
+                (
+                    "memusage",
+                    "aopic/live",
+                    "aopic/cache",
+                    "aopic/commits",
+                    "log_count/DEBUG",
+                    "items_per",
+                    "responses_per",
+                )
             )
             and "time" not in name
             and not isinstance(value, float)
