@@ -49,7 +49,7 @@
 
   /** A table that can scroll sideways; cells may be elements. */
   function table(caption, heads, rows) {
-    return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
       html("table", {},
         html("caption", {}, caption),
         html("thead", {}, html("tr", {}, heads.map((head) => html("th", { scope: "col" }, head)))),
@@ -161,7 +161,8 @@
         keydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); visit(page); } },
       },
         svg("circle", { class: "disc", r: 18 }),
-        svg("text", { class: "name" }, page + 1),
+        svg("text", { class: "name" }, page + 1)));
+      this.amounts = SIX.map(([x, y], page) => svg("g", { transform: `translate(${x} ${y})`, "aria-hidden": "true" },
         svg("text", { class: "amount cash", "text-anchor": BESIDE[page][0], x: BESIDE[page][1], y: BESIDE[page][2] }),
         svg("text", { class: "amount history", "text-anchor": BESIDE[page][0], x: BESIDE[page][1], y: BESIDE[page][3] })));
       this.vault = svg("rect", { class: "vault", x: VAULT[0] - 46, y: VAULT[1] - 21, width: 92, height: 42, rx: 8 });
@@ -169,13 +170,13 @@
       this.coins = svg("g", {});
       this.element = svg("svg", { viewBox: "0 0 360 302", role: "group", "aria-label": label }, defs, edges,
         this.vault, svg("text", { class: "vault-text", x: VAULT[0], y: VAULT[1] - 3 }, "virtual page"), this.vaultText,
-        this.pages, this.coins,
+        this.pages, this.amounts, this.coins,
         svg("text", { class: "label", x: 2, y: 298 }, "first number: cash · second: history"));
     }
 
     show(web, lit = -1, targets = []) {
       this.pages.forEach((group, page) => {
-        const [, , cash, history] = group.children;
+        const [cash, history] = this.amounts[page].children;
         cash.textContent = count(web.cash(page));
         history.textContent = count(web.pages[page].history);
         group.classList.toggle("lit", page === lit);
@@ -513,10 +514,12 @@
     function show(size) {
       const found = run(new Opic.Window(size));
       const full = found.dots.filter((dot) => !dot[2]).length;
+      // The first estimates are wild, whatever the window: not all of them need to be in the picture.
+      const highest = Math.max(after[page], ...found.points.slice(50).map(([, part]) => part));
       const truth = [[1, before[page]], [at, before[page]], [at, after[page]], [steps, after[page]]];
       scene.figure.replaceChildren(chart({
         title: `Importance of page 12 by visits, with a window of ${size} turns and without one`,
-        xLabel: "visits", yLabel: "importance of page 12", xMax: steps, yMin: 0, yMax: Math.max(...truth.map((each) => each[1])) * 1.7,
+        xLabel: "visits", yLabel: "importance of page 12", xMax: steps, yMin: 0, yMax: highest * 1.08,
         percent: true, dots: found.dots, mark: { x: at, text: "the new link" },
         series: [
           { name: "PageRank", kind: "true", points: truth },
@@ -571,7 +574,8 @@
       waits = 0;
       const { n, end } = whole(factor);
       scene.said.textContent =
-        `With a factor of ${factor}, two connections fetch ${n} pages in ${end.toFixed(1)} s; with 0, in ${whole(0).end.toFixed(1)} s.`;
+        `With a factor of ${factor}, two connections fetch ${n} pages in ${end.toFixed(1)} s` +
+        (factor ? `; with 0, in ${whole(0).end.toFixed(1)} s.` : ", and no host is ever left alone.");
       draw();
     }
 
@@ -690,7 +694,7 @@
       scene.said.textContent = said;
       if (said) {
         try {
-          history.replaceState(null, "", Opic.toFragment(drawn));
+          history.replaceState(null, "", `#${Opic.toFragment(drawn)}`);
         } catch {
           // Browsers may refuse this for files; the picture works without it.
         }
@@ -873,7 +877,7 @@
       scene.said.textContent =
         `${plural(rows.length, "row")} ${rows.length > shown.length ? `(the first ${shown.length} are shown) ` : ""}with ` +
         `${share(all)} of all importance. A bar is importance: what is history in it is green, what is cash is gold.`;
-      scene.table.replaceChildren(table("Most important first", ["Page or host", "importance", "", "history", "visits"],
+      scene.table.replaceChildren(table("Most important first", ["Page or host", "importance", "drawn", "history", "visits"],
         shown.map(({ name, importance, cash, history, visits, state }) => {
           const whole = cash + history || 1;
           const width = (100 * importance) / widest;
