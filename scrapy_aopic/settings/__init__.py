@@ -7,7 +7,15 @@ name, the value and the way out.
 
 from __future__ import annotations
 
-from .build import check_names, page_cache, read_address, read_policy, read_politeness, store_memory
+from .build import (
+    check_names,
+    page_cache,
+    read_address,
+    read_normaliser,
+    read_policy,
+    read_politeness,
+    store_memory,
+)
 from .parse import url_rules
 from .table import SECTIONS, SETTINGS, Setting, read
 
@@ -19,6 +27,7 @@ __all__ = [
     "page_cache",
     "read",
     "read_address",
+    "read_normaliser",
     "read_policy",
     "read_politeness",
     "store_memory",
