@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl check lint fast-crawls fast-parts test test-min order bench clean
+.PHONY: crawl check lint fast-crawls fast-parts test test-min test-web order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -30,6 +30,10 @@ test: lint  ## style, types and all tests
 
 test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows
 	$(MIN)/bin/python -m pytest
+
+test-web: $(STAMP)  ## drive the dashboard of a live crawl with a headless Chromium, if there is one
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-web]'
+	AOPIC_TEST_WEB=1 $(BIN)/python -m pytest -q tests/web/test_browser.py
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo

@@ -16,6 +16,7 @@ from ._engine import middlewares
 from .downloadermiddlewares.politeness import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .extensions import Progress
+from .settings import read_dashboard
 from .spidermiddlewares import LinkMiddleware
 
 if TYPE_CHECKING:
@@ -82,3 +83,8 @@ class Components:
         self.politeness.serve(session.pacer if session is not None else None)
         if self._robots is not None:
             self._robots.pacer = session.pacer if session is not None else None
+        if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:
+            from .dashboard.live import Dashboard  # noqa: PLC0415  # few crawls have one
+
+            self._dashboard = Dashboard(self._crawler, session, where)
+            self._dashboard.start()

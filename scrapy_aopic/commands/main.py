@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import OutputError, drop, flush
 
-from . import backup, check, crawl, export, repair, seed, simulate, status, top, why
+from . import backup, check, crawl, dashboard, export, repair, seed, simulate, status, top
 from .common import Subcommand, complete
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "crawl": crawl,
     "top": top,
     "status": status,
-    "why": why,
     "check": check,
+    "dashboard": dashboard,
     "backup": backup,
     "repair": repair,
     "seed": seed,

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 from .build import (
     check_names,
+    is_loopback,
     page_cache,
     read_address,
-    read_normaliser,
+    read_dashboard,
     read_policy,
     read_politeness,
     store_memory,
 )
-from .parse import url_rules
+from .parse import Listen, url_rules
 from .table import SECTIONS, SETTINGS, Setting, read
 
 __all__ = [
     "SECTIONS",
     "SETTINGS",
+    "Listen",
     "Setting",
     "check_names",
+    "is_loopback",
     "page_cache",
     "read",
     "read_address",
-    "read_normaliser",
+    "read_dashboard",
     "read_policy",
     "read_politeness",
     "store_memory",

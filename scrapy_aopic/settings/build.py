@@ -10,11 +10,11 @@ import logging
 import random
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy_aopic.core.caches import CACHES
@@ -27,7 +27,6 @@ from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.suffixes import registered_domain
-from scrapy_aopic.web.urls import Normaliser
 
 from .parse import rule as parse_rule
 from .parse import similar, whole
@@ -35,6 +34,8 @@ from .table import SETTINGS, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from .parse import Listen
 
 
 logger = logging.getLogger(__name__)
@@ -50,9 +51,6 @@ _LEAST_STORE_MB = 8
 
 _MAX_VISITS = 1_000_000
 """Visits in a variable window at most: more than any page gets."""
-
-_YEARS_AHEAD = 2
-"""Years from now up to which the pages of calendars are followed: events are announced that early, as a rule."""
 
 _LEAST_COMMIT_WITHIN = 1.0
 """Seconds for which pages are leased in any case after the last commit that landed; a busy disk takes that long at times."""
@@ -86,6 +84,29 @@ def _names_given(settings: Mapping[Any, Any]) -> Iterator[str]:
     for name in map(str, settings):
         if name not in SETTINGS and (priority is None or priority(name)):
             yield name
+
+
+def read_dashboard(settings: Mapping[Any, Any]) -> Listen | None:
+    """Where the dashboard listens; ``None`` if there is to be none.
+
+    Raises:
+        SettingError: If a setting cannot be used, or other machines could reach it without a token of the user's.
+    """
+    where: Listen | None = read(settings, "AOPIC_DASHBOARD")
+    if where is not None and not is_loopback(where.host) and not read(settings, "AOPIC_DASHBOARD_TOKEN"):
+        raise SettingError(
+            f"AOPIC_DASHBOARD ({settings.get('AOPIC_DASHBOARD')!r}) is an address that other machines can reach, so "
+            "AOPIC_DASHBOARD_TOKEN must be set to a token of your own."
+        )
+    return where
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach an address of *host*."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 _REDIS = {"REDIS_URL": "url", "REDIS_HOST": "host", "REDIS_PORT": "port", "REDIS_DB": "db"}
@@ -210,27 +231,6 @@ def store_memory(settings: Mapping[Any, Any]) -> int:
     return max(memory_mb // 4, _LEAST_STORE_MB)
 
 
-def read_normaliser(settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None) -> Normaliser:
-    """What *settings* make of the URLs of links.
-
-    Args:
-        rewrite: The user's own rule (``AOPIC_URL_REWRITE``), if there is one; it must not raise.
-
-    Raises:
-        SettingError: If a setting cannot be used.
-    """
-    return Normaliser(
-        read(settings, "AOPIC_URL_RULES"),
-        rewrite=rewrite,
-        max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
-        max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),
-        max_repeats=read(settings, "AOPIC_MAX_REPEATS"),
-        max_parameters=read(settings, "AOPIC_MAX_PARAMETERS"),
-        extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
-        last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
-    )
-
-
 def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
     """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
 
@@ -239,6 +239,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
     """
     values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
     check_names(settings)
+    read_dashboard(settings)
     order = values["AOPIC_ORDER"]()
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
         raise SettingError(

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import translate
@@ -20,7 +21,7 @@ from importlib import import_module
 from inspect import signature
 from os import fsdecode, fsencode, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ada_url import URL
 
@@ -55,6 +56,18 @@ _CONTENT_TYPE = re.compile(r"[a-z0-9*][a-z0-9!#$&^_.+*-]*/[a-z0-9*][a-z0-9!#$&^_
 
 class Reason(ValueError):
     """Why a value cannot be used, or what was probably meant, as the end of a sentence."""
+
+
+class Listen(NamedTuple):
+    """Where a server listens.
+
+    Attributes:
+        host: Address or name; without brackets.
+        port: ``None`` for the first that is free of some, 0 for any that is free.
+    """
+
+    host: str
+    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +238,46 @@ def _known(names: Iterable[str], allowed: Collection[str]) -> None:
     for name in names:
         if name not in allowed:
             raise Reason(similar(name, allowed))
+
+
+# Servers
+
+
+_LOOPBACK = "127.0.0.1"
+
+_PORTS = 65_535
+"""The highest port."""
+
+PORT = whole(2, _PORTS)
+"""A port that cannot be meant as a flag."""
+
+
+def listen(value: Any) -> Listen | None:
+    """Where to listen; ``None`` for nowhere."""
+    with suppress(ValueError):
+        return Listen(_LOOPBACK) if _flag(value) else None
+    if not isinstance(value, str) or ":" not in value:
+        port: int = PORT.parse(value)
+        return Listen(_LOOPBACK, port)
+    host, _, digits = value.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[0-9]{1,5}", digits) or int(digits) > _PORTS:
+        raise Reason(f"a port is a number from 0 to {_PORTS:,}")
+    if not re.fullmatch(r"[\w.:-]+", host, re.ASCII):
+        raise ValueError
+    return Listen(host, int(digits))
+
+
+_TOKEN = re.compile(r"[\w.~-]{16,128}", re.ASCII)
+
+
+def token(value: Any) -> str:
+    """A token of the user's own; ``""`` for none."""
+    if value == "auto":
+        return ""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise ValueError
+    return value
 
 
 # Paths and objects

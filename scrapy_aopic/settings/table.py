@@ -16,7 +16,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
+from scrapy_aopic.storage.address import LEASE
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
@@ -357,14 +357,6 @@ _STORAGE = (
         "`%(spider)s` is the name of the spider.",
     ),
     Setting(
-        "AOPIC_SHARDS",
-        1,
-        whole(1, MAX_SHARDS),
-        'Shards into which a job is cut when it begins, so that several processes can crawl it, if `AOPIC_STORE` is "redis". '
-        "It cannot be changed later, and at most so many processes have something to do; see "
-        "[Many machines](many-machines.md#several-workers).",
-    ),
-    Setting(
         "AOPIC_REDIS_LEASE",
         LEASE,
         number(0.3, 3600, of="seconds"),
@@ -604,6 +596,37 @@ _COMPONENTS = (
     ),
 )
 
+_DASHBOARD = (
+    Setting(
+        "AOPIC_DASHBOARD",
+        False,
+        Check(
+            'True, False, a port as a whole number from 2 to 65,535, or a text such as "127.0.0.1:6810"',
+            parse.listen,
+        ),
+        "Whether a [dashboard](dashboard.md) shows the crawl to your browser while it runs; the log shows its address. "
+        "True for the first free port from 6810 to 6829 on this machine, port 0 for any free one. "
+        "An address that other machines can reach needs an `AOPIC_DASHBOARD_TOKEN`.",
+    ),
+    Setting(
+        "AOPIC_DASHBOARD_TOKEN",
+        "auto",
+        Check(
+            '"auto", or 16 to 128 letters, digits and the signs . _ ~ -',
+            parse.token,
+        ),
+        'What a visitor of the dashboard has to know; it is in the address that the log shows. "auto" for a random one in '
+        "each run. Programs send it as `Authorization: Bearer TOKEN`.",
+    ),
+    Setting(
+        "AOPIC_DASHBOARD_NAMES",
+        (),
+        Check('a list of names of hosts such as ["crawl.example.org"]', parse.domains),
+        "Further names by which browsers may call the dashboard, for example that of a proxy in front of it. "
+        "A request that calls it otherwise is refused, because a foreign page may have made it.",
+    ),
+)
+
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "order": _ORDER,
     "recrawl": _RECRAWLING,
@@ -612,6 +635,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "storage": _STORAGE,
     "links": _LINKS,
     "content": _CONTENT,
+    "dashboard": _DASHBOARD,
     "components": _COMPONENTS,
 }
 """All settings, as docs/settings.md groups them."""

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-class InUseError(StorageError):
-    """Another process has the store open."""
-
-
 _LOOK = 0.2
 """Seconds between looks at the lease of another."""
 
@@ -51,7 +46,6 @@ class Lease:
 
     Args:
         task: What it is needed for, for the message to others.
-        waits: Whether to wait for the end of a lease that may not be renewed any more.
 
     Attributes:
         head: What ``head`` is, or will be once the first commit is made, with the token of this lease; the store counts
@@ -59,11 +53,10 @@ class Lease:
         is_new: Whether there was no job.
 
     Raises:
-        InUseError: If another has the job open.
-        StorageError: If the server does not work.
+        StorageError: If another has the job open, or the server does not work.
     """
 
-    def __init__(self, address: Address, keys: Keys, *, task: str, waits: bool = True) -> None:
+    def __init__(self, address: Address, keys: Keys, *, task: str) -> None:
         self._address = address
         self._keys = keys
         self._milliseconds = max(1, round(address.lease * 1000))
@@ -82,7 +75,7 @@ class Lease:
         self._ended = threading.Event()
         self._link = connect(address)
         try:
-            self._wait(waits=waits)
+            self._wait()
             self.head, self.is_new = self._fence()
         except BaseException:
             self._link.close()
@@ -90,8 +83,8 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name="aopic-lease", daemon=True)
         self._thread.start()
 
-    def _wait(self, *, waits: bool) -> None:
-        """Take the lease; wait for the end of another that is not renewed, if it *waits*."""
+    def _wait(self) -> None:
+        """Take the lease; wait for the end of another that is not renewed."""
         taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
         before: tuple[bytes, int] | None = None
         while True:
@@ -103,7 +96,7 @@ class Lease:
                 return
             if owner is None:
                 continue
-            if not waits or left < 0 or (before is not None and (owner != before[0] or left > before[1])):
+            if left < 0 or (before is not None and (owner != before[0] or left > before[1])):
                 raise self._in_use(owner)
             if before is None:
                 logger.info(
@@ -114,13 +107,13 @@ class Lease:
             before = owner, left
             time.sleep(min(_LOOK, left / 1000 + 0.001))
 
-    def _in_use(self, said: bytes) -> InUseError:
+    def _in_use(self, said: bytes) -> StorageError:
         try:
             owner = json.loads(said)
             who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']} ({owner['task']})"
         except (ValueError, LookupError, TypeError):
             who = "another process has it open"
-        return InUseError(
+        return StorageError(
             f"The store in {self._address} is in use: {who}; wait for its end or choose another key for this job."
         )
 

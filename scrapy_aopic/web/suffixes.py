@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from hashlib import blake2b
-from importlib.metadata import version
+from functools import lru_cache
 
 from tldextract import TLDExtract
 
@@ -21,10 +19,3 @@ def registered_domain(host: str) -> str:
     """Registered domain of *host*; an address, or a name that has none, stands for itself."""
     found = _extract.extract_str(host)
     return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
-
-
-@cache
-def list_name() -> str:
-    """Which list that is: version of tldextract, and a digest of its suffixes."""
-    digest = blake2b("\n".join(sorted(_extract.tlds)).encode(), digest_size=4).hexdigest()
-    return f"{version('tldextract')} ({digest})"

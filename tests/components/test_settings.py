@@ -87,6 +87,28 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_DUPEFILTER": ["fuzzy", 1],
     "AOPIC_BLOOM_ERROR_RATE": [0, 1],
     "AOPIC_BLOOM_CAPACITY": [0],
+    "AOPIC_DASHBOARD": [
+        "host",
+        "host:",
+        "host:65536",
+        70_000,
+        -1,
+        0.5,
+        "a b:1",
+        "http://host:1/",
+        ":6810",
+        [],
+        None.__class__,
+    ],
+    "AOPIC_DASHBOARD_TOKEN": [
+        "short",
+        "fifteen-letters",
+        "with a blank in it",
+        "ümlaut-in-the-token",
+        16,
+        "",
+    ],
+    "AOPIC_DASHBOARD_NAMES": ["https://example.com/", ["a b"], 7],
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_ITEM_URL_FIELD": [7],
     "AOPIC_WARC_FILE": [7, ""],
@@ -164,6 +186,7 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_CONTENT_TYPES": NOTHING,
     "AOPIC_ITEM_FIELDS": NOTHING,
 }  # fmt: skip
+FITS["AOPIC_DASHBOARD_NAMES"] = FITS["AOPIC_VIRTUAL_DOMAINS"]
 """Which of those are in order, for settings of which that is not to be seen from what they must be."""
 
 ANY_TEXT = {"AOPIC_SEEDS", "AOPIC_WARC_FILE", "AOPIC_ITEM_URL_FIELD"}
@@ -191,8 +214,11 @@ def fits(name: str, value: Any) -> bool:
             and len(value.split()) == 1
             and value == value.strip()
         )
+    is_flag = isinstance(value, (bool, int, str)) and value in (True, False, "0", "1")
     if must == "True or False":
-        return isinstance(value, (bool, int, str)) and value in (True, False, "0", "1")
+        return is_flag
+    if must.startswith("True, False, "):
+        return is_flag or is_within(must, value)
     return (isinstance(value, str) and f'"{value}"' in must) or is_within(must, value)
 
 

@@ -1,0 +1,149 @@
+"""Hands what is seen of a crawl from its event loop to the threads that serve clients.
+
+Rule 1: the owner calls :meth:`Feed.beat` a few times a second. A beat costs a comparison unless somebody waits.
+
+Rule 2: what was taken is never changed afterwards, so that threads read it without a lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Condition
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+EVERY = 1.0
+"""Seconds between snapshots while somebody waits for them: as often as an eye can read."""
+
+POINT_EVERY = 10.0
+"""Seconds between points of the past, which are taken whether somebody waits or not."""
+
+N_POINTS = 2160
+"""Points that are kept: six hours, some 400 kB."""
+
+_NEARLY = 0.8
+"""Part of :data:`EVERY` after which a snapshot may be taken: beats are not exact."""
+
+
+class Seen(NamedTuple):
+    """What is seen of a crawl at one moment.
+
+    Attributes:
+        figures: As JSON can have them.
+        point: The few of them that are drawn over time, by name.
+        stats: Those of Scrapy.
+    """
+
+    figures: dict[str, Any]
+    point: dict[str, float | None]
+    stats: Mapping[str, Any]
+
+
+class Frame(NamedTuple):
+    """Something seen, on its way to clients.
+
+    Attributes:
+        number: From 1.
+        instant: When it was seen, on the monotonic clock.
+        json: Its figures.
+    """
+
+    number: int
+    instant: float
+    seen: Seen
+    json: bytes
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Feed:
+    """What is seen, from one thread to many.
+
+    Args:
+        take: Looks; called by :meth:`beat` only. ``None`` if nothing can be seen now.
+        every: Seconds between two looks while somebody waits.
+
+    Attributes:
+        reason: Why there will be no more; empty as long as there will.
+    """
+
+    def __init__(self, take: Callable[[], Seen | None], *, every: float = EVERY) -> None:
+        self._take = take
+        self._every = every
+        self._changed = Condition()
+        self._n_waiting = 0
+        self._frame: Frame | None = None
+        self._points: deque[dict[str, float | None]] = deque(maxlen=N_POINTS)
+        self._point_at = -POINT_EVERY
+        self._looked_at = -every
+        self.reason = ""
+
+    # -- the side of the crawl
+
+    def beat(self) -> None:
+        """Look, if somebody waits or a point of the past is due."""
+        now = monotonic()
+        is_wanted = self._n_waiting and now - self._looked_at >= _NEARLY * self._every
+        if is_wanted or now - self._point_at >= POINT_EVERY:
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        self._looked_at = now
+        seen = self._take()
+        if seen is None:
+            return
+        number = self._frame.number + 1 if self._frame is not None else 1
+        frame = Frame(number, now, seen, _encode(seen.figures))
+        with self._changed:
+            if now - self._point_at >= POINT_EVERY:
+                self._point_at = now
+                self._points.append(seen.point)
+            self._frame = frame
+            self._changed.notify_all()
+
+    def close(self, reason: str) -> None:
+        """There will be no more, for a *reason*."""
+        with self._changed:
+            self.reason = reason or "closed"
+            self._changed.notify_all()
+
+    # -- the side of the clients
+
+    def after(self, number: int, timeout: float) -> Frame | None:
+        """A frame later than *number*; ``None`` if there is none within *timeout* seconds, or will be none."""
+
+        def is_there() -> bool:
+            return bool(self.reason) or (self._frame is not None and self._frame.number > number)
+
+        with self._changed:
+            self._n_waiting += 1
+            try:
+                self._changed.wait_for(is_there, timeout)
+            finally:
+                self._n_waiting -= 1
+            frame = self._frame
+        return frame if frame is not None and frame.number > number else None
+
+    def fresh(self, timeout: float) -> Frame | None:
+        """A frame that is younger than two looks are apart; ``None`` if there is none within *timeout* seconds.
+
+        Of a crawl that is over, the last there was.
+        """
+        frame = self._frame
+        if frame is None:
+            return self.after(0, timeout)
+        if self.reason or monotonic() - frame.instant < self._every:
+            return frame
+        found = self.after(frame.number, timeout)
+        return found or (self._frame if self.reason else None)
+
+    def points(self) -> list[dict[str, float | None]]:
+        """Points of the past, oldest first."""
+        with self._changed:
+            return list(self._points)

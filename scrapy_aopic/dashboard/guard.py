@@ -1,0 +1,125 @@
+"""Who may see anything: decisions about a request by its headers.
+
+Rule 1: a browser that some page of another site makes send a request is no visitor. It is recognised by what browsers add
+to a request (``Sec-Fetch-Site``, ``Origin``), and by the ``Host``: a name that an attacker has made lead here (DNS rebinding)
+is none of those that the server was given.
+
+Rule 2: a visitor knows the token. It comes in the address once, then in a cookie that scripts cannot read and that no
+other site's request carries; programs send it as ``Authorization: Bearer``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from scrapy_aopic.settings import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from email.message import Message
+
+    Headers = Mapping[str, str] | Message[str, str]
+
+_TOKEN_BYTES = 24
+"""Random bytes of a token: 192 bits, which nobody guesses."""
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?", re.IGNORECASE)
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_OWN_SITE = {"", "none", "same-origin"}
+"""Values of ``Sec-Fetch-Site`` of requests that no other site has made; empty for clients that do not send it."""
+
+
+def new_token() -> str:
+    """A token for one run."""
+    return token_urlsafe(_TOKEN_BYTES)
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether *host* stands for all addresses of this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return not host
+
+
+class Guard:
+    """Decides about requests.
+
+    Args:
+        token: What a visitor has to know.
+        host: Address or name that the server listens on.
+        names: Further names under which it may be called.
+        port: That it listens on.
+    """
+
+    def __init__(self, token: str, host: str, *, names: Iterable[str] = (), port: int = 0) -> None:
+        self._token = token.encode("ascii")
+        self._takes_addresses = is_wildcard(host)
+        self._names = {host.lower(), *(name.lower() for name in names)}
+        if is_loopback(host) or self._takes_addresses:
+            self._names.update(_LOOPBACK_NAMES)
+        self.cookie = f"aopic-{port}"
+
+    def refusal(self, headers: Headers) -> str:
+        """Why a request with these *headers* is none of a visitor's, as a sentence; empty if it may be."""
+        host = headers.get("Host", "")
+        if not self._is_own(host):
+            return (
+                "The name in the address is none of this server's; AOPIC_DASHBOARD_NAMES lists further names that it may "
+                "be called by."
+            )
+        if headers.get("Sec-Fetch-Site", "").lower() not in _OWN_SITE:
+            return "Requests from pages of other sites are refused; open the address by hand."
+        origin = headers.get("Origin")
+        if origin is not None and not self._is_same(origin, host):
+            return "Requests from pages of other sites are refused."
+        return ""
+
+    def _is_own(self, host: str) -> bool:
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = match[1].lower()
+        if name in self._names or name.strip("[]") in self._names:
+            return True
+        if not self._takes_addresses:
+            return False
+        try:  # an address cannot be made to lead elsewhere
+            ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return True
+
+    @staticmethod
+    def _is_same(origin: str, host: str) -> bool:
+        try:
+            return urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:
+            return False
+
+    def knows(self, token: str) -> bool:
+        """Whether *token* is the right one; takes as long for one as for another."""
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+
+    def is_visitor(self, headers: Headers) -> bool:
+        """Whether a request with these *headers* shows that its sender knows the token."""
+        kind, _, given = headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self.knows(given.strip())
+        try:
+            found = SimpleCookie(headers.get("Cookie", "")).get(self.cookie)
+        except CookieError:
+            return False
+        return found is not None and self.knows(found.value)
+
+    def cookie_header(self) -> str:
+        """What makes a browser remember the token until it is closed."""
+        return f"{self.cookie}={self._token.decode('ascii')}; Path=/; HttpOnly; SameSite=Strict"

@@ -1,0 +1,175 @@
+"""Serves the crawl of this process."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from scrapy import signals
+from scrapy.utils.asyncio import create_looping_call
+
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.settings import read
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.watch.live_stats import live_stats
+
+from .feed import Feed, Seen
+from .guard import Guard, new_token
+from .server import Server
+from .site import make_site
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic.session.session import Session
+    from scrapy_aopic.settings import Listen
+    from scrapy_aopic.watch.snapshot import Snapshot
+    from scrapy_aopic.watch.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 0.25
+"""Seconds between looks at whether somebody waits."""
+
+PORTS = range(6810, 6830)
+"""Where a dashboard may be if no port is asked for, the first that is free: near the port of Scrapyd."""
+
+_OLDEST_COMMIT = 30.0
+"""Seconds since the last commit from which a crawl is not well, however often it is to commit."""
+
+_DURABILITIES = 10
+"""The same in intervals between commits."""
+
+
+def listen(where: Listen) -> Server:
+    """A server that listens at *where*.
+
+    Raises:
+        OSError: If it cannot.
+    """
+    if where.port is not None:
+        return Server(where.host, where.port)
+    for port in PORTS:
+        with suppress(OSError):  # somebody else listens there
+            return Server(where.host, port)
+    return Server(where.host, 0)
+
+
+def address_of(server: Server, where: Listen, token: str) -> str:
+    """What to open in a browser."""
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    return f"http://{host}:{server.port}/?token={token}"
+
+
+def point_of(figures: dict[str, Any]) -> dict[str, float | None]:
+    """What of *figures* is drawn over time."""
+    rate, work = figures.get("rate") or {}, figures.get("connections") or {}
+    return {
+        "at": figures["at"],
+        "pages": rate.get("pages"),
+        "bytes": rate.get("bytes"),
+        "ceiling": figures["hosts"]["ceiling"],
+        "queued": figures["pages"]["queued"],
+        "in_use": work.get("in_use"),
+    }
+
+
+def figures_of(now: Snapshot, found: Verdict) -> dict[str, Any]:
+    """A snapshot and its verdict as JSON can have them."""
+    return {**msgspec.to_builtins(now, str_keys=True), "verdict": found._asdict()}
+
+
+class Dashboard:
+    """Shows a crawl as long as it runs.
+
+    Args:
+        where: To listen; without a port that is free there is no dashboard, and the log says so.
+    """
+
+    def __init__(self, crawler: Crawler, session: Session, where: Listen) -> None:
+        self._crawler = crawler
+        self._session = session
+        self._where = where
+        self._has_failed = False
+        self._feed = Feed(self._look)
+        self._beats = create_looping_call(self._feed.beat)
+        self._server: Server | None = None
+
+    def start(self) -> None:
+        """Begin, and log the address."""
+        crawler, settings = self._crawler, self._crawler.settings
+        extra = {"spider": crawler.spider}
+        try:
+            server = listen(self._where)
+        except OSError as error:
+            logger.warning(
+                "There is no dashboard, as AOPIC_DASHBOARD (%(setting)r) cannot be listened on: %(error)s. The crawl "
+                "goes on.",
+                {"setting": settings.get("AOPIC_DASHBOARD"), "error": error},
+                extra=extra,
+            )
+            return
+        token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
+        guard = Guard(
+            token, self._where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port
+        )
+        durability: float = read(settings, "AOPIC_DURABILITY")
+        folder = settings.get("JOBDIR")
+        is_on_disk = folder and read(settings, "AOPIC_STORE") not in {"memory", "redis"}
+        store = store_folder(Path(folder)) if is_on_disk else None
+
+        def top(n: int) -> list[dict[str, Any]]:
+            assert store is not None
+            view = open_snapshot(store)
+            try:
+                return top_pages(view, n)
+            finally:
+                view.close()
+
+        site = make_site(
+            self._feed,
+            oldest_commit=max(_OLDEST_COMMIT, _DURABILITIES * durability),
+            spider=str(getattr(crawler.spider, "name", "")),
+            top_pages=top if store is not None else None,
+        )
+        server.start(site, guard)
+        self._server = server
+        self._beats.start(_BEAT, now=False)
+        crawler.signals.connect(self._stop, signal=signals.spider_closed)
+        is_quiet = settings.get("LOG_LEVEL") not in {"DEBUG", "INFO", logging.DEBUG, logging.INFO}
+        logger.log(
+            logging.WARNING if is_quiet else logging.INFO,  # without the address nobody could open it
+            "Dashboard: %(address)s",
+            {"address": address_of(server, self._where, token)},
+            extra=extra,
+        )
+
+    def _look(self) -> Seen | None:
+        if not self._session.is_open:
+            return None
+        try:
+            now, found = self._session.watch.look()
+            figures = figures_of(now, found)
+        except Exception:  # what only looks must not end the crawl
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "The dashboard cannot see the crawl, which goes on. Further errors are not logged",
+                    extra={"spider": self._crawler.spider},
+                )
+            return None
+        stats = self._crawler.stats.get_stats() if self._crawler.stats is not None else {}
+        return Seen(figures, point_of(figures), {**stats, **live_stats(now, found)})
+
+    def _stop(self, spider: Spider, reason: str) -> None:
+        if self._beats.running:
+            self._beats.stop()
+        self._feed.close(reason)
+        if self._server is not None:
+            self._server.close()
+            self._server = None

@@ -1,0 +1,413 @@
+"""The HTTP server: reads requests in threads of its own and answers from a table of paths.
+
+It is Python's ``http.server``, with bounds: a request has :data:`_REQUEST_SECONDS` and :data:`_REQUEST_BYTES`, an answer
+:data:`_SEND_SECONDS` for each write, and there are at most :data:`_CONNECTIONS` at once, :data:`STREAMS` of them streams.
+Considered instead: ``twisted.web``, which needs a reactor; ``aiohttp``, which not every version of Scrapy brings along; and a
+server in the event loop of the crawl, which a slow answer would delay.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import sys
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
+from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .feed import Feed
+    from .guard import Guard
+
+logger = logging.getLogger(__name__)
+
+STREAMS = 8
+"""Streams of events at once; each is a page that somebody looks at."""
+
+_CONNECTIONS = 32
+"""Connections at once: the streams, and some that are answered at once."""
+
+_REQUEST_SECONDS = 10.0
+"""Time in which a request must have been sent."""
+
+_REQUEST_BYTES = 16_384
+"""Bytes of a request: a browser sends some hundreds."""
+
+_DRAIN_SECONDS = 0.2
+"""Time to wait for more of a request that was too large."""
+
+_DRAIN_READS = 16
+"""Reads of that."""
+
+_SEND_SECONDS = 10.0
+"""Time for a client to take what is written to it before it is dropped."""
+
+_SEND_BUFFER = 65_536
+"""Bytes that the system takes for a client which reads slowly, so that it is noticed soon."""
+
+_ALIVE_EVERY = 15.0
+"""Seconds without news after which a stream is sent a comment, so that a client that has gone is noticed."""
+
+_PAUSE = 0.1
+"""Seconds before the next connection is taken after one could not be, as when the process has too many open files."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""What every answer says: nothing of it is kept, comes from elsewhere, or is shown inside of another page."""
+
+_TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+
+
+class Answer(NamedTuple):
+    """What a path shows."""
+
+    body: bytes
+    content_type: str = _JSON
+    status: int = 200
+
+
+def sentence(status: int, text: str) -> Answer:
+    """An answer of one sentence."""
+    return Answer(f"{text}\n".encode(), _TEXT, status)
+
+
+class Site(NamedTuple):
+    """What the server shows.
+
+    Attributes:
+        feed: Where snapshots come from.
+        paths: What else there is, by path; each is given the query, the first value of each name.
+        open_paths: The same without a token, which must not show anything of the crawl.
+    """
+
+    feed: Feed
+    paths: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    open_paths: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+
+
+class _TooLarge(Exception):
+    """A request has too many bytes."""
+
+
+class _Bounded(io.RawIOBase):
+    """Reads from a connection, up to a number of bytes and until a time."""
+
+    def __init__(self, connection: socket.socket, n: int, seconds: float) -> None:
+        self._connection = connection
+        self._left = n
+        self._until = monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._left <= 0:
+            raise _TooLarge
+        remaining = self._until - monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        self._connection.settimeout(remaining)
+        n = self._connection.recv_into(buffer, min(len(buffer), self._left))
+        self._left -= n
+        return n
+
+
+class _Writer(io.BufferedIOBase):
+    """Writes all of what it is given to a connection, or fails after the time that the connection has."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._connection.sendall(data)
+        return len(data)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request and closes the connection."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    # -- the connection
+
+    def setup(self) -> None:
+        self.connection = self.request
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        self.rfile = io.BufferedReader(
+            _Bounded(self.connection, _REQUEST_BYTES, self.server.request_seconds), 4096
+        )
+        self.wfile = _Writer(self.connection)
+
+    def handle(self) -> None:
+        self.close_connection = True
+        self.requestline = self.request_version = self.command = ""
+        try:
+            self.handle_one_request()
+        except _TooLarge:
+            self.send_error(431)
+            self._drain()
+        except OSError:  # the client has gone, or reads too slowly
+            pass
+
+    def _drain(self) -> None:
+        """Read some of the rest of a request: closing without that would take back the answer."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_DRAIN_SECONDS)
+            for _ in range(_DRAIN_READS):
+                if not self.connection.recv(_REQUEST_BYTES):
+                    break
+
+    def finish(self) -> None:
+        self.rfile.close()
+
+    def log_message(self, *_: object) -> None:
+        """Requests are not logged: their addresses may have the token in them."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that cannot be understood."""
+        del message, explain  # may quote the request
+        self.request_version = self.protocol_version  # else there would be no status line
+        short, long = self.responses.get(code, ("Error", ""))
+        with suppress(OSError):
+            self._send(sentence(code, f"{short}. {long}".strip()))
+
+    # -- answers
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _refuse(self) -> None:
+        self._send(sentence(405, "The dashboard only shows; it takes no orders."), {"Allow": "GET, HEAD"})
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+
+    def _answer(self) -> None:
+        server = self.server
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self._send(sentence(413, "A request must not have a body."))
+            return
+        try:
+            address = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(address.query, max_num_fields=16).items()}
+        except ValueError:
+            self._send(sentence(400, "The address cannot be understood."))
+            return
+        path = address.path
+        if (show := server.site.open_paths.get(path)) is not None:
+            self._show(show, query)
+            return
+        if refusal := server.guard.refusal(self.headers):
+            self._send(sentence(403, refusal))
+        elif path == "/" and "token" in query:
+            self._let_in(query["token"])
+        elif not server.guard.is_visitor(self.headers):
+            self._send(
+                sentence(401, "A token is needed: open the address that the log shows."),
+                {"WWW-Authenticate": "Bearer"},
+            )
+        elif path == "/events":
+            self._stream()
+        elif (show := server.site.paths.get(path)) is not None:
+            self._show(show, query)
+        else:
+            self._send(sentence(404, "There is no such page."))
+
+    def _show(self, show: Callable[[Mapping[str, str]], Answer], query: Mapping[str, str]) -> None:
+        try:
+            answer = show(query)
+        except Exception:
+            logger.exception(
+                "The dashboard could not answer a request for %(path)s", {"path": self.path[:80]}
+            )
+            answer = sentence(500, "This could not be answered; the log says why.")
+        self._send(answer)
+
+    def _let_in(self, token: str) -> None:
+        """Have the browser keep the token, and take it out of the address."""
+        if self.server.guard.knows(token):
+            self._send(
+                Answer(b"", _TEXT, 303), {"Location": "/", "Set-Cookie": self.server.guard.cookie_header()}
+            )
+        else:
+            self._send(sentence(401, "The token is not that of this run; the log shows the address with it."))
+
+    def _send(self, answer: Answer, headers: Mapping[str, str] | None = None) -> None:
+        self.connection.settimeout(_SEND_SECONDS)
+        self.send_response_only(answer.status)
+        for name, value in {**HEADERS, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    # -- streams
+
+    def _stream(self) -> None:
+        """Send each snapshot, until the client goes, reads too slowly, or the crawl is over."""
+        server = self.server
+        if self.command == "HEAD":
+            self._send(Answer(b"", "text/event-stream"))
+            return
+        if not server.enter_stream():
+            self._send(
+                sentence(503, f"{STREAMS} pages are watching already, and that is the most; close one."),
+                {"Retry-After": "10"},
+            )
+            return
+        try:
+            self.connection.settimeout(server.send_seconds)
+            self.send_response_only(200)
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(b"retry: 2000\n\n")
+            number = 0
+            while True:
+                frame = server.site.feed.after(number, _ALIVE_EVERY)
+                if frame is not None:  # frames that came meanwhile are left out
+                    number = frame.number
+                    self.wfile.write(b"event: snapshot\ndata: " + frame.json + b"\n\n")
+                if server.site.feed.reason:
+                    reason = json.dumps({"reason": server.site.feed.reason})
+                    self.wfile.write(f"event: bye\ndata: {reason}\n\n".encode())
+                    return
+                if frame is None:
+                    self.wfile.write(b": nothing new\n\n")
+        finally:
+            server.leave_stream()
+
+
+class Server(ThreadingMixIn, HTTPServer):
+    """Serves a site until it is closed.
+
+    Args:
+        host: Address or name to listen on.
+        port: To listen on; 0 for any that is free.
+        send_seconds: For each write to a stream.
+
+    Raises:
+        OSError: If it cannot listen there.
+
+    Attributes:
+        port: That it listens on.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 16
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        send_seconds: float = _SEND_SECONDS,
+        request_seconds: float = _REQUEST_SECONDS,
+    ) -> None:
+        name = host.strip("[]")
+        self.address_family = socket.AF_INET6 if ":" in name else socket.AF_INET
+        self.send_seconds = send_seconds
+        self.request_seconds = request_seconds
+        self._lock = Lock()
+        self._connections: set[socket.socket] = set()
+        self._n_streams = 0
+        self._is_closed = False
+        super().__init__((name, port), _Handler)
+        self.port: int = self.server_address[1]
+
+    def server_bind(self) -> None:
+        """Listen, without asking what this machine is called, which may take seconds."""
+        super(HTTPServer, self).server_bind()
+
+    def start(self, site: Site, guard: Guard) -> None:
+        """Begin to answer."""
+        self.site, self.guard = site, guard
+        self._thread = Thread(target=self._accept, name="aopic-dashboard", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            self.handle_request()
+
+    @property
+    def n_streams(self) -> int:
+        """Streams that are open."""
+        return self._n_streams
+
+    def enter_stream(self) -> bool:
+        """Take a place for a stream; ``False`` if there is none."""
+        with self._lock:
+            if self._n_streams >= STREAMS:
+                return False
+            self._n_streams += 1
+            return True
+
+    def leave_stream(self) -> None:
+        """Give the place back."""
+        with self._lock:
+            self._n_streams -= 1
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next connection."""
+        try:
+            return super().get_request()
+        except OSError:
+            sleep(_PAUSE)
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more connection."""
+        with self._lock:
+            if self._is_closed or len(self._connections) >= _CONNECTIONS:
+                return False
+            self._connections.add(request)
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        super().shutdown_request(request)
+        with self._lock:
+            self._connections.discard(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """An error that no handler foresaw."""
+        logger.error("The dashboard could not answer a request", exc_info=sys.exc_info())
+
+    def close(self) -> None:
+        """Release the port and end all connections but those that are about to end by themselves."""
+        self._is_closed = True
+        with suppress(OSError):  # handle_request() waits for a connection
+            host = self.server_address[0]
+            wake = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104
+            socket.create_connection((wake, self.port), timeout=0.5).close()
+        self._thread.join(timeout=1)
+        self.server_close()

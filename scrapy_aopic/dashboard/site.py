@@ -1,0 +1,156 @@
+"""What the paths of the dashboard show."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.resources import files
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scrapy_aopic.exceptions import AopicError
+
+from .exposition import CONTENT_TYPE, exposition
+from .server import Answer, Site, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .feed import Feed
+
+_FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
+    "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""Every file that the server shows, by path, and its type."""
+
+_PATIENCE = 5.0
+"""Seconds for the event loop to take a snapshot. Then it does not answer, whatever it is doing."""
+
+_TOP = 20
+"""Pages that are listed."""
+
+_TOP_EVERY = 60.0
+"""Seconds for which the list of pages is remembered, as it takes a look at all of them."""
+
+MOST_LISTED = 300_000
+"""Known pages up to which the most important are listed: a look at all of them takes about a third of a second of CPU."""
+
+_json = msgspec.json.Encoder().encode
+
+
+def make_site(
+    feed: Feed,
+    *,
+    oldest_commit: float,
+    spider: str = "",
+    top_pages: Callable[[int], list[dict[str, Any]]] | None = None,
+    why: Callable[[str], Mapping[str, Any]] | None = None,
+) -> Site:
+    """The dashboard of a crawl.
+
+    Args:
+        oldest_commit: Seconds since the last commit from which the crawl is not well.
+        top_pages: The most important pages, that many; called in a thread. ``None`` if they cannot be looked at.
+        why: Why a URL, or a host, is not crawled; called in a thread.
+    """
+    paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+        path: partial(_file, *file) for path, file in _FILES.items()
+    }
+    paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
+    paths["/api/v1/history"] = lambda _: Answer(_json(feed.points()))
+    paths["/metrics"] = lambda _: _metrics(feed, spider)
+    paths["/api/v1/top"] = _Top(feed, top_pages).show
+    paths["/api/v1/why"] = partial(_why, why)
+    return Site(
+        feed,
+        paths,
+        {"/healthz": lambda _: health(feed, oldest_commit), "/readyz": lambda _: readiness(feed)},
+    )
+
+
+def _file(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
+    return Answer((files(__package__) / "static" / name).read_bytes(), content_type)
+
+
+def _snapshot(feed: Feed) -> Answer:
+    frame = feed.fresh(_PATIENCE)
+    return Answer(frame.json) if frame is not None else _SILENT
+
+
+def _metrics(feed: Feed, spider: str) -> Answer:
+    frame = feed.fresh(_PATIENCE)
+    if frame is None:
+        return _SILENT
+    return Answer(exposition(frame.seen.stats, spider).encode(), CONTENT_TYPE)
+
+
+_SILENT = sentence(503, "The event loop of the crawl does not answer.")
+
+
+def health(feed: Feed, oldest_commit: float) -> Answer:
+    """Whether the crawl is alive: its event loop answers, and its work gets to the store."""
+    if feed.reason:
+        return sentence(503, "The crawl is over.")
+    frame = feed.fresh(_PATIENCE)
+    if frame is None:
+        return _SILENT
+    age = (frame.seen.figures.get("store") or {}).get("commit_age")
+    if age is not None and age > oldest_commit:
+        return sentence(503, "The last commit is too old.")
+    return sentence(200, "ok")
+
+
+def readiness(feed: Feed) -> Answer:
+    """Whether the crawl makes requests: its store is open, and no pause after a crash is left."""
+    frame = feed.fresh(_PATIENCE) if not feed.reason else None
+    if frame is None:
+        return sentence(503, "not ready")
+    figures = frame.seen.figures
+    if not figures.get("is_live") or figures.get("not_before", 0) > figures.get("at", 0):
+        return sentence(503, "not ready")
+    return sentence(200, "ready")
+
+
+def _why(why: Callable[[str], Mapping[str, Any]] | None, query: Mapping[str, str]) -> Answer:
+    if why is None:
+        return Answer(_json({"problem": "This cannot be answered for a job without a folder."}))
+    try:
+        return Answer(_json(why(query.get("of", "").strip())))
+    except (AopicError, OSError) as error:
+        return Answer(_json({"problem": str(error)}))
+
+
+class _Top:
+    """Lists the most important pages, for one client at a time."""
+
+    def __init__(self, feed: Feed, top_pages: Callable[[int], list[dict[str, Any]]] | None) -> None:
+        self._feed = feed
+        self._top_pages = top_pages
+        self._lock = Lock()
+        self._until = 0.0
+        self._body = b""
+
+    def show(self, _: Mapping[str, str]) -> Answer:
+        """The list, as of at most :data:`_TOP_EVERY` ago."""
+        with self._lock:
+            if monotonic() >= self._until:
+                self._body = _json(self._look())
+                self._until = monotonic() + _TOP_EVERY
+            return Answer(self._body)
+
+    def _look(self) -> dict[str, Any]:
+        if self._top_pages is None:
+            return {"problem": "They cannot be listed for a job without a folder."}
+        frame = self._feed.fresh(_PATIENCE)
+        known = frame.seen.figures.get("pages", {}).get("known", 0) if frame is not None else 0
+        if known > MOST_LISTED:
+            return {"problem": f"The job has more than {MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
+        try:
+            return {"pages": self._top_pages(_TOP)}
+        except (AopicError, OSError) as error:
+            return {"problem": str(error)}

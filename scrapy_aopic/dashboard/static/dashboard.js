@@ -1,0 +1,408 @@
+// Shows what /events sends. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
+
+const MOST_POINTS = 2200; // the server keeps 2,160
+const PLOT = { width: 1000, height: 224, left: 56, right: 12, top: 10, bottom: 24 }; // units of the picture
+const DUE = ["up to 1 s", "up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to 1 day", "longer"];
+const TIMES = ["10 ms", "30 ms", "0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "longer"];
+const STATES = [
+  ["ready", "ready", "may be requested now"],
+  ["waiting", "waiting", "must be left alone for a time"],
+  ["in_flight", "in flight", "requested right now"],
+  ["gated", "gated", "share a domain or an address with others"],
+  ["locating", "locating", "address not known yet"],
+  ["late", "late", "domain over its budget"],
+  ["dry", "dry", "all queued pages in flight"],
+  ["shelved", "shelved", "on the disk: others are better"],
+  ["parked", "parked", "on the disk until their time"],
+  ["dead", "dead", "no longer waited for"],
+];
+
+const $ = (id) => document.getElementById(id);
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
+const number = (n) => (n === null || n === undefined ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
+const percent = (part, of) => (of ? `${few.format((100 * part) / of)} %` : "–");
+
+function seconds(s) {
+  if (s === null || s === undefined) return "–";
+  if (s < 1) return s === 0 ? "0 s" : `${few.format(s * 1000)} ms`;
+  if (s < 120) return `${few.format(s)} s`;
+  if (s < 7200) return `${whole.format(s / 60)} min`;
+  return s < 172800 ? `${few.format(s / 3600)} h` : `${few.format(s / 86400)} days`;
+}
+
+function bytes(n) {
+  if (n === null || n === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let i = 0;
+  for (; n >= 1000 && i < units.length - 1; i += 1) n /= 1000;
+  return `${few.format(n)} ${units[i]}`;
+}
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function setText(id, text) {
+  const place = $(id);
+  if (place.textContent !== text) place.textContent = text;
+}
+
+// Tables
+
+function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
+  const place = $(id);
+  if (!rows.length) {
+    place.replaceChildren(element("p", empty, "empty"));
+    return;
+  }
+  const made = element("table");
+  made.append(element("caption", caption || $(id).getAttribute("aria-label") || "", "hidden"));
+  const head = element("tr");
+  for (const [text, kind] of heads) {
+    const cell = element("th", text, kind);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  if (heads.some(([text]) => text)) {
+    made.append(element("thead"));
+    made.tHead.append(head);
+  }
+  made.append(element("tbody"));
+  for (const row of rows) {
+    const line = element("tr");
+    row.forEach((text, i) => {
+      const cell = element(i ? "td" : "th", text, heads[i][1]);
+      if (!i) cell.scope = "row";
+      line.append(cell);
+    });
+    made.tBodies[0].append(line);
+  }
+  place.replaceChildren(made);
+}
+
+// Rows of [name, number, remark]; the length of a bar repeats the number beside it.
+function bars(id, caption, rows, { empty = "None." } = {}) {
+  const place = $(id);
+  if (!rows.length) {
+    place.replaceChildren(element("p", empty, "empty"));
+    return;
+  }
+  const most = Math.max(...rows.map((row) => row[1]), 1);
+  const made = element("table", undefined, "bars");
+  made.append(element("caption", caption, "hidden"));
+  const body = element("tbody");
+  for (const [name, n, remark] of rows) {
+    const line = element("tr");
+    const head = element("th", name, "name");
+    head.scope = "row";
+    if (remark) head.append(element("span", ` – ${remark}`, "note"));
+    const bar = element("td", undefined, "bar");
+    bar.setAttribute("aria-hidden", "true");
+    if (n > 0) {
+      const length = element("div");
+      length.style.width = `${(100 * n) / most}%`;
+      bar.append(length);
+    }
+    line.append(head, element("td", count(n), "n"), bar);
+    body.append(line);
+  }
+  made.append(body);
+  place.replaceChildren(made);
+}
+
+const facts = (id, caption, rows) => table(id, [["", "name"], ["", "value"]], rows, { caption });
+
+// The plot
+
+let points = [];
+
+function svg(name, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function roundUp(n) {
+  const step = 10 ** Math.floor(Math.log10(n));
+  return [1, 2, 5, 10].map((k) => k * step).find((k) => k >= n);
+}
+
+const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+
+function draw() {
+  const known = points.filter((point) => point.pages !== null && point.pages !== undefined);
+  if (known.length < 2) {
+    $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
+    $("legend").replaceChildren();
+    return;
+  }
+  const width = Math.max($("plot").clientWidth, 280);
+  const box = { ...PLOT, width };
+  const first = known[0].at;
+  const last = known[known.length - 1].at;
+  const fastest = Math.max(...known.map((point) => point.pages), 0.1);
+  const top = roundUp(Math.max(fastest, ...known.map((point) => Math.min(point.ceiling || 0, 3 * fastest))));
+  const x = (at) => box.left + ((at - first) / (last - first || 1)) * (box.width - box.left - box.right);
+  const y = (n) => box.height - box.bottom - (Math.min(n, top) / top) * (box.height - box.top - box.bottom);
+  const label = `Pages per second from ${clock(first)} to ${clock(last)}; now ${number(known[known.length - 1].pages)}`;
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${box.height}`, role: "img", "aria-label": label });
+  for (let i = 0; i <= 4; i += 1) {
+    const value = (top * i) / 4;
+    picture.append(
+      svg("line", { class: "grid", x1: box.left, x2: width - box.right, y1: y(value), y2: y(value) }),
+      svg("text", { x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value)),
+    );
+  }
+  const marks = width < 600 ? 2 : 4;
+  for (let i = 0; i <= marks; i += 1) {
+    const at = first + ((last - first) * i) / marks;
+    const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
+    picture.append(svg("text", { x: x(at), y: box.height - 6, "text-anchor": anchor }, clock(at)));
+  }
+  const line = (name, className) => {
+    const path = known.filter((point) => point[name]).map((point) => `${x(point.at).toFixed(1)},${y(point[name]).toFixed(1)}`);
+    if (path.length > 1) picture.append(svg("polyline", { class: className, points: path.join(" ") }));
+    return path.length > 1;
+  };
+  const hasCeiling = line("ceiling", "two");
+  line("pages", "one");
+  $("plot").replaceChildren(picture);
+  $("legend").replaceChildren(element("span", "pages/s, average of a minute"));
+  if (hasCeiling) $("legend").append(element("span", "what politeness allows the hosts in memory", "two"));
+  if ($("points").closest("details").open) listPoints(known);
+}
+
+function listPoints(known) {
+  const every = Math.max(1, Math.floor(known.length / 60));
+  const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
+  table(
+    "points",
+    [["time", "name"], ["pages/s", "n"], ["politeness allows", "n"], ["queued", "n"], ["connections", "n"]],
+    rows.map((point) => [clock(point.at), number(point.pages), number(point.ceiling), count(point.queued), count(point.in_use)]),
+  );
+}
+
+function addPoint(now) {
+  const rate = now.rate || {};
+  const before = points[points.length - 1];
+  if (before && now.at <= before.at) return;
+  points.push({
+    at: now.at,
+    pages: rate.pages,
+    ceiling: now.hosts.ceiling,
+    queued: now.pages.queued,
+    in_use: now.connections ? now.connections.in_use : null,
+  });
+  if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
+}
+
+// The whole page
+
+let limit;
+
+function showVerdict(now) {
+  const sentence = now.verdict ? now.verdict.sentence : "";
+  const place = $("verdict");
+  place.hidden = !sentence;
+  setText("verdict", sentence);
+  place.classList.toggle("bad", Boolean(now.problem) || Boolean(now.verdict && ["network", "disk", "machine", "spider"].includes(now.verdict.limit)));
+  const kind = now.verdict ? now.verdict.limit : "";
+  if (kind !== limit) setText("said", sentence); // a screen reader is not interrupted by each new figure
+  limit = kind;
+}
+
+function showFigures(now) {
+  const { pages, hosts, rate, connections } = now;
+  const rows = [
+    ["pages/s", rate ? number(rate.pages) : "–"],
+    ["visited", count(pages.visited)],
+    ["failed", count(pages.failed)],
+    ["queued", count(pages.queued)],
+    ["hosts", count(hosts.known)],
+    ["downloads", connections ? `${count(connections.in_use)} of ${count(connections.limit)}` : "–"],
+    ["in callbacks", connections ? count(connections.callbacks) : "–"],
+    ["traffic", rate ? `${bytes(rate.bytes)}/s` : "–"],
+  ];
+  const place = $("figures");
+  if (place.children.length !== rows.length) {
+    place.replaceChildren(
+      ...rows.map(([name]) => {
+        const box = element("div");
+        box.append(element("dt", name), element("dd"));
+        return box;
+      }),
+    );
+  }
+  rows.forEach(([, text], i) => {
+    place.children[i].lastChild.textContent = text;
+  });
+}
+
+function showForecast({ forecast, rate }) {
+  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(forecast.seconds)} to go`;
+  const growth = rate && rate.growth !== null ? ` The queue ${rate.growth < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(rate.growth))} pages a page.` : "";
+  setText("forecast", `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}`);
+}
+
+function showHosts(now) {
+  const { hosts } = now;
+  bars("states", "Hosts by state", STATES.filter(([key]) => hosts[key]).map(([key, name, remark]) => [name, hosts[key], remark]));
+  const waits = Object.entries(hosts.waits).map(([name, n]) => [name, n, "reason"]);
+  const due = hosts.due_in.map((n, i) => [DUE[i], n, ""]).filter((row) => row[1]);
+  bars("waits", "Waiting hosts in memory by reason, and by time", [...waits, ...due], { empty: "No host in memory waits." });
+  const heads = [["host", "name"], ["state", ""], ["transfer", "n"], ["wait", "n"], ["queued", "n"]];
+  const row = (host) => [host.name, host.why ? `${host.state}: ${host.why}` : host.state, seconds(host.transfer), host.wait ? seconds(host.wait) : "–", count(host.queued)];
+  for (const name of ["slow", "waiting"]) table(name, heads, now[name].map(row));
+  table(
+    "failing",
+    [["host", "name"], ["state", ""], ["errors in a row", "n"], ["wait", "n"], ["queued", "n"]],
+    now.failing.map((host) => [host.name, host.state, count(host.errors), host.wait ? seconds(host.wait) : "–", count(host.queued)]),
+  );
+}
+
+function showOutcomes(now) {
+  const sorted = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
+  bars("classes", "Visits by outcome", sorted(now.outcomes), { empty: "No visit has ended." });
+  const rows = sorted(now.refused).map(([name, n]) => [name, n, "refused URLs"]);
+  bars("refused", "URLs that were refused, and pages that were put back", [
+    ...rows,
+    ...sorted(now.deferred).map(([name, n]) => [name, n, "put back"]),
+  ]);
+}
+
+function showOrder(now) {
+  const { ledger } = now;
+  const turns = ledger.turns;
+  setText(
+    "cash",
+    turns > 0
+      ? `The cash of all pages has been spent ${number(turns)} times, which bounds the residual of each importance by ${number(ledger.convergence)}.`
+      : "No cash has been spent yet.",
+  );
+  const drift = ledger.total - ledger.pages - ledger.virtual;
+  facts("ledger", "The ledger", [
+    ["order", now.order],
+    ["cash of pages", percent(ledger.pages, ledger.total)],
+    ["cash of the virtual page", percent(ledger.virtual, ledger.total)],
+    ["cash that is missing", drift ? `${whole.format(drift)} units` : "none"],
+    ["average time in the queue", seconds(now.queue_seconds)],
+  ]);
+  const fronts = Object.entries(now.hosts.front_queues).map(([level, n]) => [Number(level), n]);
+  fronts.sort((a, b) => b[0] - a[0]);
+  bars("fronts", "Hosts in memory by front queue", fronts.map(([level, n]) => [`front queue ${level}`, n, ""]));
+}
+
+function showStore(now) {
+  const { store, machine, transfers } = now;
+  const rows = [
+    ["job", store.name || "in memory"],
+    ["size", bytes(store.size_bytes)],
+  ];
+  if (now.is_live) {
+    const looked = (store.cache_hits || 0) + (store.cache_misses || 0);
+    rows.push(
+      ["last commit", `${seconds(store.commit_age)} ago, took ${seconds(store.last_commit)}`],
+      ["slowest commit", seconds(store.slowest_commit)],
+      ["page records found in memory", percent(store.cache_hits || 0, looked)],
+    );
+  }
+  rows.push(
+    ["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`],
+    ["average transfer", transfers.n ? seconds(transfers.seconds / transfers.n) : "–"],
+  );
+  if (machine) {
+    rows.push(
+      ["memory of the process", bytes(machine.memory)],
+      ["processor", `${few.format(100 * machine.cpu)} % of a core`],
+      ["event loop late by", `${seconds(machine.loop_lag)} on average, ${seconds(machine.loop_lag_max)} at most`],
+    );
+  }
+  facts("facts", "Store and machine", rows);
+  bars("durations", "Transfers by their time", transfers.durations.map((n, i) => [i < 8 ? `up to ${TIMES[i]}` : TIMES[i], n, ""]).filter((row) => row[1]), { empty: "No transfer has ended." });
+}
+
+function show(now) {
+  const name = now.spider || now.store.name || "crawl";
+  setText("title", name);
+  document.title = `${name} – crawl`;
+  const at = clock(now.at);
+  const state = $("state");
+  state.classList.toggle("bad", Boolean(now.problem));
+  setText("state", now.problem || (now.is_live ? "Running" : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${at}`));
+  showVerdict(now);
+  showFigures(now);
+  showForecast(now);
+  showHosts(now);
+  showOutcomes(now);
+  showOrder(now);
+  showStore(now);
+  addPoint(now);
+  draw();
+}
+
+// Questions
+
+async function ask(path) {
+  try {
+    const response = await fetch(path, { cache: "no-store" });
+    return response.ok ? await response.json() : { problem: (await response.text()).trim() };
+  } catch {
+    return { problem: "The crawl does not answer." };
+  }
+}
+
+$("load-top").addEventListener("click", async () => {
+  setText("top-note", "Looking at all pages …");
+  const { pages, problem } = await ask("/api/v1/top");
+  setText("top-note", problem || `As of ${clock(Date.now() / 1000)}.`);
+  if (pages) {
+    table(
+      "pages",
+      [["page", "name"], ["importance", "n"], ["visits", "n"], ["state", ""]],
+      pages.map((page) => [page.url, number(page.importance), count(page.visits), page.state]),
+      { empty: "No page is known." },
+    );
+  }
+});
+
+$("ask").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  setText("answer", "Looking …");
+  const { problem, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent($("of").value)}`);
+  $("answer").replaceChildren(...(problem ? [problem] : sentences).map((text) => element("p", text)));
+});
+
+$("points").closest("details").addEventListener("toggle", draw);
+window.addEventListener("resize", draw);
+
+// Life
+
+async function begin() {
+  const past = await ask("/api/v1/history");
+  if (Array.isArray(past)) points = past;
+  const source = new EventSource("/events");
+  let waits;
+  source.addEventListener("snapshot", (event) => {
+    clearTimeout(waits);
+    show(JSON.parse(event.data));
+  });
+  source.addEventListener("bye", (event) => {
+    source.close();
+    setText("state", `The crawl is over: ${JSON.parse(event.data).reason}. These are its last figures.`);
+  });
+  source.addEventListener("error", () => {
+    clearTimeout(waits);
+    waits = setTimeout(() => {
+      setText("state", source.readyState === EventSource.CLOSED ? "Not connected: the token is not that of this run, or too many pages are watching. Reload to try again." : "No connection to the crawl; trying again.");
+      $("state").classList.add("bad");
+    }, 500);
+  });
+}
+
+begin();

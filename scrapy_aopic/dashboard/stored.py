@@ -1,0 +1,155 @@
+"""Serves a job as of its last commit, whether a crawl is using it or not.
+
+The store is opened for a moment when somebody looks, at most every :data:`_EVERY` seconds, so a crawl that runs is not
+disturbed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.exceptions import AopicError, StorageError
+from scrapy_aopic.job.folder import store_place
+from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.settings import read, read_dashboard
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.watch.stored import snapshot_of
+from scrapy_aopic.watch.verdict import verdict
+
+from .feed import Feed, Seen
+from .guard import Guard, new_token
+from .live import address_of, figures_of, listen, point_of
+from .site import make_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from scrapy_aopic.settings import Listen
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.watch.snapshot import Snapshot
+
+_EVERY = 2.0
+"""Seconds between two looks at a store: opening one takes some 20 ms."""
+
+_BEAT = 0.25
+"""Seconds between looks at whether somebody waits."""
+
+_MINUTE = 60.0
+"""Seconds that a speed is of at most."""
+
+_JOB = ("queued", "visited", "failed")
+
+
+class StoredJob:
+    """Looks at a stored job again and again.
+
+    Args:
+        job: Its folder, or where it is on a server.
+    """
+
+    def __init__(self, job: Path | Address) -> None:
+        self._job = job
+        self._earlier: deque[tuple[float, int]] = deque()
+        self._last: dict[str, Any] | None = None
+        self._stats: dict[str, Any] = {}
+
+    def look(self) -> Seen:
+        """The figures of the last commit; those of the look before, and what is wrong, if there are none now.
+
+        Raises:
+            StorageError: At the first look, if there is no job, or it cannot be read.
+        """
+        try:
+            now = self._snapshot()
+        except AopicError as error:
+            if self._last is None:
+                raise
+            figures = {**self._last, "problem": str(error)}
+            return Seen(figures, point_of(figures), self._stats)
+        figures = figures_of(now, verdict(now, now))
+        figures["rate"] = self._rate(now)
+        self._last = figures
+        self._stats = {f"aopic/job/{name}": getattr(now.pages, name) for name in _JOB}
+        self._stats |= {"aopic/job/hosts": now.hosts.known, "aopic/job/dead_hosts": now.hosts.dead}
+        self._stats |= {
+            "aopic/cash/virtual": now.ledger.virtual,
+            "aopic/cash/turns": now.ledger.turns,
+            "aopic/cash/convergence": now.ledger.convergence,
+        }
+        return Seen(figures, point_of(figures), self._stats)
+
+    def _snapshot(self) -> Snapshot:
+        store = open_snapshot(store_place(self._job))
+        try:
+            found = snapshot_of(store, name=str(self._job))
+        finally:
+            store.close()
+        if found is None:
+            raise StorageError(f"There is no job in {self._job} yet; start a crawl with it first.")
+        return found
+
+    def _rate(self, now: Snapshot) -> dict[str, float | None] | None:
+        """How fast another process crawls, as its commits show; ``None`` if there were no two of them."""
+        done = now.pages.visited + now.pages.failed
+        earlier = self._earlier
+        if not earlier or earlier[-1][0] != now.at:
+            earlier.append((now.at, done))
+        while now.at - earlier[0][0] > _MINUTE:
+            earlier.popleft()
+        seconds = now.at - earlier[0][0]
+        if seconds <= 0 or now.is_closed:
+            return None
+        return {
+            "seconds": seconds,
+            "pages": (done - earlier[0][1]) / seconds,
+            "transfers": None,
+            "bytes": None,
+            "growth": None,
+        }
+
+    def top_pages(self, n: int) -> list[dict[str, Any]]:
+        """The *n* most important pages."""
+        store = open_snapshot(store_place(self._job))
+        try:
+            return top_pages(store, n)
+        finally:
+            store.close()
+
+
+def serve(
+    job: Path | Address,
+    where: Listen,
+    settings: Mapping[Any, Any],
+    *,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Serve *job* at *where* until *sleep* raises an exception.
+
+    Args:
+        say: Is given the address once it is served.
+
+    Raises:
+        SettingError: If a setting cannot be used, or other machines could reach it without a token of the user's.
+        StorageError: If there is no job, or it cannot be read.
+        OSError: If nothing can listen there.
+    """
+    read_dashboard({**settings, "AOPIC_DASHBOARD": f"{where.host}:{where.port or 0}"})
+    stored = StoredJob(job)
+    stored.look()
+    server = listen(where)
+    token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
+    guard = Guard(token, where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port)
+    feed = Feed(stored.look, every=_EVERY)
+    server.start(make_site(feed, oldest_commit=float("inf"), top_pages=stored.top_pages), guard)
+    try:
+        say(address_of(server, where, token))
+        while True:
+            feed.beat()
+            sleep(_BEAT)
+    finally:
+        feed.close("this dashboard was closed")
+        server.close()

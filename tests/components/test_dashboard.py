@@ -1,0 +1,278 @@
+"""The dashboard of a crawl that runs, and of a stored job."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
+from support.small_web import Follow, Web, ask, crawl
+from twisted.internet.threads import deferToThread
+
+from scrapy_aopic.dashboard.stored import StoredJob
+from scrapy_aopic.dashboard.stored import serve as serve_job
+from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.job.queries import totals
+from scrapy_aopic.settings import Listen, read_dashboard
+
+SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
+TOKEN = "sixteen-characters-or-more"
+PAGES: dict[str, Any] = {"http://a.test/": ["http://b.test/"], "http://b.test/": []}
+
+Serve = Callable[[dict[str, Any]], Web]
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def addresses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.dashboard.live"]
+
+
+class Curious(Spider):
+    """Looks at its own dashboard while it crawls, from another thread."""
+
+    name = "curious"
+    start_urls = ["http://a.test/"]
+    port: Callable[[], int]
+    paths = ("/",)
+    seen: dict[str, tuple[int, str]]
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        for path in self.paths:
+            self.seen[path] = await maybe_deferred_to_future(deferToThread(get, self.port(), path))
+        yield Request("http://b.test/", self.done)
+
+    def done(self, response: Response) -> None:
+        pass
+
+
+@pytest.fixture
+def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Callable[..., Any]:
+    """What a crawl shows under some paths."""
+
+    async def of(*wanted: str, **settings: Any) -> dict[str, tuple[int, str]]:
+        class Looking(Curious):
+            paths = wanted
+            seen = {}
+
+            @staticmethod
+            def port() -> int:
+                (said,) = addresses(caplog)
+                match = re.fullmatch(rf"Dashboard: http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", said)
+                assert match is not None
+                return int(match[1])
+
+        serve(PAGES)
+        caplog.set_level(logging.INFO)
+        await crawl(
+            Looking, {**SCHEDULER, "AOPIC_DASHBOARD_TOKEN": TOKEN, "JOBDIR": str(tmp_path), **settings}
+        )
+        return Looking.seen
+
+    return of
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_shows_itself(look: Callable[..., Any]) -> None:
+    seen = await look("/", "/dashboard.css", "/dashboard.js", "/icon.svg", "/healthz", "/readyz")
+    assert {status for status, _ in seen.values()} == {200}
+    assert "dashboard.js" in seen["/"][1]
+    assert seen["/healthz"][1] == "ok\n"
+    assert seen["/readyz"][1] == "ready\n"
+
+
+@deferred_f_from_coro_f
+async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> None:
+    seen = await look("/api/v1/snapshot", "/metrics", "/api/v1/history", "/api/v1/top", AOPIC_STORE="sqlite")
+    now = json.loads(seen["/api/v1/snapshot"][1])
+    assert now["is_live"]
+    assert now["spider"] == "curious"
+    assert now["pages"]["known"] == now["pages"]["queued"] == 1  # the page is in its callback
+    assert now["connections"]["callbacks"] == 1
+    assert now["verdict"]["sentence"].endswith(".")
+    assert "aopic_live_callbacks 1\n" in seen["/metrics"][1]
+    assert 'aopic_info{version="' in seen["/metrics"][1]
+    assert [point["queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
+    assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
+
+
+@deferred_f_from_coro_f
+async def test_pages_of_a_job_in_memory_cannot_be_listed(look: Callable[..., Any]) -> None:
+    seen = await look("/api/v1/top", AOPIC_STORE="memory")
+    assert json.loads(seen["/api/v1/top"][1]) == {
+        "problem": "They cannot be listed for a job without a folder."
+    }
+
+
+@deferred_f_from_coro_f
+async def test_there_is_none_unless_it_is_wanted(
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listen(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("scrapy_aopic.dashboard.live.listen", listen)
+    serve(PAGES)
+    caplog.set_level(logging.INFO)
+    await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": False})
+    assert addresses(caplog) == []
+
+
+@deferred_f_from_coro_f
+async def test_each_run_has_its_own_token_and_says_it_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(PAGES)
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        await crawl(Follow, {**SCHEDULER, "LOG_LEVEL": "WARNING"})
+    first, second = addresses(caplog)
+    assert first.partition("token=")[2] != second.partition("token=")[2]
+    assert {record.levelname for record in caplog.records if "token=" in record.getMessage()} == {"WARNING"}
+
+
+@deferred_f_from_coro_f
+async def test_a_port_that_is_taken_costs_no_crawl(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    web = serve(PAGES)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": where})
+    (said,) = addresses(caplog)
+    assert said.startswith(f"There is no dashboard, as AOPIC_DASHBOARD ('{where}') cannot be listened on: ")
+    assert web.asked == ["http://a.test/", "http://b.test/"]
+
+
+@deferred_f_from_coro_f
+async def test_another_address_needs_a_token_of_ones_own(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": "0.0.0.0:0"})
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said == (
+        "AOPIC_DASHBOARD ('0.0.0.0:0') is an address that other machines can reach, so AOPIC_DASHBOARD_TOKEN must be set "
+        "to a token of your own. The crawl does not start."
+    )
+    assert web.asked == []
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        (False, None),
+        ("False", None),
+        (True, Listen("127.0.0.1", None)),
+        ("1", Listen("127.0.0.1", None)),
+        ("127.0.0.1:80", Listen("127.0.0.1", 80)),
+        ("6810", Listen("127.0.0.1", 6810)),
+        (6810, Listen("127.0.0.1", 6810)),
+        ("[::1]:0", Listen("::1", 0)),
+        ("localhost:6810", Listen("localhost", 6810)),
+    ],
+)
+def test_where_it_listens(given: Any, where: Listen | None) -> None:
+    assert read_dashboard({"AOPIC_DASHBOARD": given}) == where
+
+
+@pytest.mark.parametrize("given", ["host", "host:", "host:65536", "a b:1", "http://host:1/", [], ""])
+def test_where_it_cannot_listen(given: Any) -> None:
+    with pytest.raises(SettingError, match=r"AOPIC_DASHBOARD \("):
+        read_dashboard({"AOPIC_DASHBOARD": given})
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 1, ""]
+)
+def test_tokens_that_are_too_weak(token: Any) -> None:
+    with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN"):
+        read_dashboard({"AOPIC_DASHBOARD": "0.0.0.0:1", "AOPIC_DASHBOARD_TOKEN": token})
+
+
+# Stored jobs
+
+
+class Over(Exception):
+    """The end of a server."""
+
+
+@deferred_f_from_coro_f
+async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp_path: Path) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    known = ask(tmp_path, totals)
+    found: dict[str, tuple[int, str]] = {}
+
+    def say(address: str) -> None:
+        match = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", address)
+        assert match is not None
+
+        def visit() -> None:
+            for path in ("/", "/api/v1/snapshot", "/metrics", "/healthz", "/readyz", "/api/v1/top"):
+                found[path] = get(int(match[1]), path)
+
+        visitor.append(Thread(target=visit))
+        visitor[0].start()
+
+    def sleep(seconds: float) -> None:
+        visitor[0].join(0.01)
+        if not visitor[0].is_alive():
+            raise Over
+
+    visitor: list[Thread] = []
+    with pytest.raises(Over):
+        serve_job(tmp_path, Listen("127.0.0.1", 0), {"AOPIC_DASHBOARD_TOKEN": TOKEN}, say=say, sleep=sleep)
+    now = json.loads(found["/api/v1/snapshot"][1])
+    assert {name: now["pages"][name] for name in known["pages"]} == known["pages"]
+    assert now["hosts"]["known"] == known["hosts"]
+    assert now["ledger"]["virtual"] == known["cash"]["virtual_page"]
+    assert not now["is_live"]
+    assert now["is_closed"]
+    assert now["verdict"]["sentence"]
+    assert "aopic_job_visited 2\n" in found["/metrics"][1]
+    assert found["/healthz"] == (200, "ok\n")
+    assert found["/readyz"][0] == 503  # it makes no requests
+    assert [page["url"] for page in json.loads(found["/api/v1/top"][1])["pages"]]
+
+
+@deferred_f_from_coro_f
+async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_path: Path) -> None:
+    serve(PAGES)
+    folder = tmp_path / "job"
+    await crawl(Follow, {**SCHEDULER, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"})
+    stored = StoredJob(folder)
+    assert "problem" not in stored.look().figures
+    folder.rename(tmp_path / "elsewhere")
+    seen = stored.look()
+    assert seen.figures["pages"]["visited"] == 2
+    assert "There is no store" in seen.figures["problem"]
+
+
+def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="There is no store in the folder"):
+        serve_job(tmp_path, Listen("127.0.0.1", 0), {}, say=print)
+
+
+def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN must be set"):
+        serve_job(tmp_path, Listen("0.0.0.0", 0), {}, say=print)

@@ -1,0 +1,89 @@
+"""A server of the dashboard with figures that a test makes, and requests to one."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+from scrapy_aopic.dashboard.feed import Feed, Seen
+from scrapy_aopic.dashboard.guard import Guard
+from scrapy_aopic.dashboard.server import Server, Site, sentence
+
+TOKEN = "a-token-that-a-test-knows"
+
+
+class Got(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
+
+
+class Served:
+    """A server, and whoever takes its figures: a thread in the place of an event loop."""
+
+    def __init__(self, **options: Any) -> None:
+        self.figures: dict[str, Any] = {"pages": 1}
+        self.taken = 0
+        self.feed = Feed(self.take, every=0.01)
+        self.server = Server("127.0.0.1", 0, **options)
+        self.port = self.server.port
+        self.guard = Guard(TOKEN, "127.0.0.1", port=self.port)
+        site = Site(
+            self.feed,
+            {
+                "/": lambda _: sentence(200, "the page"),
+                "/echo": lambda query: sentence(200, str(dict(query))),
+            },
+            {"/healthz": lambda _: sentence(200, "ok")},
+        )
+        self.server.start(site, self.guard)
+        self._is_over = Event()
+        self._beats = Thread(target=self._beat)
+        self._beats.start()
+
+    def take(self) -> Seen:
+        self.taken += 1
+        return Seen(dict(self.figures), {}, {})
+
+    def _beat(self) -> None:
+        while not self._is_over.wait(0.005):
+            self.feed.beat()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._beats.join()
+        self.feed.close("finished")
+        self.server.close()
+
+    def get(self, path: str, *, token: str | None = TOKEN, method: str = "GET", **headers: str) -> Got:
+        """The answer to a request; underscores in names of *headers* stand for hyphens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            given.setdefault("Authorization", f"Bearer {token}")
+        connection.request(method, path, headers=given)
+        with closing(connection):
+            response = connection.getresponse()
+            return Got(response.status, response.headers, response.read().decode())
+
+    def get_or_none(self, path: str) -> int | None:
+        """The status of the answer; ``None`` if the connection was closed."""
+        try:
+            return self.get(path).status
+        except (OSError, http.client.HTTPException):
+            return None
+
+    @contextmanager
+    def connect(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            yield connection
+
+    def ask_for_stream(self, connection: socket.socket) -> None:
+        request = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        connection.sendall(request.encode())

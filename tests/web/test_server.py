@@ -1,0 +1,350 @@
+"""Who may see a dashboard, and what nobody can do to it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from support.dashboard import TOKEN, Served
+
+from scrapy_aopic.dashboard import guard as guard_module
+from scrapy_aopic.dashboard.guard import Guard, new_token
+from scrapy_aopic.dashboard.server import STREAMS
+from scrapy_aopic.settings import is_loopback
+
+Serve = Callable[..., Served]
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def read_until(connection: socket.socket, text: bytes) -> bytes:
+    data = b""
+    while text not in data:
+        part = connection.recv(65536)
+        assert part, data
+        data += part
+    return data
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("path", ["/", "/echo", "/events", "/nothing", "/favicon.ico"])
+def test_nothing_is_shown_without_the_token(serve_dashboard: Serve, path: str) -> None:
+    served = serve_dashboard()
+    for wrong in (None, "", TOKEN[:-1], TOKEN + "x", "ü", new_token()):
+        response = served.get(path, token=wrong)
+        assert response.status == 401
+        assert "the page" not in response.text
+    assert served.get("/echo").status == 200
+
+
+def test_health_needs_no_token_and_no_name(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    response = served.get("/healthz", token=None, Host="10.0.0.7:8080")
+    assert (response.status, response.text) == (200, "ok\n")
+
+
+def test_the_token_in_the_address_becomes_a_cookie(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    first = served.get(f"/?token={TOKEN}", token=None)
+    assert (first.status, first.headers["Location"]) == (303, "/")
+    cookie = first.headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    second = served.get("/", token=None, Cookie=cookie.partition(";")[0])
+    assert (second.status, second.text) == (200, "the page\n")
+    assert served.get("/?token=wrong", token=None).status == 401
+    assert served.get("/", token=None, Cookie=f"aopic-{served.port}=wrong").status == 401
+    assert served.get("/", token=None, Cookie=f"aopic-1={TOKEN}").status == 401
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one expression looks at the token, and that is a comparison made for it."""
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(guard_module.hmac, "compare_digest", compare)
+    guard = Guard(TOKEN, "127.0.0.1")
+    assert guard.is_visitor({"Authorization": f"Bearer {TOKEN}"})
+    assert not guard.is_visitor({"Authorization": "Bearer no"})
+    assert compared == [(TOKEN.encode(), TOKEN.encode()), (b"no", TOKEN.encode())]
+    tree = ast.parse(inspect.getsource(guard_module))
+    compares = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    assert [text for text in compares if "token" in text.lower()] == []
+
+
+def test_each_run_has_a_token_of_its_own() -> None:
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert min(map(len, tokens)) == 32
+
+
+# Other sites
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "", "[::2]", "localhost@evil.example"],
+)
+def test_a_foreign_name_is_refused(serve_dashboard: Serve, host: str) -> None:
+    served = serve_dashboard()
+    response = served.get("/echo", Host=host)
+    assert response.status == 403
+    assert "AOPIC_DASHBOARD_NAMES" in response.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:6810", "[::1]:6810", "LocalHost"])
+def test_names_of_this_machine_are_its_own(serve_dashboard: Serve, host: str) -> None:
+    assert serve_dashboard().get("/echo", Host=host).status == 200
+
+
+def test_further_names_and_addresses() -> None:
+    behind_a_proxy = Guard(TOKEN, "127.0.0.1", names=["crawl.example.org"])
+    assert behind_a_proxy.refusal({"Host": "crawl.example.org"}) == ""
+    everywhere = Guard(TOKEN, "0.0.0.0")
+    assert (
+        everywhere.refusal({"Host": "192.0.2.7:6810"}) == everywhere.refusal({"Host": "[2001:db8::1]"}) == ""
+    )
+    assert everywhere.refusal({"Host": "rebound.example"})
+    of_one_address = Guard(TOKEN, "192.0.2.7")
+    assert of_one_address.refusal({"Host": "192.0.2.7"}) == ""
+    assert of_one_address.refusal({"Host": "192.0.2.8"})
+    assert of_one_address.refusal({"Host": "localhost"})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://[broken"},
+        {"Origin": "http://127.0.0.1:1"},
+    ],
+)
+def test_requests_of_other_sites_are_refused(serve_dashboard: Serve, headers: dict[str, str]) -> None:
+    served = serve_dashboard()
+    given = {name.replace("-", "_"): value for name, value in headers.items()}
+    for path in ("/", "/echo", "/events", f"/?token={TOKEN}"):
+        assert served.get(path, **given).status == 403
+
+
+def test_requests_of_its_own_page_are_answered(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    own = f"127.0.0.1:{served.port}"
+    for site in ("same-origin", "none"):
+        assert served.get("/echo", Sec_Fetch_Site=site, Origin=f"http://{own}", Host=own).status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("localhost", True),
+        ("[::1]", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.1", False),
+        ("example.org", False),
+        ("", False),
+    ],
+)
+def test_what_is_loopback(host: str, is_own: bool) -> None:
+    assert is_loopback(host) == is_own
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("path", "token"),
+    [("/", TOKEN), ("/nothing", TOKEN), ("/", None), ("/healthz", None), ("/?token=x", None)],
+)
+def test_every_answer_forbids_what_a_page_does_not_need(
+    serve_dashboard: Serve, path: str, token: str | None
+) -> None:
+    headers = serve_dashboard().get(path, token=token).headers
+    policy = headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy.split("; "))
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert "Server" not in headers
+
+
+# Requests
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_it_only_shows(serve_dashboard: Serve, method: str) -> None:
+    response = serve_dashboard().get("/echo", method=method)
+    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_head_has_no_body(serve_dashboard: Serve) -> None:
+    response = serve_dashboard().get("/echo", method="HEAD")
+    assert (response.status, response.text) == (200, "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/../server.py", "/static/../../server.py", "/%2e%2e/server.py", "//etc/passwd", "/etc/passwd"),
+        *(
+            "/echo/../echo",
+            "/..%5cserver.py",
+            "/echo%00",
+            "/index.html",
+            "/./",
+            "http://127.0.0.1/etc/passwd",
+            "*",
+        ),
+    ],
+)
+def test_paths_lead_nowhere_else(serve_dashboard: Serve, path: str) -> None:
+    assert serve_dashboard().get(path).status == 404
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5_000 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n", 413),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
+        (b"GET / HTTP/9.9\r\n\r\n", 505),
+        (b"BREW / HTTP/1.1\r\n\r\n", 501),
+        (b"GET http://[ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400),
+        (b"GET /?" + b"a=1&" * 17 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 400),
+    ],
+)
+def test_requests_that_are_too_large_or_none(serve_dashboard: Serve, request_: bytes, status: int) -> None:
+    served = serve_dashboard()
+    with served.connect() as connection:
+        connection.sendall(request_)
+        assert connection.recv(100).startswith(b"HTTP/1.1 %d" % status)
+    assert served.get("/echo").status == 200
+
+
+@pytest.mark.parametrize("start", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+def test_a_request_that_never_ends_is_given_up(serve_dashboard: Serve, start: bytes) -> None:
+    served = serve_dashboard(request_seconds=0.05)
+    with served.connect() as connection:
+        connection.sendall(start)
+        assert connection.recv(100) == b""
+
+
+def test_a_request_that_drips_is_given_up(serve_dashboard: Serve) -> None:
+    """The time is that of the whole request: each byte in time does not make it longer."""
+    served = serve_dashboard(request_seconds=0.1)
+    with served.connect() as connection:
+        connection.settimeout(0.01)
+        ended = False
+        for _ in range(1000):
+            try:
+                connection.sendall(b"G")
+                ended = connection.recv(100) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+            if ended:
+                break
+        assert ended
+
+
+def test_there_are_never_more_connections_than_it_takes(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    with ExitStack() as stack:
+        connections = [stack.enter_context(served.connect()) for _ in range(40)]
+        assert connections[-1].recv(10) == b""  # closed at once: the first 32 have sent nothing yet
+    wait_until(lambda: served.get_or_none("/echo") == 200)
+
+
+# Streams
+
+
+def test_a_stream_sends_what_is_new(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    with served.connect() as connection:
+        served.ask_for_stream(connection)
+        data = read_until(connection, b'data: {"pages":1}\n\n')
+        assert b"Content-Type: text/event-stream" in data
+        served.figures["pages"] = "</script>\n\nevent: bye"
+        data = read_until(connection, b"</script>")
+        assert b"\n\nevent: bye" not in data  # a line feed of a figure is none of the stream's
+
+
+def test_a_stream_ends_with_the_reason(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    with served.connect() as connection:
+        served.ask_for_stream(connection)
+        read_until(connection, b"snapshot")
+        served.feed.close("shutdown")
+        assert b'event: bye\ndata: {"reason": "shutdown"}' in read_until(connection, b"shutdown")
+
+
+def test_nothing_is_taken_unless_somebody_waits(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    wait_until(lambda: served.taken == 1)  # a point of the past
+    time.sleep(0.1)
+    assert served.taken == 1
+    with served.connect() as connection:
+        served.ask_for_stream(connection)
+        wait_until(lambda: served.taken > 3)
+
+
+def test_the_ninth_stream_is_refused(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    with ExitStack() as stack:
+        for _ in range(STREAMS):
+            connection = stack.enter_context(served.connect())
+            served.ask_for_stream(connection)
+            read_until(connection, b"event: snapshot")
+        refused = served.get("/events")
+        assert refused.status == 503
+        assert "8 pages are watching" in refused.text
+        assert served.get("/echo").status == 200
+    wait_until(lambda: served.server.n_streams == 0)
+    with served.connect() as connection:
+        served.ask_for_stream(connection)
+        read_until(connection, b"event: snapshot")
+
+
+def test_a_reader_that_does_not_read_is_dropped(serve_dashboard: Serve) -> None:
+    served = serve_dashboard(send_seconds=0.05)
+    served.figures["much"] = "x" * 200_000
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", served.port))
+        served.ask_for_stream(connection)
+        wait_until(lambda: served.server.n_streams == 1)
+        wait_until(lambda: served.server.n_streams == 0)
+        assert served.get("/echo").status == 200
+
+
+def test_the_port_is_free_once_it_is_closed(serve_dashboard: Serve) -> None:
+    served = serve_dashboard()
+    with served.connect() as connection:
+        served.ask_for_stream(connection)
+        read_until(connection, b"snapshot")
+        served.close()
+        with pytest.raises(OSError):  # noqa: PT011  # whatever the system calls it
+            socket.create_connection(("127.0.0.1", served.port), timeout=5)
