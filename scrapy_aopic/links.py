@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.http import TextResponse
 
-from .web.links import extraction, request_for
+from .web.links import extraction, is_absolute, request_for
 
 if TYPE_CHECKING:
     import re
@@ -150,6 +150,8 @@ def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:
 
 def _absolute(url: str, response: Response) -> str:
     """*url* on the page of *response* as a request has it; *url* itself if it is none, which is refused where all are."""
+    if is_absolute(url):
+        return url
     try:
         return Request(response.urljoin(url)).url
     except ValueError:

@@ -429,6 +429,23 @@ const Opic = (() => {
     return ranks;
   }
 
+  /** Links of *n* pages of which few get many: a page is linked to in proportion to the links that it has already. */
+  function randomLinks(n, seed) {
+    const chance = chances(seed);
+    const found = Array(n).fill(1);
+    return Array.from({ length: n }, (_, page) => {
+      const targets = new Set();
+      const most = Math.min(1 + Math.floor(chance() ** 2 * 5), n - 1);
+      while (targets.size < most) {
+        let left = chance() * found.reduce((all, each) => all + each, 0);
+        const target = Math.max(found.findIndex((each) => (left -= each) < 0), 0);
+        if (target !== page) targets.add(target);
+      }
+      for (const target of targets) found[target] += 1;
+      return [...targets];
+    });
+  }
+
   /** Sum of the absolute differences of two lists of shares: 0 if they are equal, at most 2. */
   const distance = (one, other) => one.reduce((far, each, index) => far + Math.abs(each - other[index]), 0);
 
@@ -620,7 +637,7 @@ const Opic = (() => {
   return {
     TOTAL, SHARE, ENDOWMENT, SEED_SHIFT, ENDOWMENT_HALF_LIFE, SPENDING, POLICIES, MOST_DRAWN, MOST_ROWS,
     Window, Page, Ledger, Web, Crawl,
-    rounded, frontQueue, gapAfter, chances, pagerank, distance, toFragment, fromFragment, fromText, toText, fromTop,
+    rounded, frontQueue, gapAfter, chances, pagerank, randomLinks, distance, toFragment, fromFragment, fromText, toText, fromTop,
   };
 })();
 

@@ -60,6 +60,12 @@ _BY_ORIGIN = (
 )
 
 
+def first_of(crawler: Crawler) -> object:
+    """The spider middleware that takes first what a callback yields; ``None`` if none does."""
+    methods = spider_middlewares_of(crawler).methods["process_spider_output"]
+    return next((getattr(method, "__self__", None) for method in methods if method is not None), None)
+
+
 class Passages:
     """The passages of a crawl, from one of its spider middlewares on.
 

@@ -125,3 +125,17 @@ def snapshot(job: Path | Address) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+def crawl_settings(settings: BaseSettings) -> BaseSettings:
+    """*settings* as a crawl has them: with what the add-on sets if the project uses it, or if there is no project."""
+    from scrapy.utils.misc import load_object
+    from scrapy.utils.project import inside_project
+
+    from scrapy_aopic.addon import Addon
+
+    addons = [load_object(each) for each in settings.getdict("ADDONS")]
+    if Addon in addons or not inside_project():
+        settings = settings.copy()
+        Addon().update_settings(settings)
+    return settings

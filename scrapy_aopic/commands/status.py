@@ -32,7 +32,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.queries import status, totals
     from scrapy_aopic.job.report import format_status
+    from scrapy_aopic.job.whole import format_shards, is_cut, shards_status
+    from scrapy_aopic.storage import Address
 
+    if isinstance(opts.jobdir, Address) and is_cut(opts.jobdir):
+        whole = shards_status(opts.jobdir)
+        write(json.dumps(whole, indent=1) if opts.json else format_shards(whole))
+        return 0
     with snapshot(opts.jobdir) as store:
         state = totals(store) if opts.totals else status(store)
     write(json.dumps(state, indent=1) if opts.json else format_status(state))

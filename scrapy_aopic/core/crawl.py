@@ -274,6 +274,16 @@ class Crawl:
         """The page under *key*; not to be changed."""
         return self.pages.get(key)
 
+    def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
+        """The page under *key*, of the host called *host*, to which the page of *lease* links; see :meth:`page`."""
+        del host, lease  # of a job in shards, they say where to look
+        return self.pages.get(key)
+
+    def find_many(self, keys: Sequence[bytes], lease: Lease) -> list[Page | None]:
+        """The pages under *keys*, to which the page of *lease* links, with one read."""
+        del lease
+        return self.pages.get_many(keys)
+
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""
         return self.pages.request(key)
@@ -285,6 +295,16 @@ class Crawl:
     def importance(self, page: Page, now: float = 0.0) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""
         return self.ledger.importance(page, now)
+
+    def worth(self, key: bytes, page: Page, now: float) -> tuple[float, int]:
+        """Importance and cash of *page*, which is under *key*: see :meth:`importance`."""
+        del key  # of a job in shards, it says which shard knows
+        return self.ledger.importance(page, now), self.ledger.cash(page)
+
+    @property
+    def totals(self) -> Totals:
+        """Sums of cash."""
+        return self.ledger.totals
 
     @property
     def cache_hits(self) -> tuple[int, int]:

@@ -159,6 +159,14 @@ class Shard(Crawl):
         """The last letter of each shard that is in a commit of this one that has landed."""
         return self.mail.received_landed() if self.mail is not None else {}
 
+    def mail_sent(self) -> dict[int, int]:
+        """The last letter to each shard that is in a commit of this one that has landed."""
+        return self.mail.sent_landed() if self.mail is not None else {}
+
+    def next_letter(self, sender: int) -> int:
+        """Number of the letter from the shard *sender* that can be applied next."""
+        return self.mail.expected(sender) if self.mail is not None else 0
+
     # -- the whole job
 
     @property

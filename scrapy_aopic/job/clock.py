@@ -8,6 +8,7 @@ has passed. After a restart only the machine's clock is left; it is used unless 
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,25 @@ class JobClock:
     def mark(self) -> tuple[float, str, float]:
         """What the next process needs to go on."""
         return self(), _boot_id(), _uptime()
+
+
+class SharedClock(JobClock):
+    """The time of a job that several machines share: that of its server, which is looked at now and then.
+
+    Args:
+        now: The server's time, in seconds since the epoch.
+    """
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self.jump = 0.0
+        self._setting = threading.Lock()
+        self._offset = now - time.monotonic()
+
+    def advance(self, instant: float) -> None:
+        """It is *instant* already, by the server or by a shard that another machine has crawled."""
+        with self._setting:
+            self._offset = max(self._offset, instant - time.monotonic())
 
 
 @cache

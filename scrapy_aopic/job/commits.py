@@ -90,6 +90,7 @@ class Commits:
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         within: Seconds; a commit that landed longer ago than this is too old for another lease.
         name: What the job is called in messages.
+        writer: The thread that writes, if it is shared; :meth:`close` does not end it then.
 
     Attributes:
         failure: Why the last commit was not stored; ``None`` if it was.
@@ -109,6 +110,7 @@ class Commits:
         interval: float,
         within: float,
         name: str,
+        writer: ThreadPoolExecutor | None = None,
     ) -> None:
         self._store = store
         self._crawl = crawl
@@ -118,7 +120,8 @@ class Commits:
         self._interval = interval
         self._within = within
         self._name = name
-        self._writer = ThreadPoolExecutor(1, "aopic-commit")
+        self._is_shared = writer is not None
+        self._writer = writer or ThreadPoolExecutor(1, "aopic-commit")
         self._write: Future[None] | None = None
         self._taken_at = self._saved_at = clock()
         self._steps = 0
@@ -141,6 +144,11 @@ class Commits:
     def is_full(self) -> bool:
         """Whether so many pages have changed that a commit is due."""
         return self._crawl.n_changed > MAX_CHANGED
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._write is not None
 
     @property
     def is_over(self) -> bool:
@@ -172,6 +180,11 @@ class Commits:
         if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
             self.take()
 
+    def look(self) -> None:
+        """Take note of a commit that ended, and begin none."""
+        if self._write is not None and self._write.done():
+            self.land()
+
     def hurry(self) -> None:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._is_urgent = self._interval != math.inf
@@ -186,7 +199,14 @@ class Commits:
         batch = self._crawl.take_changes(self._taken_at, is_clean=is_clean)
         batch[Family.META][SEEDS_KEY] = self._offsets.take()
         batch[Family.META][CLOCK_KEY] = pack(self._clock.mark())
+        self._note_taken(batch, is_clean=is_clean)
         self._write = self._writer.submit(self._write_batch, batch)
+
+    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
+        """*batch* is about to be written; for subclasses."""
+
+    def _note_landed(self) -> None:
+        """It is stored; for subclasses."""
 
     def _write_batch(self, batch: Batch) -> None:
         self._check()
@@ -206,6 +226,7 @@ class Commits:
             self.last = self._clock() - self._taken_at
             self.slowest = max(self.slowest, self.last)
             self.failure = None
+            self._note_landed()
             return
         self._crawl.changes_failed()
         if not isinstance(error, StorageError):
@@ -221,4 +242,5 @@ class Commits:
 
     def close(self) -> None:
         """End the thread, with what it was given to do."""
-        self._writer.shutdown()
+        if not self._is_shared:
+            self._writer.shutdown()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
@@ -67,6 +68,9 @@ class Job:
     """
 
     commits_class: ClassVar[type[Commits]] = Commits
+
+    is_shared: ClassVar[bool] = False
+    """Whether other processes crawl other shards of it."""
 
     def __init__(
         self,
@@ -185,13 +189,41 @@ class Job:
         """Size of the store; ``None`` if that takes a question to a server."""
         return None if isinstance(self._store, Leased) else self._store.size_bytes()
 
-    def tick(self, steps: int = 1) -> None:
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody else has anything to do for the job."""
+        return True
+
+    @property
+    def takes_seeds(self) -> bool:
+        """Whether lists of seeds are taken up here."""
+        return True
+
+    def seed(self, link: Link, now: float, *, worth: float, enriches: bool) -> bool:
+        """Queue a page of a list of seeds; see :meth:`scrapy_aopic.core.crawl.Crawl.seed`."""
+        del enriches  # the caller sees whether it is known
+        return self.crawl.seed(link, now, worth=worth)
+
+    def enrich(self, key: bytes, now: float, worth: float) -> None:
+        """Give the known page under *key* the cash of *worth* seeds."""
+        self.crawl.enrich(key, now, worth)
+
+    def seeded(self, key: bytes, host: str) -> Page | None:
+        """The page of a seed, if it is known."""
+        del host
+        return self.crawl.page(key)
+
+    def tick(self, steps: int = 1) -> bool:
         """Take note of a commit that ended; start the next one when it is due. Never waits.
 
         Args:
             steps: Of the crawl since the last tick.
+
+        Returns:
+            Whether there may be something to lease now that was not there before.
         """
         self._commits.tick(steps)
+        return False
 
     @property
     def is_full(self) -> bool:

@@ -119,6 +119,18 @@ class ServerSeeds:
                 file.write(piece)
                 n += 1
 
+    def begin_anew(self) -> None:
+        """Bring the lists that wait now, and forget all others: somebody else took some of them up meanwhile.
+
+        Raises:
+            StorageError: If the server cannot be reached, or the folder cannot be written.
+        """
+        with self._using:
+            for path in lists(self._folder):
+                path.unlink(missing_ok=True)
+            self._brought = set()
+        self._look()
+
     def names(self) -> set[str]:
         """Lists that wait on the server now.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_aopic.refusals import UnwantedTypeError
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.meta import PURPOSE
+from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import Normaliser, Verdict
 
 from .stats import FirstOnly
@@ -24,26 +24,6 @@ if TYPE_CHECKING:
     from scrapy.http.headers import Headers
 
 logger = logging.getLogger(__name__)
-
-_YEARS_AHEAD = 2
-"""Years from now up to which the pages of calendars are followed: events are announced that early, as a rule."""
-
-
-_FAULTS = {
-    "invalid": "it is no URL",
-    "scheme": "it is neither http nor https (AOPIC_URL_RULES: scheme)",
-    "host": "no host can have that name (AOPIC_URL_RULES: host)",
-    "port": "no host can have that port (AOPIC_URL_RULES: port)",
-    "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
-    "length": "it is too long (AOPIC_MAX_URL_LENGTH)",
-    "depth": "its path has too many segments (AOPIC_MAX_PATH_DEPTH)",
-    "repeats": "its path repeats itself (AOPIC_MAX_REPEATS)",
-    "parameters": "it has too many parameters (AOPIC_MAX_PARAMETERS)",
-    "extension": "of the end of its path (AOPIC_SKIP_EXTENSIONS)",
-    "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
-    "user": "your own rule says so (AOPIC_URL_REWRITE)",
-}
-"""Why a URL is refused, in words, with the setting that says so."""
 
 _CANNOT_BE = ("invalid", "scheme", "host", "port")
 """Reasons to refuse a row of a list of seeds: no errback would hear of the failure."""
@@ -77,16 +57,7 @@ class Admission:
         rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
         self._has_schemes = "scheme" in rules
         rewrite = self._rewrite if self._user_rewrite is not None else None
-        self._normalise = Normaliser(
-            rules,
-            rewrite=rewrite,
-            max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
-            max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),
-            max_repeats=read(settings, "AOPIC_MAX_REPEATS"),
-            max_parameters=read(settings, "AOPIC_MAX_PARAMETERS"),
-            extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
-            last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
-        )
+        self._normalise = read_normaliser(settings, rewrite)
         # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
             rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
@@ -207,7 +178,7 @@ class Admission:
             "(aopic/urls/refused/%(reason)s)",
             url=_short(verdict.url),
             where=f" on {_short(page)}" if page else "",
-            why=_FAULTS[reason],
+            why=FAULTS[reason],
             reason=reason,
         )
 

@@ -36,8 +36,11 @@ logger = logging.getLogger(__name__)
 class Duplicates:
     """Decides whether a request is wanted although its page is known."""
 
-    def __init__(self, crawler: Crawler, spider: Spider, crawl: Crawl, stats: Stats) -> None:
+    def __init__(
+        self, crawler: Crawler, spider: Spider, crawl: Crawl, stats: Stats, *, is_shared: bool = False
+    ) -> None:
         self._crawl = crawl
+        self._is_shared = is_shared
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
         self._own = DupeFilter(crawler, stats.count)
@@ -95,8 +98,9 @@ class Duplicates:
             is_new = again = not self._filter.request_seen(request)
             if not again:
                 return False, False
-        if again and page is not None and not is_link and request.meta.get("is_start_request"):
+        is_maybe_known = page is not None or self._is_shared  # by another worker, which starts from it, too
+        if again and is_maybe_known and not is_link and request.meta.get("is_start_request"):
             # A resumed crawl does not begin anew, but logs in again: start_urls have neither callback nor form.
             is_plain = request.callback is None and request.method == "GET"
-            again = not (is_plain and self._crawl.is_from_before(page))
+            again = not (is_plain and (page is None or self._crawl.is_from_before(page)))
         return is_new, again

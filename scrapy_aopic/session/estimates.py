@@ -40,9 +40,10 @@ class Estimates:
             if page is None:
                 return None
             more = {"duplicate_of": self._duplicate_of(key) or None} if has_duplicate else {}
+            importance, cash = job.crawl.worth(key, page, job.clock())
             return {
-                "importance": job.crawl.importance(page, job.clock()),
-                "cash": job.crawl.ledger.cash(page),
+                "importance": importance,
+                "cash": cash,
                 "history": page.history,
                 "visits": page.visits,
                 **more,

@@ -131,7 +131,7 @@ class Intake:
         else:
             host, key = self._keys(request)
         if mark.kind == "canonical" and visit is not None:
-            visit.same_as = key
+            visit.same_as, visit.same_host = key, host
         return self._take(request, host, key, visit, mark.weight)
 
     def _take_copy(self, request: Request, visit: Visit) -> bool:
@@ -152,14 +152,14 @@ class Intake:
             # A site that sends each page to itself with a session would be requested for ever.
             target, (host, key) = request, self._keys(request)
         if (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
-            visit.same_as = key
+            visit.same_as, visit.same_host = key, host
         return self._take(target, host, key, visit)
 
     def _take(
         self, request: Request, host: str, key: bytes, visit: Visit | None, weight: int | None = None
     ) -> bool:
         """Take *request* as a link of the page of *visit* with a *weight*, or queue it."""
-        page = self._crawl.page(key)
+        page = self._crawl.find(key, host, visit.lease if visit is not None else None)
         is_new, again = page is None and key not in self._waiting, False
         if request.dont_filter or not self._decides_by_page or (page is not None and page.outcome):
             is_new, again = self._duplicates.decide(request, page, is_new=is_new, is_link=visit is not None)
@@ -193,7 +193,7 @@ class Intake:
                 self._take_alone(link, None)
             return
         try:
-            pages = self._crawl.pages.get_many([link.key for link in found])
+            pages = self._crawl.find_many([link.key for link in found], visit.lease)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001 - whatever is wrong with one page must not cost the others

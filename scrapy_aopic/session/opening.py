@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING
 from scrapy.utils.job import job_dir
 
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
+from scrapy_aopic.job.cutting import begin_cut, check_cut
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.seeds import START, give
 from scrapy_aopic.job.server_seeds import ServerSeeds, give_on_server
+from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.settings import read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.registry import SERVER
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
@@ -73,19 +77,13 @@ class OpenJob:
             path = job_dir(settings)
             folder = Path(path) if path else None
             address = read_address(settings, spider.name) if kind == SERVER else None
+            shards: int = read(settings, "AOPIC_SHARDS")
+            check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"))
             self.persists = (folder is not None or address is not None) and kind != "memory"
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
-            self.seeds = self._give_seeds(folder, address)
-            self.job = Job(
-                folder,
-                policy,
-                address=address,
-                lock=self._lock,
-                kind=kind,
-                interval=read(settings, "AOPIC_DURABILITY"),
-                memory_mb=store_memory(settings),
-            )
+            self.seeds = self._give_seeds(folder, address, shards)
+            self.job = self._open_job(folder, policy, address, shards, kind)
         except (SettingError, StorageError):
             self.release()
             StateKeeper.replacing(crawler, None)
@@ -96,7 +94,33 @@ class OpenJob:
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
 
-    def _give_seeds(self, folder: Path | None, address: Address | None) -> Path | None:
+    def _open_job(
+        self, folder: Path | None, policy: Policy, address: Address | None, shards: int, kind: str
+    ) -> Job:
+        """Open the job itself, or this process's part of it."""
+        settings = self._crawler.settings
+        interval: float = read(settings, "AOPIC_DURABILITY")
+        if address is not None and shards > 1:
+            return SharedJob(
+                folder,
+                policy,
+                address,
+                shards,
+                lock=self._lock,
+                server_seeds=self._server_seeds,
+                interval=interval,
+            )
+        return Job(
+            folder,
+            policy,
+            address=address,
+            lock=self._lock,
+            kind=kind,
+            interval=interval,
+            memory_mb=store_memory(settings),
+        )
+
+    def _give_seeds(self, folder: Path | None, address: Address | None, shards: int) -> Path | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source: str = read(self._crawler.settings, "AOPIC_SEEDS")
         if folder is None:
@@ -107,34 +131,44 @@ class OpenJob:
         else:
             waiting = seeds_folder(folder)
         place = address or (store_folder(folder) if folder is not None else None)
-        if place is not None and exists(place):
-            if source:
-                logger.info(
-                    "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
-                    {"source": source, "folder": address or folder},
-                    extra=self._extra,
-                )
-        elif source:
-            # Before the job begins: a crash from here on leaves a job that knows of them, or none.
-            try:
-                if address is not None:
-                    given = give_on_server(address, [source], name=START)
-                else:
-                    given = give(waiting, [source], name=START)
-            except ExchangeError as error:
-                raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
+        # Before the job begins: a crash from here on leaves a job that knows of them, or none.
+        begin = partial(self._put_seeds, source, waiting, address)
+        if address is not None and shards > 1:
+            has_begun = not begin_cut(address, shards, begin)
+        elif not (has_begun := place is not None and exists(place)):
+            begin()
+        if has_begun and source:
             logger.info(
-                "The crawl starts from %(rows)d seeds of %(source)s",
-                {"rows": given.rows, "source": source},
+                "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
+                {"source": source, "folder": address or folder},
                 extra=self._extra,
             )
         if address is not None:
             self._server_seeds = ServerSeeds(address, waiting)
         return waiting
 
+    def _put_seeds(self, source: str, waiting: Path, address: Address | None) -> None:
+        """Let the seeds of *source*, if it is one, wait for the job that begins."""
+        if not source:
+            return
+        try:
+            if address is not None:
+                given = give_on_server(address, [source], name=START)
+            else:
+                given = give(waiting, [source], name=START)
+        except ExchangeError as error:
+            raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
+        logger.info(
+            "The crawl starts from %(rows)d seeds of %(source)s",
+            {"rows": given.rows, "source": source},
+            extra=self._extra,
+        )
+
     def _tell(self, folder: Path | None) -> None:
         """Say what the crawl goes on with."""
         crawl = self.job.crawl
+        if self.job.is_shared:
+            return  # it says so when it has shards
         if crawl.is_resumed:
             counts = crawl.counts
             pause = max(crawl.not_before(b"") - self.job.clock(), 0.0)

@@ -37,5 +37,12 @@ def findings_of(visit: Visit, *, recrawls: bool) -> Findings:
         if is_failure and visit.status not in _GONE:
             is_failure, version = False, Version(is_missing=True)
     return Findings(
-        outcome, is_failure, visit.n_links, visit.weight, version, visit.same_as, visit.is_if_same
+        outcome,
+        is_failure,
+        visit.n_links,
+        visit.weight,
+        version,
+        visit.same_as,
+        visit.is_if_same,
+        visit.same_host,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import Request
@@ -65,20 +66,23 @@ class Seeding:
         self._duplicates = duplicates
         self._stats = stats
         self._are_seen: bool | None = None
-        self._inbox = Inbox(waiting, job, self._request, stats.count, where=where)
+        self._open_inbox = partial(Inbox, waiting, job, self._request, stats.count, where=where)
+        self._inbox: Inbox | None = self._open_inbox() if job.takes_seeds else None
+        self._offsets = job.offsets
 
     @property
     def is_starting(self) -> bool:
         """Whether the list that the job starts from is being taken up."""
-        return self._inbox.is_starting
+        return self._inbox is not None and self._inbox.is_starting
 
     def has_rows(self) -> bool:
         """Whether seeds wait."""
-        return self._inbox.has_rows()
+        return self._inbox is not None and self._job.takes_seeds and self._inbox.has_rows()
 
     def turn(self) -> int:
         """Take up some of the seeds that wait; returns how many."""
-        if self._job.is_behind:
+        self._follow()
+        if self._inbox is None or self._job.is_behind:
             return 0
         self._are_seen = None  # to be found out if there are any
         now = self._job.clock()
@@ -89,9 +93,19 @@ class Seeding:
             self._engine.wake_in(max(self._inbox.turn_at - now, SOON))
         return rows
 
+    def _follow(self) -> None:
+        """Go on where the job is, if it became this process's to take up seeds, or stop if it no longer is."""
+        job = self._job
+        if self._inbox is not None and not (job.takes_seeds and job.offsets is self._offsets):
+            self._inbox.close()
+            self._inbox = None
+        if self._inbox is None and job.takes_seeds:
+            self._inbox, self._offsets = self._open_inbox(), job.offsets
+
     def close(self) -> None:
         """The job is closed."""
-        self._inbox.close()
+        if self._inbox is not None:
+            self._inbox.close()
 
     def _request(self, seed: Seed) -> None:
         """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
@@ -102,7 +116,7 @@ class Seeding:
         if self._are_seen is None:
             self._are_seen = self._duplicates.are_users or self._engine.is_told_of_requests()
         place = None if self._are_seen else self._keys.of_url(url)
-        if place is None or self._job.crawl.page(place[1]) is not None:
+        if place is None or self._job.seeded(place[1], place[0]) is not None:
             assert self._crawler.engine is not None
             self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: True}))
         else:  # nobody would look at the request, whose making takes longer than all the rest
@@ -112,7 +126,7 @@ class Seeding:
     def enqueue(self, request: Request, seed: Seed) -> bool:
         """Take *request*, which was made of *seed*; False if its page is known."""
         host, key = self._keys(request)
-        page = self._job.crawl.page(key)
+        page = self._job.seeded(key, host)
         # A link of a page in work is only known when the visit of that ends.
         is_new, again = self._duplicates.decide(request, page, is_new=page is None, is_link=False)
         link = self._requests.link(request, key, host, again=again) if is_new or again else None
@@ -123,13 +137,14 @@ class Seeding:
 
     def _take(self, seed: Seed, key: bytes, page: Page | None, link: Link | None) -> bool:
         """Queue *link*, if there is one, with the cash that *seed* is worth; a *page* that is known gets it, too."""
-        crawl, now = self._job.crawl, self._job.clock()
-        is_taken = link is not None and crawl.seed(link, now, worth=1.0 if seed.worth is None else seed.worth)
+        job, now = self._job, self._job.clock()
+        worth, enriches = (1.0, False) if seed.worth is None else (seed.worth, True)
+        is_taken = link is not None and job.seed(link, now, worth=worth, enriches=enriches)
         if is_taken and link is not None:
             self._stats.count("aopic/seeds/queued")
             self._requests.count_in(link)
         else:
             self._stats.count("aopic/seeds/known")
         if page is not None and seed.worth is not None:
-            crawl.enrich(key, now, seed.worth)
+            job.enrich(key, now, seed.worth)
         return is_taken

@@ -144,7 +144,7 @@ class Session:
         self.admission = opened.admission
         self.places = Places(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
-        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats)
+        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats, is_shared=job.is_shared)
         requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)
         self._seeding: Seeding | None = None
         if opened.seeds is not None and opened.seeds_path is not None:
@@ -299,7 +299,7 @@ class Session:
         # The engine asks when it has nothing else to do; with visits in work, somebody else does.
         if has_work and not len(self.visits) and self._is_impatient():
             self._closing.close(WAITING)
-        return has_work
+        return has_work or not job.is_quiet
 
     @guarded(False)
     def _has_seeds(self) -> bool:
@@ -320,7 +320,8 @@ class Session:
         self._dispatch.look()
         rows = self._take_seeds()
         self._rank()
-        self.job.tick(1 + rows)
+        if self.job.tick(1 + rows):
+            self._engine.wake()
         self.trouble.watch()
         self.stats.flush()
 
@@ -334,4 +335,5 @@ class Session:
 
     def note_canonical(self, visit: Visit, request: Request) -> None:
         """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""
-        visit.same_as, visit.is_if_same = self.keys(request)[1], True
+        visit.same_host, visit.same_as = self.keys(request)
+        visit.is_if_same = True

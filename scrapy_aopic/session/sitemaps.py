@@ -2,6 +2,9 @@
 
 A sitemap may be on any host. What it names counts only within the registered domain of the robots.txt that named it.
 The spider sees no sitemap, but its method ``wants_of_sitemap``, if it has one, may turn pages down.
+
+Pages are yielded some at a time as :class:`~scrapy_aopic.Links`, if the link middleware takes first what is yielded here: one
+nearer to the spider expects requests. A URL that a request would not leave as it is becomes one in any case.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ from typing import TYPE_CHECKING
 from scrapy import Request, signals
 from w3lib.url import safe_url_string
 
+from scrapy_aopic._engine.passage import first_of
+from scrapy_aopic.links import Links
+from scrapy_aopic.web.links import is_absolute
 from scrapy_aopic.web.meta import SITEMAP
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.sitemaps import PAGES, Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import is_parsable
 
+from .session import Session
 from .turns import Turns
 
 if TYPE_CHECKING:
@@ -28,6 +35,9 @@ if TYPE_CHECKING:
 
 MAX_SITEMAPS = 100
 """Sitemaps that are taken from one robots.txt, or from one index."""
+
+_AT_ONCE = 200
+"""Pages that are yielded together: as many as are looked up together (``session/batch.py``)."""
 
 _PRIORITY = -3
 """Priority of the request for a sitemap: it waits like a page with an eighth of its cash."""
@@ -58,13 +68,19 @@ class Sitemaps:
         if SITEMAP in request.meta:
             request.callback = self._follow
 
-    async def _follow(self, response: Response) -> AsyncIterator[Request]:
+    def _takes_links(self) -> bool:
+        """Whether :class:`Links` may be yielded."""
+        session = Session.of(self._crawler)
+        return session is not None and getattr(first_of(self._crawler), "session", None) is session
+
+    async def _follow(self, response: Response) -> AsyncIterator[Request | Links]:
         """Requests for the pages, or the sitemaps, that a sitemap names."""
         domain, is_of_index = response.meta[SITEMAP]
         sitemap = Sitemap(response.body)
         wants = getattr(self._crawler.spider, "wants_of_sitemap", None)
-        turns = Turns()
+        turns, takes_links = Turns(), self._takes_links()
         n_sitemaps = 0
+        plain: list[str] = []
         for url in sitemap:
             if url is None:
                 await turns.step()
@@ -74,10 +90,21 @@ class Sitemaps:
                 if sitemap.kind == PAGES:
                     if wants is None or wants(url, response.url):
                         self._count("aopic/sitemaps/pages")
-                        yield Request(url)
+                        if takes_links and is_absolute(url):
+                            plain.append(url)
+                            if len(plain) < _AT_ONCE:
+                                continue
+                            yield Links(response, plain)
+                        else:
+                            if plain:
+                                yield Links(response, plain)  # which come first
+                            yield Request(url)
+                        plain = []
                 elif not is_of_index and n_sitemaps < MAX_SITEMAPS:
                     n_sitemaps += 1
                     yield _request(url, domain, is_of_index=True)
+        if plain:
+            yield Links(response, plain)
         self._count("aopic/sitemaps/read" if sitemap.kind else "aopic/sitemaps/bad")
 
 

@@ -42,7 +42,7 @@ class Stats:
     def describe(self, job: Job) -> None:
         """Set the stats that describe the crawl as a whole, as of now."""
         self.flush()
-        crawl, totals = job.crawl, job.crawl.ledger.totals
+        crawl, totals = job.crawl, job.crawl.totals
         hits, misses = crawl.cache_hits
         for name, value in (
             *((f"job/{name}", value) for name, value in crawl.counts._asdict().items()),

@@ -71,12 +71,13 @@ class Visit:
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
         same_as: Key of the page that it says it is.
+        same_host: Name of the host of that.
         is_if_same: Whether that only counts if they have the same words.
     """
 
     __slots__ = ("_keys", "_max_links", "_own", "_seen", "is_conditional", "is_downloading", "is_duplicate",
                  "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry",
-                 "same_as", "status", "unwanted", "version", "weight")  # fmt: skip
+                 "same_as", "same_host", "status", "unwanted", "version", "weight")  # fmt: skip
 
     def __init__(self, request: Request, lease: Lease, number: int, keys: PageKeyOf, max_links: int) -> None:
         self.request = request
@@ -93,6 +94,7 @@ class Visit:
         self.is_duplicate = False
         self.is_excess = False
         self.same_as = b""
+        self.same_host = ""
         self.is_if_same = False
         self.is_downloading = True
         self.is_redirect = False

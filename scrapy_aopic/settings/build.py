@@ -10,6 +10,7 @@ import logging
 import random
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -27,6 +28,7 @@ from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.urls import Normaliser
 
 from .parse import rule as parse_rule
 from .parse import similar, whole
@@ -51,6 +53,9 @@ _LEAST_STORE_MB = 8
 
 _MAX_VISITS = 1_000_000
 """Visits in a variable window at most: more than any page gets."""
+
+_YEARS_AHEAD = 2
+"""Years from now up to which the pages of calendars are followed: events are announced that early, as a rule."""
 
 _LEAST_COMMIT_WITHIN = 1.0
 """Seconds for which pages are leased in any case after the last commit that landed; a busy disk takes that long at times."""
@@ -229,6 +234,27 @@ def store_memory(settings: Mapping[Any, Any]) -> int:
     """Megabytes for the cache of the store, and as many for its write buffers."""
     memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
     return max(memory_mb // 4, _LEAST_STORE_MB)
+
+
+def read_normaliser(settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None) -> Normaliser:
+    """What *settings* make of the URLs of links.
+
+    Args:
+        rewrite: The user's own rule (``AOPIC_URL_REWRITE``), if there is one; it must not raise.
+
+    Raises:
+        SettingError: If a setting cannot be used.
+    """
+    return Normaliser(
+        read(settings, "AOPIC_URL_RULES"),
+        rewrite=rewrite,
+        max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
+        max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),
+        max_repeats=read(settings, "AOPIC_MAX_REPEATS"),
+        max_parameters=read(settings, "AOPIC_MAX_PARAMETERS"),
+        extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
+        last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
+    )
 
 
 def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:

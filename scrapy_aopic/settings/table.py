@@ -16,7 +16,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.storage.address import LEASE
+from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
@@ -355,6 +355,14 @@ _STORAGE = (
         Check("a text without spaces and braces of at most 150 characters", parse.redis_key),
         'What the keys of the job in Redis begin with: its name there, if `AOPIC_STORE` is "redis". '
         "`%(spider)s` is the name of the spider.",
+    ),
+    Setting(
+        "AOPIC_SHARDS",
+        1,
+        whole(1, MAX_SHARDS),
+        'Shards into which a job is cut when it begins, so that several processes can crawl it, if `AOPIC_STORE` is "redis". '
+        "It cannot be changed later, and at most so many processes have something to do; see "
+        "[Many machines](many-machines.md#several-workers).",
     ),
     Setting(
         "AOPIC_REDIS_LEASE",

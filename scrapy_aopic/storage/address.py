@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,6 +14,10 @@ SCHEMES = ("redis", "rediss", "unix")
 
 LEASE = 10.0
 """Seconds: what the next crawl waits, at most, after one that was killed; and how long a network may be cut."""
+
+MAX_SHARDS = 256
+"""Shards of a job on a server: each process has three connections and a thread for each shard that it holds, and each look
+at a job reads two numbers for each pair of shards that write to each other."""
 
 _PORT = 6379
 """Of a server whose URL or parameters name none."""
@@ -30,14 +34,23 @@ class Address:
         url: Of the server, as redis-py reads it; empty for parameters only.
         parameters: For redis-py's client, in addition; ``redis_cls`` is its class.
         lease: Seconds after which another process may have the job if the one that has it has died.
+        shard: Number of the shard whose store is meant, -1 for the job itself.
     """
 
     key: str
     url: str = field(default="", repr=False)
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     lease: float = LEASE
+    shard: int = -1
+
+    def of_shard(self, number: int) -> Address:
+        """Where the store of a shard of the job is."""
+        return replace(self, shard=number)
 
     def __str__(self) -> str:
+        return self._job() if self.shard < 0 else f"{self._job()} (shard {self.shard})"
+
+    def _job(self) -> str:
         try:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
 
+    from .redis import RedisStore
     from .registry import Kind
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,31 @@ def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: i
     _check_not_on_server(folder, found)
     check_format(folder)
     return make(folder, asked or _kind_in(folder), memory_mb)
+
+
+def open_store_of_shard(address: Address) -> RedisStore:
+    """Open the store of one shard of a job, if no other process has it open.
+
+    Raises:
+        InUseError: If one has.
+        StorageError: If it cannot be opened.
+    """
+    from .redis import RedisStore  # noqa: PLC0415 (only for jobs on a server)
+
+    return RedisStore(address, is_one_of_many=True)
+
+
+def open_snapshots(address: Address) -> list[Store]:
+    """Open read-only views of all stores of the job at *address*, as they are at one moment: of one, if it is in one piece.
+
+    Raises:
+        StorageError: If there is no job, or it cannot be opened.
+    """
+    from .redis_shards import read_cut  # noqa: PLC0415 (only for jobs on a server)
+    from .redis_view import RedisView  # noqa: PLC0415
+
+    cut = read_cut(address)
+    return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
 
 
 def open_snapshot(place: Path | Address, *, memory_mb: int = COPY_MB) -> Store:

@@ -59,6 +59,8 @@ class RedisStore:
 
     Args:
         task: What it is opened for, for the message to others.
+        is_one_of_many: Whether it is one of the stores of a job: the server was looked at, and one that another process
+            has open is left to that.
 
     Attributes:
         read_ahead: See :class:`~scrapy_aopic.core.ports.Store`.
@@ -72,7 +74,7 @@ class RedisStore:
     read_ahead: ClassVar[int] = 8
     most_steps: ClassVar[int] = 100
 
-    def __init__(self, address: Address, *, task: str = "crawl") -> None:
+    def __init__(self, address: Address, *, task: str = "crawl", is_one_of_many: bool = False) -> None:
         self._address = address
         self._keys = Keys(address)
         self._writing = threading.Lock()  # one batch at a time, and close() waits for it
@@ -81,13 +83,14 @@ class RedisStore:
         self._views: dict[bytes, set[bytes]] = {}
         self._broken = ""
         self._is_closed = False
-        self._lease = Lease(address, self._keys, task=task)
+        self._lease = Lease(address, self._keys, task=task, waits=not is_one_of_many)
         self._links: list[Link] = []
         try:
             for _ in range(2):
                 self._links.append(connect(address))
             self._reader, self._writer = self._links
-            check_server(self._reader, address)
+            if not is_one_of_many:
+                check_server(self._reader, address)
             self._leaves = read_leaves(self._reader.ask(*ask_for_leaves(self._keys)))
             self._count_rows()
         except BaseException:
@@ -307,6 +310,11 @@ class RedisStore:
         return replies
 
     # -- the rest
+
+    @property
+    def head(self) -> bytes:
+        """What the server has of the last commit, or of who has opened the job since: token, and number of the commit."""
+        return self._lease.head.packed()
 
     def check_lease(self) -> None:
         """Do nothing if the job is still this process's, as far as that is known without asking the server.

@@ -13,6 +13,12 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``seeds``           names of the lists of seeds that wait
 ``seeds:NAME``      such a list, in pieces
 ``old:ID:N:sep..``  what such a leaf was like then; absent if it had no rows
+``cut``             of a job in shards: how many, and by which list of public suffixes (:mod:`.redis_shards`)
+``beginning``       there while such a job is made
+``workers``         processes that crawl such a job, by their tokens
+``states``          what each shard was like at its last commit
+``mail:S``          letters to shard S, by sender and number
+``sS:...``          all of the above but the last five, of shard S of a job that has several
 ==================  ====================================================================================
 
 A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
@@ -79,7 +85,8 @@ class Keys:
                 "braces."
             )
         self._address = address
-        self._start = start = b"{%s}:" % key.encode()
+        self._job = b"{%s}:" % key.encode()
+        self._start = start = self._job + (b"s%d:" % address.shard if address.shard >= 0 else b"")
         self.head = start + b"head"
         self.owner = start + b"owner"
         self.views = start + b"views"
@@ -94,6 +101,14 @@ class Keys:
     def seed_list(self, name: bytes) -> bytes:
         """The pieces of a list of seeds."""
         return self.seed_lists + b":" + name
+
+    def of_job(self, name: bytes) -> bytes:
+        """What is kept under *name* for all shards of the job."""
+        return self._job + name
+
+    def mail(self, shard: int) -> bytes:
+        """The letters to a shard."""
+        return self._job + b"mail:%d" % shard
 
     def view(self, view: bytes) -> bytes:
         """Whether a view lives."""
@@ -169,11 +184,11 @@ def find_jobs(address: Address) -> list[str]:
     cursor = b"0"
     with closing(connect(address)) as link:
         for _ in range(_MOST_SCANS):
-            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:head", b"COUNT", 1_000))
-            found |= {*names}
+            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+            found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
             if cursor == b"0":
                 break
-    return sorted(name[1 : -len("}:head")].decode("utf-8", "replace") for name in found)
+    return sorted(name[1:].decode("utf-8", "replace") for name in found)
 
 
 def exists_at(address: Address) -> bool:
@@ -184,4 +199,5 @@ def exists_at(address: Address) -> bool:
     """
     keys, link = Keys(address), connect(address)
     with closing(link):
-        return keys.read_head(link.ask((b"GET", keys.head))[0]) is not None
+        head, cut = link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+        return bool(cut) or keys.read_head(head) is not None

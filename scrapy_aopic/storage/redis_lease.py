@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+class InUseError(StorageError):
+    """Another process has the store open."""
+
+
 _LOOK = 0.2
 """Seconds between looks at the lease of another."""
 
@@ -46,6 +51,7 @@ class Lease:
 
     Args:
         task: What it is needed for, for the message to others.
+        waits: Whether to wait for the end of a lease that may not be renewed any more.
 
     Attributes:
         head: What ``head`` is, or will be once the first commit is made, with the token of this lease; the store counts
@@ -53,10 +59,11 @@ class Lease:
         is_new: Whether there was no job.
 
     Raises:
-        StorageError: If another has the job open, or the server does not work.
+        InUseError: If another has the job open.
+        StorageError: If the server does not work.
     """
 
-    def __init__(self, address: Address, keys: Keys, *, task: str) -> None:
+    def __init__(self, address: Address, keys: Keys, *, task: str, waits: bool = True) -> None:
         self._address = address
         self._keys = keys
         self._milliseconds = max(1, round(address.lease * 1000))
@@ -75,7 +82,7 @@ class Lease:
         self._ended = threading.Event()
         self._link = connect(address)
         try:
-            self._wait()
+            self._wait(waits=waits)
             self.head, self.is_new = self._fence()
         except BaseException:
             self._link.close()
@@ -83,8 +90,8 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name="aopic-lease", daemon=True)
         self._thread.start()
 
-    def _wait(self) -> None:
-        """Take the lease; wait for the end of another that is not renewed."""
+    def _wait(self, *, waits: bool) -> None:
+        """Take the lease; wait for the end of another that is not renewed, if it *waits*."""
         taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
         before: tuple[bytes, int] | None = None
         while True:
@@ -96,7 +103,7 @@ class Lease:
                 return
             if owner is None:
                 continue
-            if left < 0 or (before is not None and (owner != before[0] or left > before[1])):
+            if not waits or left < 0 or (before is not None and (owner != before[0] or left > before[1])):
                 raise self._in_use(owner)
             if before is None:
                 logger.info(
@@ -107,13 +114,13 @@ class Lease:
             before = owner, left
             time.sleep(min(_LOOK, left / 1000 + 0.001))
 
-    def _in_use(self, said: bytes) -> StorageError:
+    def _in_use(self, said: bytes) -> InUseError:
         try:
             owner = json.loads(said)
             who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']} ({owner['task']})"
         except (ValueError, LookupError, TypeError):
             who = "another process has it open"
-        return StorageError(
+        return InUseError(
             f"The store in {self._address} is in use: {who}; wait for its end or choose another key for this job."
         )
 

@@ -43,6 +43,38 @@ class RedisView:
     """
 
     def __init__(self, address: Address) -> None:
+        self._prepare(address)
+        try:
+            self._begin(self._link.transact(*self._asking()) or [])
+        except BaseException:
+            self._link.close()
+            raise
+
+    @classmethod
+    def of_shards(cls, address: Address, shards: int) -> list[RedisView]:
+        """Views of all stores of the job at *address*, as they were at one moment.
+
+        Raises:
+            StorageError: If one is not there yet, or the server does not work.
+        """
+        views: list[RedisView] = []
+        try:
+            for number in range(shards):
+                view = cls.__new__(cls)
+                view._prepare(address.of_shard(number))
+                views.append(view)
+            asked = [view._asking() for view in views]
+            replies = iter(views[0]._link.transact(*(each for some in asked for each in some)) or [])
+            for view, commands in zip(views, asked, strict=True):
+                view._begin([next(replies) for _ in commands])
+        except BaseException:
+            for view in views:
+                view.close()
+            raise
+        return views
+
+    def _prepare(self, address: Address) -> None:
+        """Connect to the store."""
         self._address = address
         self._keys = keys = Keys(address)
         self._id = secrets.token_hex(8).encode()
@@ -51,14 +83,26 @@ class RedisView:
         self._ended = threading.Event()
         self._link = connect(address)
         try:
-            if keys.read_head(self._link.ask((b"GET", keys.head))[0]) is None:
+            head, cut = self._link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+            if keys.read_head(head) is None:
+                if cut and address.shard < 0:
+                    raise StorageError(
+                        f"The job in {address} is cut into shards, each with a store of its own: of these, 'scrapy aopic' can "
+                        "show the status, check and seed."
+                    )
                 raise StorageError(f"There is no store in {address}; start a crawl with it first.")
-            self._alive = (b"SET", keys.view(self._id), b"", b"PX", round(_LIFE * 1000))
-            replies = self._link.transact((b"SADD", keys.views, self._id), self._alive, *ask_for_leaves(keys))
         except BaseException:
             self._link.close()
             raise
-        assert replies is not None, "nothing is watched"
+
+    def _asking(self) -> list[Sequence[Argument]]:
+        """What begins the view, as part of a transaction."""
+        keys = self._keys
+        alive = (b"SET", keys.view(self._id), b"", b"PX", round(_LIFE * 1000))
+        return [(b"SADD", keys.views, self._id), alive, *ask_for_leaves(keys)]
+
+    def _begin(self, replies: Sequence[Reply]) -> None:
+        """The view begins with *replies*."""
         self._leaves = read_leaves(replies[2:])
         threading.Thread(target=self._keep, name="aopic-view", daemon=True).start()
 

@@ -5,11 +5,16 @@
 :mod:`.host_walk`   what is known of the hosts in memory, looked through in slices
 :mod:`.live`        takes snapshots of a crawl that runs in this process
 :mod:`.stored`      takes one of a store
+:mod:`.verdict`     what limits a crawl, from two snapshots
+:mod:`.lines`       a snapshot in a line of text
+:mod:`.live_stats`  a snapshot as Scrapy's stats
+:mod:`.why`         why a URL or a host is crawled or not, from a store
+:mod:`.rules`       what settings say beside the store
 ==================  ====================================================================================
 
 Rule 1: a snapshot is plain data and the only place that names figures: whatever shows a crawl prints one.
 
 Rule 2: nothing here changes a crawl, or keeps its event loop for more than about 2 ms.
 
-Rule 3: only :mod:`.live` needs Scrapy.
+Rule 3: only :mod:`.live` and :mod:`.rules` need Scrapy.
 """

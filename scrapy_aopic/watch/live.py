@@ -240,7 +240,7 @@ class Watch:
             deferred=dict(counters.deferred),
             refused=dict(counters.refused),
             queue_seconds=counters.waited_seconds / counters.waited if counters.waited else None,
-            ledger=ledger_of(crawl.ledger.totals),
+            ledger=ledger_of(crawl.totals),
             store=self._store_state(),
             machine=self._machine(before, note),
             slow=walk.slow,

@@ -140,12 +140,17 @@ def request_for(url: str, **options: Any) -> Request:
     Raises:
         ValueError: If *url* is none.
     """
-    match = _plain(url)
-    if match is None or match.lastindex != _ABSOLUTE or "meta" in options:
+    if "meta" in options or not is_absolute(url):
         return Request(url, **options)
     request = Request(url, meta=_AS_IT_IS, **options)
     del request.meta["verbatim_url"]
     return request
+
+
+def is_absolute(url: str) -> bool:
+    """Whether *url* is absolute and plain, so that neither escaping it nor joining it with any page's URL changes it."""
+    match = _plain(url)
+    return match is not None and match.lastindex == _ABSOLUTE
 
 
 class Page:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
+from hashlib import blake2b
+from importlib.metadata import version
 
 from tldextract import TLDExtract
 
@@ -19,3 +21,10 @@ def registered_domain(host: str) -> str:
     """Registered domain of *host*; an address, or a name that has none, stands for itself."""
     found = _extract.extract_str(host)
     return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
+
+
+@cache
+def list_name() -> str:
+    """Which list that is: version of tldextract, and a digest of its suffixes."""
+    digest = blake2b("\n".join(sorted(_extract.tlds)).encode(), digest_size=4).hexdigest()
+    return f"{version('tldextract')} ({digest})"

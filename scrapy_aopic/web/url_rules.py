@@ -320,3 +320,19 @@ PLAIN_RULES = tuple(rule.name for rule in _NAMED if rule.default == Default.ALWA
 
 BROAD_RULES = tuple(rule.name for rule in _NAMED if rule.default != Default.NEVER)
 """Names of those that the add-on sets."""
+
+FAULTS = {
+    "invalid": "it is no URL",
+    "scheme": "it is neither http nor https (AOPIC_URL_RULES: scheme)",
+    "host": "no host can have that name (AOPIC_URL_RULES: host)",
+    "port": "no host can have that port (AOPIC_URL_RULES: port)",
+    "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
+    "length": "it is too long (AOPIC_MAX_URL_LENGTH)",
+    "depth": "its path has too many segments (AOPIC_MAX_PATH_DEPTH)",
+    "repeats": "its path repeats itself (AOPIC_MAX_REPEATS)",
+    "parameters": "it has too many parameters (AOPIC_MAX_PARAMETERS)",
+    "extension": "of the end of its path (AOPIC_SKIP_EXTENSIONS)",
+    "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
+    "user": "your own rule says so (AOPIC_URL_REWRITE)",
+}
+"""Why a URL is refused, in words, with the setting that says so."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gzip
+from collections.abc import AsyncIterator, Callable, Iterator
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -181,7 +183,15 @@ class Left:
             name: value
             for name, value in crawler.stats.get_stats().items()
             if not name.startswith(
-                ("memusage", "aopic/cache", "aopic/commits", "log_count/DEBUG", "items_per", "responses_per")
+                (
+                    "memusage",
+                    "aopic/live",
+                    "aopic/cache",
+                    "aopic/commits",
+                    "log_count/DEBUG",
+                    "items_per",
+                    "responses_per",
+                )
             )
             and "time" not in name
             and not isinstance(value, float)
@@ -189,9 +199,14 @@ class Left:
 
 
 async def left(
-    serve: Serve, folder: Path, spider: type[Spider], settings: dict[str, Any], **told: Any
+    serve: Serve,
+    folder: Path,
+    spider: type[Spider],
+    settings: dict[str, Any],
+    web: dict[str, Any] = WEB,
+    **told: Any,
 ) -> Left:
-    serve(WEB)
+    serve(web)
     crawler = await crawl(
         spider,
         {
@@ -304,3 +319,104 @@ async def test_domains_are_kept_to_and_what_is_outside_is_counted(
         assert batches.pages == one_by_one.pages
         assert batches.stats == one_by_one.stats
     assert ("offsite/filtered" in one_by_one.stats) == bool(domains)
+
+
+class Expects:
+    """A spider middleware next to the spider, before which nothing but what Scrapy knows may come."""
+
+    seen: ClassVar[set[type]] = set()
+
+    async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for each in result:
+            self.seen.add(type(each))
+            yield each
+
+
+class Visits(Spider):
+    name = "visits"
+    start_urls = ["http://a.test/"]
+
+    def parse(self, response: Any) -> None:
+        """Look at it."""
+
+
+def mapped(*urls: str) -> bytes:
+    entries = "".join(f"<url><loc>{escape(url)}</loc></url>" for url in urls)
+    return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'.encode()
+
+
+UNUSUAL = [
+    "http://a.test/?",
+    "http://a.test/a b",
+    "http://a.test/#part",
+    "HTTP://A.test:80/%7ex",
+    "http://a.test/../up",
+    "http://a.test/x;",
+    "http://a.test/\u00e9?\u00e9='",
+    "http://a.test/1?utm_source=map",
+    "http://a.test/1?b=2&a=1",
+    f"http://a.test{TRAP}",
+    "http://b.test/other",
+    "http://www.a.test/www",
+    "http://[/",
+    "http://a.test:99999/",
+    "/relative",
+    "http://a.test/file.zip",
+    "http://a.test/",
+]
+MAPPED: dict[str, Any] = {
+    "http://a.test/robots.txt": Answer(
+        headers={"Content-Type": "text/plain"}, body=b"Sitemap: /map.xml\nSitemap: /map.xml.gz\n"
+    ),
+    "http://a.test/": page("home"),
+    "http://a.test/map.xml": Answer(
+        headers={"Content-Type": "application/xml"},
+        body=mapped(
+            *(f"http://a.test/{n % 240}" for n in range(250)),
+            *(each for n, url in enumerate(UNUSUAL) for each in (url, f"http://a.test/between/{n}")),
+        ),
+    ),
+    "http://a.test/map.xml.gz": Answer(
+        headers={"Content-Type": "application/gzip"}, body=gzip.compress(mapped("http://a.test/packed"))
+    ),
+    **{f"http://a.test/{n}": page(f"number {n}") for n in range(5)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {**BROAD, "ROBOTSTXT_OBEY": True},
+        {"AOPIC_LINK_WEIGHTS": {"internal": 1, "external": 3, "nofollow": 0}},
+        {"AOPIC_MAX_LINKS": 30},
+        {"AOPIC_LINK_FLOOD": 210},
+        {"DEPTH_LIMIT": 2},
+        {"AOPIC_URL_REWRITE": lambda url: None if "/4" in url else url.replace("/5", "/6")},
+    ],
+    ids=short,
+)
+@deferred_f_from_coro_f
+async def test_a_job_is_the_same_whichever_way_the_pages_of_a_sitemap_came(
+    serve: Serve, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    def listens(**_: Any) -> None:
+        """As above."""
+
+    mapped = {"AOPIC_SITEMAPS": True, "ROBOTSTXT_OBEY": True, **settings}
+    Expects.seen.clear()
+    by_links = await left(serve, tmp_path / "0", Visits, mapped, MAPPED)
+    next_to_spider = {"SPIDER_MIDDLEWARES": {Expects: 2000}}
+    by_requests = await left(serve, tmp_path / "1", Visits, {**mapped, **next_to_spider}, MAPPED)
+    assert Expects.seen == {Request}
+    one_by_one = await left(
+        serve, tmp_path / "2", Visits, mapped, MAPPED, told={signals.request_dropped: listens}
+    )
+    assert len(by_links.pages) > 200
+    assert by_links.stats["aopic/sitemaps/read"] >= 1
+    for other in (by_requests, one_by_one):
+        assert by_links.requests == other.requests
+        assert by_links.pages == other.pages
+        assert by_links.links == other.links
+        assert by_links.stats == other.stats

@@ -265,6 +265,10 @@ class Mail:
         self._rows.put(_row(RECEIVED, letter.sender), pack(tuple(got)))
         self._totals.balance += letter.units
 
+    def sent_landed(self) -> dict[int, int]:
+        """The last letter to each shard that is in a commit that has landed."""
+        return {shard: posted.last for shard, posted in self._landed_posted.items()}
+
     def received_landed(self) -> dict[int, int]:
         """The last letter of each sender that is in a commit that has landed: what its sender may delete."""
         return {sender: got.last for sender, got in self._landed_got.items()}

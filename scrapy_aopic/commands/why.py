@@ -1,0 +1,40 @@
+"""``scrapy aopic why``: why a URL, or a host, is crawled or not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json, crawl_settings, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "Why a URL or a host is crawled, waits, failed, or is not known. As of the last commit, also while the crawl runs."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+    parser.add_argument("questions", metavar="URL_OR_HOST", nargs="+", help="a URL, or the name of a host")
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    import msgspec
+
+    from scrapy_aopic.watch.rules import CrawlRules
+    from scrapy_aopic.watch.why import why
+
+    rules = CrawlRules(crawl_settings(settings))
+    with snapshot(opts.jobdir) as store:
+        answers = [why(store, question, rules) for question in opts.questions]
+    if opts.json:
+        write(json.dumps([msgspec.to_builtins(answer) for answer in answers], indent=1))
+    else:
+        texts = ["\n  ".join((f"{answer.about}: {answer.kind}", *answer.sentences)) for answer in answers]
+        write("\n".join(texts))
+    return 0

@@ -1,0 +1,76 @@
+"""Whether a job may be crawled in so many shards: what was said when it began, and what cannot be done in shards."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.order import BatchOrder, order_name
+from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.storage.redis_shards import JobCut, begin, read_cut
+from scrapy_aopic.web.suffixes import list_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.storage import Address
+
+
+def check_cut(address: Address | None, shards: int, policy: Policy, *, interval: float) -> None:
+    """Do nothing if the job at *address* may be crawled in so many *shards*; ``None`` is a job in a folder.
+
+    Args:
+        interval: Seconds between commits.
+
+    Raises:
+        SettingError: If other settings do not go with shards.
+        StorageError: If it was begun with another number, or the server cannot be reached.
+    """
+    if address is None:
+        if shards > 1:
+            raise SettingError(
+                f'AOPIC_SHARDS ({shards}) needs AOPIC_STORE = "redis", where other processes find the shards: set that, or '
+                "AOPIC_SHARDS = 1."
+            )
+        return
+    cut = read_cut(address)
+    if cut is not None and cut.shards != shards:
+        raise StorageError(
+            f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
+            f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
+    if cut is not None and cut.suffixes != list_name():
+        raise StorageError(
+            f"The job in {address} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
+            f"of {list_name()}: install the same version on all machines. Nothing was changed."
+        )
+    if shards == 1:
+        return
+    if policy.by_address:
+        raise SettingError(
+            "AOPIC_POLITENESS_KEY has 'address', but hosts of one address may be in several shards, which cannot wait for "
+            "each other: leave it out, or set AOPIC_SHARDS = 1."
+        )
+    if isinstance(policy.order, BatchOrder):
+        raise SettingError(
+            f"AOPIC_ORDER ({order_name(policy.order)}) looks at the whole graph, of which a shard has a part: use another order, "
+            "or AOPIC_SHARDS = 1."
+        )
+    if interval == math.inf:
+        raise SettingError(
+            'AOPIC_DURABILITY = "close" stores nothing before the end, so that no shard would hear of another: set a number '
+            "of milliseconds, or AOPIC_SHARDS = 1."
+        )
+
+
+def begin_cut(address: Address, shards: int, prepare: Callable[[], object]) -> bool:
+    """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
+
+    Args:
+        prepare: Does what belongs to it before, such as to put its seeds there.
+
+    Raises:
+        StorageError: If there is a job in one piece, or the server does not work.
+    """
+    return begin(address, JobCut(shards, list_name()), prepare)

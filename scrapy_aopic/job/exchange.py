@@ -1,0 +1,108 @@
+"""The thread by which a process that holds shards hears of others, and shows them its own.
+
+Rule: the event loop gives it posts, and takes looks; neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy_aopic.storage.redis_shards import Look, Registry
+
+    from .held import Post
+
+_LOOK = 0.2
+"""Seconds between looks: what a letter is late, beside the commits of sender and receiver. A look takes the server some
+tens of microseconds."""
+
+
+class Exchange:
+    """Looks at the shards of a job by *registry*, and posts what it is given.
+
+    Args:
+        lease: Seconds after which others take this process for dead.
+
+    Attributes:
+        own: Shards that are held, and which time each was opened; to be kept up to date.
+    """
+
+    def __init__(self, registry: Registry, lease: float) -> None:
+        self.own: Mapping[int, int] = {}
+        self._registry = registry
+        self._lease = lease
+        self._using = threading.Lock()
+        self._posts: list[Post] = []
+        self._failed: list[Post] = []
+        self._looks: list[tuple[Look, Mapping[int, int]]] = []
+        self._error: StorageError | None = None
+        self._reached_at = time.monotonic()
+        self._has_posts = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="aopic-exchange", daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the server was not reached for so long that others take over; ``None`` if it was."""
+        return self._error if time.monotonic() - self._reached_at > self._lease else None
+
+    def post(self, post: Post) -> None:
+        """Show others *post*, soon."""
+        with self._using:
+            self._posts.append(post)
+        self._has_posts.set()
+
+    def take_looks(self) -> tuple[list[tuple[Look, Mapping[int, int]]], list[Post]]:
+        """The looks that were taken, with the shards that each was for, oldest first; and posts that failed."""
+        with self._using:
+            looks, self._looks = self._looks, []
+            failed, self._failed = self._failed, []
+        return looks, failed
+
+    def _run(self) -> None:
+        pause = min(_LOOK, self._lease / 5)
+        while not self._ended:
+            self._turn()
+            self._has_posts.wait(pause)
+            self._has_posts.clear()
+
+    def _turn(self) -> None:
+        with self._using:
+            posts, self._posts = self._posts, []
+        own = self.own
+        try:
+            self._send(posts)
+            posts = []
+            look = self._registry.look(own)
+        except StorageError as error:
+            self._error = error
+            with self._using:
+                self._failed += posts
+            time.sleep(_LOOK)
+            return
+        self._reached_at = time.monotonic()
+        with self._using:
+            self._looks.append((look, own))
+
+    def _send(self, posts: list[Post]) -> None:
+        states = {post.number: post.state for post in posts if post.state is not None}
+        letters = [letter for post in posts for letter in post.letters]
+        self._registry.post(states, letters, [(post.number, post.read) for post in posts])
+
+    def close(self) -> None:
+        """Post what is left, and let others know that this process is gone."""
+        self._ended = True
+        self._has_posts.set()
+        self._thread.join()
+        with suppress(StorageError):  # others notice by themselves, and letters are sent again
+            self._send(self._posts)
+            self._registry.leave()
+        self._registry.close()

@@ -1,0 +1,372 @@
+"""A shard of a job that this process holds: its store, its crawl, its commits and its mail.
+
+Rule 1: a shard is opened by a thread, up to the commit that says that a crash from here on is one; only then it is handed to
+the event loop, which alone touches it from there on.
+
+Rule 2: what is posted of it is what its last commit holds: see :mod:`scrapy_aopic.storage.redis_shards`.
+
+Rule 3: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
+no pause in other hands. One that was lost is dropped as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, SEEDS_KEY, Family
+from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.core.shard import Shard
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis_shards import Letter, State
+
+from .commits import Commits, WatchedStore
+from .offsets import read_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import ThreadPoolExecutor
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.storage import Address
+
+    from .clock import SharedClock
+
+_READ_SECONDS = 0.01
+"""Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
+
+_SEND_AGAIN = 30.0
+"""Seconds after which letters are sent again of which none was acknowledged: many times what a commit takes."""
+
+_AT_ONCE = 16
+"""Letters to one shard that are sent at once, of those that are no longer in memory."""
+
+
+class Held:
+    """The shard *shard_id* of the job at *address*.
+
+    Args:
+        policy: How its cash is spent; its own.
+        interval: Seconds between commits.
+        phase: Part of *interval* by which its commits are shifted, so that the shards of a process take turns.
+        writer: The thread that writes.
+        worker: Token of this process.
+
+    Attributes:
+        number: Which shard it is.
+        shard: Its crawl.
+        offsets: How far lists of seeds were taken up.
+        is_leaving: Whether it is to be handed over; nothing is leased from it then.
+        has_ended: Whether its last commit was begun; nothing may be changed any more then.
+        wakes_at: Nothing can be leased from it before this instant, unless something changes.
+        steps: Of its crawl since its commits were last told.
+        state: What it was like at its last commit.
+
+    Raises:
+        InUseError: If another process holds it.
+        StorageError: If it cannot be opened.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        policy: Policy,
+        clock: SharedClock,
+        shard_id: ShardId,
+        *,
+        interval: float,
+        phase: float,
+        writer: ThreadPoolExecutor,
+        worker: str,
+    ) -> None:
+        self.number = shard_id.number
+        self.is_leaving = self.has_ended = False
+        self.wakes_at = 0.0
+        self.steps = 0
+        self._worker = worker
+        self._store = open_store_of_shard(address.of_shard(self.number))
+        try:
+            mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
+            if mark is not None:
+                clock.advance(unpack(mark)[0])
+            self._watched = WatchedStore(self._store)
+            self.shard = Shard(self._watched, policy, clock(), shard_id)
+            self.offsets = read_offsets(self._store)
+            now = clock()
+            batch = self.shard.take_changes(now)
+            batch[Family.META][SEEDS_KEY] = self.offsets.take()
+            batch[Family.META][CLOCK_KEY] = pack(clock.mark())
+            self._watched.write(batch, sync=True)
+            self.shard.changes_landed()
+            self.offsets.land()
+        except BaseException:
+            self._store.close()
+            raise
+        self._taken: dict[tuple[int, int], bytes] = {}
+        self._letters: dict[tuple[int, int], bytes] = {}
+        self._sent: dict[int, int] = {}
+        self._first: dict[int, tuple[int, float]] = {}
+        self._inbox: dict[tuple[int, int], bytes] = {}
+        self._to_remove: set[tuple[int, int]] = set()
+        self._is_idle = self._look_idle(now)
+        self._sums = self.shard.sums
+        self.state: State = self._read_state()
+        self._is_state_new = True
+        self.commits = _ShardCommits(
+            self,
+            self._watched,
+            clock,
+            interval=interval,
+            phase=phase,
+            within=policy.commit_within,
+            name=str(address.of_shard(self.number)),
+            writer=writer,
+        )
+
+    # -- how it is
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
+        try:
+            self._store.check_lease()
+        except LostError as error:
+            return error
+        return self._watched.torn or self.commits.failure
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a read of its store failed."""
+        return self._watched.torn is not None
+
+    @property
+    def has_post(self) -> bool:
+        """Whether others should be shown something."""
+        return self._is_state_new or bool(self._to_remove)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a page may be leased, as far as store and commits are concerned."""
+        if self.is_leaving or self.commits.is_behind:
+            return False
+        return self.failure is None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of it is in flight."""
+        return not self.shard.n_leased
+
+    def has_work(self, now: float) -> bool:
+        """Whether it has pages to fetch, letters to apply, or changes to store that are not stored yet."""
+        is_stored = not (self.shard.has_changes or self.commits.is_writing)
+        return bool(self._inbox) or not is_stored or self.shard.has_work(now)
+
+    def touch(self) -> None:
+        """Something changes."""
+        self.steps += 1
+        self.wakes_at = 0.0
+
+    def tick(self, now: float) -> None:
+        """Let a commit begin or end, if it is time; none begins while there is nothing to do, so that all can see that."""
+        if self.has_work(now):
+            self.commits.tick(self.steps)
+            self.steps = 0
+
+    # -- hand-over
+
+    def end(self) -> bool:
+        """Make the last commit; returns whether it has landed. Called until it has."""
+        if not self.has_ended:
+            self.commits.tick(0)
+            if self.commits.is_writing:
+                return False
+            self.has_ended = True
+            self.commits.take(is_clean=True)
+        self.commits.look()
+        return not self.commits.is_writing and self.failure is None
+
+    def close(self) -> None:
+        """Let others have it. May take long, and may be called by any thread."""
+        self._store.close()
+
+    # -- mail
+
+    def note_taken(self, letters: Mapping[tuple[int, int], bytes], now: float) -> None:
+        """A commit with *letters* in it, by shard and number, was taken."""
+        self._taken = dict(letters)
+        self._is_idle, self._sums = self._look_idle(now), self.shard.sums
+
+    def note_landed(self) -> None:
+        """It is stored."""
+        self._letters |= self._taken
+        self._taken = {}
+        self.state = self._read_state()
+        self._is_state_new = True
+        got = self.shard.mail_received()
+        for sender, number in list(self._inbox):
+            if number <= got.get(sender, 0):
+                del self._inbox[sender, number]
+                self._to_remove.add((sender, number))
+
+    def _look_idle(self, now: float) -> bool:
+        return not self.shard.n_leased and not self.shard.has_work(now)
+
+    def _read_state(self) -> State:
+        return State(
+            self._store.head.decode(),
+            self._worker,
+            self._is_idle,
+            self._sums,
+            self.shard.mail_sent(),
+            self.shard.mail_received(),
+            self.shard.counts,
+        )
+
+    def deliver(self, letters: Iterable[Letter]) -> None:
+        """Take *letters* in, to be read by and by."""
+        for letter in letters:
+            self._inbox.setdefault((letter.sender, letter.number), letter.data)
+
+    def read(self, clock: Callable[[], float]) -> int:
+        """Apply some of the letters that can be; returns how many.
+
+        Raises:
+            StorageError: If one cannot be read.
+        """
+        if not self._inbox or self.has_ended or self.commits.is_behind:
+            return 0
+        n, until = 0, time.perf_counter() + _READ_SECONDS
+        for sender in {sender for sender, _ in self._inbox}:
+            while (data := self._inbox.get((sender, self.shard.next_letter(sender)))) is not None:
+                self.shard.receive((data,), clock())
+                self.touch()
+                n += 1
+                if time.perf_counter() > until:
+                    return n
+        return n
+
+    def acknowledged(self, states: Mapping[int, State]) -> None:
+        """Other shards have *states*, and so have received letters of this one.
+
+        Raises:
+            StorageError: If one has a letter that was never written.
+        """
+        if self.has_ended:
+            return
+        for other, (first, _) in self.shard.mail_waiting().items():
+            state = states.get(other)
+            number = state.got.get(self.number, 0) if state is not None else 0
+            if number >= first:
+                self.shard.acknowledged(other, number)
+                self.wakes_at = 0.0
+        waiting = self.shard.mail_waiting()
+        for to, number in list(self._letters):
+            if number < waiting.get(to, (number + 1, 0))[0]:
+                del self._letters[to, number]
+
+    def compare(self, state: State | None) -> None:
+        """Others see *state*: show the right one again if a worker that held the shard before has shown its own late."""
+        if state is None or state.head != self.state.head:
+            self._is_state_new = True
+
+    def take_post(self) -> Post:
+        """What others should be shown of the last commit, and have not been yet.
+
+        Raises:
+            StorageError: If a letter cannot be read.
+        """
+        post = Post(self.number)
+        now = time.monotonic()
+        for to, (first, last) in self.shard.mail_waiting().items():
+            if self._first.get(to, (0, 0.0))[0] != first:
+                self._first[to] = first, now
+            elif now - self._first[to][1] > _SEND_AGAIN:
+                self._first[to] = first, now
+                self._sent[to] = first - 1
+            begin = max(self._sent.get(to, 0), first - 1) + 1
+            while begin <= last and (data := self._letters.get((to, begin))) is not None:
+                post.letters.append((to, Letter(self.number, begin, data)))
+                begin += 1
+            if begin <= last:
+                some = self.shard.letters(to, begin - 1, _AT_ONCE)
+                post.letters += [(to, Letter(self.number, n, data)) for n, data in enumerate(some, begin)]
+                begin += len(some)
+            self._sent[to] = begin - 1
+        post.read, self._to_remove = sorted(self._to_remove), set()
+        if self._is_state_new:
+            post.state, self._is_state_new = self.state, False
+        return post
+
+    def post_failed(self, post: Post) -> None:
+        """*post* may not have reached the server: it is to be posted again."""
+        for to, letter in post.letters:
+            self._sent[to] = min(self._sent.get(to, 0), letter.number - 1)
+        self._to_remove |= {*post.read}
+        self._is_state_new = True
+
+
+class Post:
+    """What one shard shows others.
+
+    Attributes:
+        number: Which shard.
+        letters: Letters to other shards.
+        read: Letters to it, by sender and number, that are in a commit that has landed.
+        state: What it was like at its last commit, if that is new.
+    """
+
+    __slots__ = ("letters", "number", "read", "state")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.letters: list[tuple[int, Letter]] = []
+        self.read: list[tuple[int, int]] = []
+        self.state: State | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.letters or self.read or self.state)
+
+
+class _ShardCommits(Commits):
+    """Commits of a shard, which learns what is in them."""
+
+    def __init__(
+        self,
+        held: Held,
+        store: WatchedStore,
+        clock: SharedClock,
+        *,
+        interval: float,
+        phase: float,
+        within: float,
+        name: str,
+        writer: ThreadPoolExecutor,
+    ) -> None:
+        super().__init__(
+            store,
+            held.shard,
+            clock,
+            held.offsets,
+            check=lambda: None,  # the store does
+            interval=interval,
+            within=within,
+            name=name,
+            writer=writer,
+        )
+        self._held = held
+        self._taken_at -= phase * interval
+
+    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
+        del is_clean
+        letters = {
+            (int.from_bytes(row[1:3], "big"), int.from_bytes(row[3:], "big")): data
+            for row, data in batch[Family.META].items()
+            if row[:1] == OUTBOX and data is not None
+        }
+        self._held.note_taken(letters, self._taken_at)
+
+    def _note_landed(self) -> None:
+        self._held.note_landed()

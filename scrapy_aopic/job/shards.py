@@ -1,0 +1,413 @@
+"""The shards that a process holds, as the one crawl that a session works with.
+
+It is called like :class:`~scrapy_aopic.core.crawl.Crawl`, and hands each call to the shard that it is about: of a lease, of a
+host, or of a page whose host was named before.
+
+Rule 1: what is about a shard that this process does not hold, or no longer, changes nothing. A lease of such a shard is
+``STALE``; a link to such a page goes out by mail.
+
+Rule 2: a page of another shard than that of the visit in which it is found is taken for new, even if that shard is held
+here, so that the link is sent with its request: the other shard may lose its last commit, and the page with it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
+from scrapy_aopic.core.counters import Counters
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.ledger import TOTAL, Totals
+from scrapy_aopic.core.politeness import Outcome, Pace
+from scrapy_aopic.core.records import HOST_BYTES, host_key
+from scrapy_aopic.core.shards.cut import Cut, ShardId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_aopic.core.api import Findings
+    from scrapy_aopic.core.duplicates import Text
+    from scrapy_aopic.core.frontier.frontier import Frontier, Standing, Unlocated
+    from scrapy_aopic.core.frontier.host_state import HostState
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.politeness import Gap
+    from scrapy_aopic.core.records import Link, Page
+    from scrapy_aopic.core.shard import Shard
+
+    from .held import Held
+
+_MAX_HOSTS = 50_000
+"""Hosts whose shards are remembered by key, some 6 MB: many times those that are in work."""
+
+_MAX_STRANGERS = 1_000
+"""Hosts of other processes' shards whose pace is remembered: only callbacks' own downloads lead to them."""
+
+
+class Shards:
+    """The shards that this process holds of a job that has *of*.
+
+    Attributes:
+        held: Them, by number.
+        counters: What this process has done.
+        created_at: When it began.
+        order_name: Name of the class of the order.
+        politeness: For how long hosts are left alone.
+    """
+
+    def __init__(self, of: int, policy: Policy, now: float) -> None:
+        self.held: dict[int, Held] = {}
+        self.counters = Counters(since=now, is_whole=True)
+        self.created_at = now
+        self.order_name = type(policy.order).__name__
+        self.politeness = policy.politeness
+        self._cut = Cut(ShardId(0, of), policy.domain_of)
+        self._by_host: dict[bytes, int] = {}
+        self._early: list[tuple[Link, bool, float]] = []
+        self._strangers: dict[bytes, tuple[Pace, float]] = {}
+
+    # -- which shard
+
+    def _number(self, name: str) -> int:
+        """The shard of the host called *name*, whose key is remembered."""
+        number = self._cut.of_host(name)
+        if len(self._by_host) >= _MAX_HOSTS:
+            self._by_host.clear()
+        self._by_host[host_key(name)] = number
+        return number
+
+    def _of_name(self, name: str) -> Held | None:
+        """The shard of the host called *name*, if it is held and may be changed."""
+        held = self.held.get(self._number(name))
+        return None if held is None or held.has_ended else held
+
+    def _of_key(self, key: bytes) -> Held | None:
+        """The same of the host under the key that *key* begins with, if its name was heard."""
+        number = self._by_host.get(key[:HOST_BYTES])
+        held = self.held.get(number) if number is not None else None
+        return None if held is None or held.has_ended else held
+
+    def _each(self) -> Iterator[Shard]:
+        return (held.shard for held in self.held.values())
+
+    # -- what is known
+
+    @property
+    def counts(self) -> Counts:
+        """Of all shards that are held."""
+        return Counts(*map(sum, zip((0, 0, 0, 0), *(shard.counts for shard in self._each()), strict=True)))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._each()))
+
+    @property
+    def n_merged(self) -> int:
+        """Pages that were merged with another one since the shards were opened."""
+        return sum(shard.n_merged for shard in self._each())
+
+    @property
+    def cache_hits(self) -> tuple[int, int]:
+        """Page look-ups answered from memory, and from the store."""
+        hits = [shard.cache_hits for shard in self._each()]
+        return sum(each[0] for each in hits), sum(each[1] for each in hits)
+
+    @property
+    def dead(self) -> tuple[int, int]:
+        """Dead hosts that wait for their time, and their pages."""
+        dead = [shard.dead for shard in self._each()]
+        return sum(each[0] for each in dead), sum(each[1] for each in dead)
+
+    @property
+    def totals(self) -> Totals:
+        """Sums of cash over the shards that are held; the virtual time is that of one, for it is that of the job."""
+        each = [shard.ledger.totals for shard in self._each()]
+        return Totals(
+            virtual=sum(totals.virtual for totals in each),
+            balance=sum(totals.balance for totals in each) + (len(each) - 1) * TOTAL,
+            distributed=sum(totals.distributed for totals in each),
+            history=sum(totals.history for totals in each),
+            turn=max((totals.turn for totals in each), default=0.0),
+        )
+
+    @property
+    def frontier(self) -> Fronts:
+        """The frontiers of all shards that are held."""
+        return Fronts([shard.frontier for shard in self._each()])
+
+    def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
+        """The page under *key* of the host called *host*, if a shard knows it that is held.
+
+        Args:
+            lease: Of the page that links to it: see rule 2.
+        """
+        number = self._number(host)
+        if lease is not None and self._number(lease.host) != number:
+            return None
+        held = self.held.get(number)
+        return held.shard.page(key) if held is not None else None
+
+    def find_many(self, keys: Sequence[bytes], lease: Lease) -> list[Page | None]:
+        """The pages under *keys* that the shard of *lease* knows, with one read."""
+        held = self._of_name(lease.host)
+        return held.shard.pages.get_many(keys) if held is not None else [None] * len(keys)
+
+    def page(self, key: bytes) -> Page | None:
+        """The page under *key*, if its host was named before."""
+        held = self._of_key(key)
+        return held.shard.page(key) if held is not None else None
+
+    def request(self, key: bytes) -> bytes:
+        """The request of the page under *key*; empty if it is not known."""
+        held = self._of_key(key)
+        return held.shard.request(key) if held is not None else b""
+
+    def is_from_before(self, page: Page) -> bool:
+        """Yes: that another worker starts from a page, too, must not have it fetched again."""
+        del page
+        return True
+
+    def worth(self, key: bytes, page: Page, now: float) -> tuple[float, int]:
+        """Importance and cash of *page*, which is under *key*."""
+        held = self._of_key(key)
+        return held.shard.worth(key, page, now) if held is not None else (0.0, page.cash)
+
+    # -- waiting
+
+    def has_work(self, now: float) -> bool:
+        """Whether there are pages or letters to wait for."""
+        return bool(self._early) or any(held.has_work(now) for held in self.held.values())
+
+    def when(self) -> NotBefore | Empty:
+        """The earliest instant at which a page may be leased; it may be past."""
+        instants = [when.instant for shard in self._each() if isinstance(when := shard.when(), NotBefore)]
+        return NotBefore(min(instants)) if instants else Empty()
+
+    def awaited(self) -> tuple[float, str]:
+        """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""
+        return min((awaited for shard in self._each() if (awaited := shard.awaited())[1]), default=(inf, ""))
+
+    # -- pages come in
+
+    def seed(
+        self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
+    ) -> bool:
+        """Queue a page that no page in flight pays, in whatever shard; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
+        held = self._of_key(found_on) if found_on else self._of_name(link.host)
+        if held is None:
+            held = next((each for each in self.held.values() if not each.has_ended), None)
+            found_on = b""
+        if held is None:
+            self._early.append((link, is_endowed, worth))
+            return True
+        held.touch()
+        return held.shard.seed(link, now, is_endowed=is_endowed, worth=worth, found_on=found_on)
+
+    def seed_early(self, now: float) -> None:
+        """Queue the pages that came before any shard was held."""
+        if self.held:
+            early, self._early = self._early, []
+            for link, is_endowed, worth in early:
+                self.seed(link, now, is_endowed=is_endowed, worth=worth)
+
+    # -- leases
+
+    def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
+        """Hand out the best page over all shards whose host may be fetched from at *now*."""
+        first = inf
+        ready: list[tuple[Standing | None, Held]] = []
+        for held in self.held.values():
+            if held.wakes_at > now:
+                first = min(first, held.wakes_at)
+            elif held.is_ready:
+                ready.append((held.shard.best(now), held))
+        # A shard may have pages to visit again although nothing stands ready in its queues.
+        ready.sort(key=lambda pair: (pair[0] is None, pair[0] or ()))
+        for _, held in ready:
+            found = held.shard.lease(now)
+            if isinstance(found, Lease):
+                self._number(found.host)
+                held.touch()
+                return found
+            if not isinstance(found, NotBefore | Empty):
+                return found
+            held.wakes_at = found.instant if isinstance(found, NotBefore) else inf
+            first = min(first, held.wakes_at)
+        return NotBefore(first) if first != inf else Empty()
+
+    def release(self, lease: Lease, now: float) -> Ending:
+        """The transfer of *lease* is over."""
+        held = self._of_name(lease.host)
+        if held is None:
+            return Ending.STALE
+        held.touch()
+        return held.shard.release(lease, now)
+
+    def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
+        """End the visit of a leased page."""
+        held = self._of_name(lease.host)
+        if held is None:
+            return Settled(Ending.STALE)
+        held.touch()
+        settled = held.shard.settle(lease, links, now, found)
+        if settled.ending == Ending.OK:
+            self.counters.settled(found.outcome)
+        return settled
+
+    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
+        """End a lease without a visit."""
+        held = self._of_name(lease.host)
+        if held is None:
+            return Ending.STALE
+        held.touch()
+        ending = held.shard.put_back(lease, link, now)
+        self.counters.put_back += ending == Ending.OK
+        return ending
+
+    # -- hosts
+
+    def transferred(
+        self,
+        name: str,
+        transfer: float,
+        now: float,
+        outcome: Outcome,
+        *,
+        retry_after: float = 0.0,
+        at_least: float = 0.0,
+        address: str = "",
+    ) -> Gap:
+        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it."""
+        self.counters.transferred(
+            transfer, is_error=outcome == Outcome.ERROR, is_down=outcome == Outcome.DOWN
+        )
+        held = self._of_name(name)
+        if held is not None:
+            held.touch()
+            return held.shard.transferred(
+                name, transfer, now, outcome, retry_after=retry_after, at_least=at_least, address=address
+            )
+        if len(self._strangers) >= _MAX_STRANGERS:
+            self._strangers.clear()
+        pace, not_before = self._strangers.get(host_key(name)) or (Pace(name), 0.0)
+        gap = self.politeness.after(pace, transfer, outcome, retry_after)
+        self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, at_least))
+        return gap
+
+    def hold(self, host: bytes, not_before: float) -> None:
+        """Leave the host under key *host* alone until *not_before*, if not longer."""
+        held = self._of_key(host)
+        if held is not None:
+            held.touch()
+            held.shard.hold(host, not_before)
+
+    def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
+        """Have *seconds* between requests to the host called *name*."""
+        held = self._of_name(name)
+        if held is not None:
+            held.touch()
+            held.shard.set_crawl_delay(name, seconds, now)
+
+    def not_before(self, host: bytes) -> float:
+        """Instant before which the host under key *host* must be left alone."""
+        held = self._of_key(host)
+        if held is not None:
+            return held.shard.not_before(host)
+        return self._strangers[host][1] if host in self._strangers else 0.0
+
+    def longest_gap(self, name: str) -> float:
+        """Longest gap of the host called *name* after a transfer that shows nothing special."""
+        held = self._of_name(name)
+        return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))
+
+    def is_dead(self, host: bytes) -> bool:
+        """Whether the crawl does not wait for the host under key *host*."""
+        held = self._of_key(host)
+        return held is not None and held.shard.is_dead(host)
+
+    def down(self, host: bytes) -> int:
+        """Transfers in a row that showed the host under key *host* to be down."""
+        held = self._of_key(host)
+        return held.shard.down(host) if held is not None else 0
+
+    # -- pages that are the same
+
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
+        """Note the *text* of a leased page; returns the key of the page of its shard that had it first."""
+        held = self._of_name(lease.host)
+        return held.shard.judge(lease, text, key) if held is not None else b""
+
+    def copy_of(self, lease: Lease) -> bytes:
+        """Key of a page of another registered domain that has the text of a leased page, in its shard."""
+        held = self._of_name(lease.host)
+        return held.shard.copy_of(lease) if held is not None else b""
+
+    def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
+        """Let a leased page be a duplicate of the one under *other*, if its shard knows that as such."""
+        held = self._of_name(lease.host)
+        return held is not None and held.shard.give_way(lease, other, key)
+
+    def are_same(self, key: bytes, other: bytes) -> bool:
+        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
+        held = self._of_key(key)
+        return held is not None and held.shard.are_same(key, other)
+
+    def same_as(self, key: bytes) -> bytes:
+        """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
+        held = self._of_key(key)
+        return held.shard.same_as(key) if held is not None else b""
+
+    # -- robots.txt
+
+    def robots(self, key: bytes) -> bytes | None:
+        """What was kept under *key* by :meth:`keep_robots`."""
+        held = self._of_key(key)
+        return held.shard.robots(key) if held is not None else None
+
+    def keep_robots(self, key: bytes, data: bytes) -> None:
+        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
+        held = self._of_key(key)
+        if held is not None:
+            held.touch()
+            held.shard.keep_robots(key, data)
+
+
+class Fronts:
+    """What :mod:`scrapy_aopic.watch` looks at of several frontiers, as of one.
+
+    Attributes:
+        places: Hosts that are ready, and that wait.
+        n_hosts: Hosts that are known.
+        n_parked: Hosts that wait on the disk for their time, without dead ones.
+        n_dead: Dead hosts that wait on the disk for their time.
+    """
+
+    def __init__(self, frontiers: Sequence[Frontier]) -> None:
+        self._frontiers = frontiers
+        self.places = Numbers(
+            range(sum(len(each.places.ready) for each in frontiers)),
+            range(sum(len(each.places.waiting) for each in frontiers)),
+        )
+        self.n_hosts = sum(each.n_hosts for each in frontiers)
+        self.n_parked = sum(each.n_parked for each in frontiers)
+        self.n_dead = sum(each.n_dead for each in frontiers)
+
+    @property
+    def active(self) -> dict[bytes, HostState]:
+        """Hosts in memory."""
+        return {key: host for each in self._frontiers for key, host in each.active.items()}
+
+    @property
+    def n_shelved(self) -> dict[bytes, int]:
+        """Shelved hosts by the beginning of their index rows."""
+        shelved: dict[bytes, int] = {}
+        for each in self._frontiers:
+            for row, n in each.n_shelved.items():
+                shelved[row] = shelved.get(row, 0) + n
+        return shelved
+
+
+class Numbers(NamedTuple):
+    """How many hosts there are, as something that has so many: that is all anybody asks."""
+
+    ready: range
+    waiting: range

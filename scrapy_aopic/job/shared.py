@@ -1,0 +1,452 @@
+"""A job in shards, of which this process, a *worker*, holds some: as many as every other worker, give or take one.
+
+It is called like :class:`~.job.Job`.
+
+Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and counts its share by it. Who has too many
+shards hands some over, who has too few takes those that nobody holds; the lease of each store decides between two.
+
+Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with the others. What else goes wrong with a store
+ends the crawl, as it does for a job in one piece.
+
+Rule 3: a worker is done when no shard of the job has anything to do, and no letter is on its way: see
+:attr:`~scrapy_aopic.storage.redis_shards.Look.is_quiet`. Until then it stays, for letters may come, or shards of one that
+dies.
+
+Rule 4: lists of seeds are taken up by whoever holds shard 0, with whose commits their offsets are stored; its letters bring
+seeds to the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from scrapy_aopic.core.ledger import Sums
+from scrapy_aopic.core.shard import ShardId
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.storage import note_server
+from scrapy_aopic.storage.redis_lease import InUseError
+from scrapy_aopic.storage.redis_shards import Registry
+
+from .clock import SharedClock
+from .exchange import Exchange
+from .folder import store_folder
+from .held import Held
+from .job import Job
+from .offsets import Offsets
+from .shards import Shards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.records import Link, Page
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.lock import Lock
+    from scrapy_aopic.storage.redis_shards import Look
+
+    from .server_seeds import ServerSeeds
+
+logger = logging.getLogger(__name__)
+
+_OPENED_AT_ONCE = 4
+"""Shards that are being opened, at most: each takes some milliseconds to a second of a thread."""
+
+_LEAST_PAGES = 1_000
+"""Page records that each shard keeps in memory at least."""
+
+_LEAST_HOSTS = 200
+"""Hosts that each shard keeps in memory at least."""
+
+_PAUSE = 0.005
+"""Seconds between looks at the shards, which cost a few microseconds each."""
+
+
+class SharedJob(Job):
+    """This worker's part of the job at *address*.
+
+    Args:
+        shards: Of the job.
+        server_seeds: The seeds that wait on the server.
+        interval: Seconds between commits of a shard.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+
+    is_shared = True
+
+    def __init__(
+        self,
+        folder: Path | None,
+        policy: Policy,
+        address: Address,
+        shards: int,
+        *,
+        lock: Lock | None,
+        server_seeds: ServerSeeds | None,
+        interval: float,
+    ) -> None:
+        # All of Job's are set here: what it opens is one store, and here are many.
+        self.folder = folder
+        self.name = str(address)
+        self.server_seeds = server_seeds
+        self.offsets = Offsets({})
+        self._address = address
+        self._n = shards
+        self._lock = lock
+        self._interval = interval
+        self._policy = replace(
+            policy,
+            page_cache=max(policy.page_cache // shards, _LEAST_PAGES),
+            max_active=max(policy.max_active // shards, _LEAST_HOSTS),
+        )
+        self._failure: StorageError | None = None
+        self._odd: dict[int, float] = {}
+        self._opening: dict[int, Future[Held | None]] = {}
+        self._n_opened = 0
+        self._serials: dict[int, int] = {}
+        self._last: Look | None = None
+        self._is_quiet = False
+        self._tick_at = 0.0
+        self._n_landed = 0
+        self._slowest = 0.0
+        self._said = (-1, -1)
+        with ExitStack() as opened:
+            if folder is not None:
+                note_server(store_folder(folder), address)
+            self._registry = Registry(address, shards)
+            opened.callback(self._registry.close)
+            self._shared_clock = SharedClock(self._registry.now())
+            self.clock = self._shared_clock
+            self._shards = Shards(shards, policy, self.clock())
+            self.crawl = cast("Crawl", self._shards)  # which answers what a session asks a crawl
+            self._writer = ThreadPoolExecutor(1, "aopic-commit")
+            opened.callback(self._writer.shutdown)
+            self._opener = ThreadPoolExecutor(1, "aopic-shards")
+            opened.callback(self._opener.shutdown)
+            self._exchange = Exchange(self._registry, address.lease)
+            self._opened = opened.pop_all()
+
+    # -- how it is
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether it cannot be gone on with."""
+        return self._failure is not None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it cannot be used; ``None`` if it can."""
+        return self._failure or self._exchange.failure
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether nothing may be leased, because no shard is held, or the last commits of all are too old."""
+        held, now = self._shards.held.values(), self.clock()
+        return all(each.commits.is_behind and each.has_work(now) for each in held)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no shard of the job had anything to do, wherever it is, and no letter was on its way."""
+        last = self._last
+        if not self._is_quiet or last is None:
+            return False
+        # What was stored here since that look may have letters that nobody has seen.
+        return all(held.state.head == last.heads[number] for number, held in self._shards.held.items())
+
+    @property
+    def takes_seeds(self) -> bool:
+        """Whether lists of seeds are taken up here."""
+        held = self._shards.held.get(0)
+        return held is not None and not held.is_leaving
+
+    @property
+    def commits(self) -> int:
+        """Commits of all shards that were stored."""
+        return self._n_landed + sum(held.commits.n_landed for held in self._shards.held.values())
+
+    @property
+    def slowest_commit(self) -> float:
+        """Seconds that the slowest of them took."""
+        return max([self._slowest, *(held.commits.slowest for held in self._shards.held.values())])
+
+    @property
+    def last_commit(self) -> float:
+        """Seconds that the last commit of some shard took."""
+        return max((held.commits.last for held in self._shards.held.values()), default=0.0)
+
+    @property
+    def commit_age(self) -> float:
+        """Seconds since the oldest last commit of a shard that has something to do."""
+        now, held = self.clock(), self._shards.held.values()
+        return max((each.commits.age for each in held if each.has_work(now)), default=0.0)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages of a shard have changed that a commit is due."""
+        return any(held.commits.is_full for held in self._shards.held.values())
+
+    def size_bytes(self) -> int | None:
+        """``None``: that takes many questions to the server."""
+        return None
+
+    # -- what a session does with it
+
+    def tick(self, steps: int = 1) -> bool:
+        """Do what is due; see :meth:`~.job.Job.tick`. Never waits.
+
+        Returns:
+            Whether there may be something to lease now that was not there before.
+        """
+        now = self.clock()
+        if now < self._tick_at or self._failure is not None:
+            return False
+        self._tick_at = now + _PAUSE
+        if steps > 1 and self.takes_seeds:
+            self._shards.held[0].steps += steps - 1
+        try:
+            return self._tick(now)
+        except StorageError as error:
+            self._failure = error
+            return True
+
+    def _tick(self, now: float) -> bool:
+        is_news = self._adopt()
+        looks, failed = self._exchange.take_looks()
+        for post in failed:
+            if post.number in self._shards.held:
+                self._shards.held[post.number].post_failed(post)
+        for look, own in looks:
+            is_news |= self._take(look, own)
+        for held in list(self._shards.held.values()):
+            if held.failure is not None:
+                self._drop(held, held.failure)
+                continue
+            if held.is_leaving and held.is_free:
+                if held.end():
+                    self._hand_over(held)
+                continue
+            is_news |= held.read(self.clock) > 0
+            held.tick(now)
+            if held.has_post or looks:
+                self._post(held)
+        if looks:
+            self._balance(looks[-1][0])
+        return is_news
+
+    def hurry(self) -> None:
+        """Let the next commit of each shard begin as soon as none is under way."""
+        for held in self._shards.held.values():
+            held.commits.hurry()
+
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._writer.submit(task)
+
+    def rank(self) -> None:
+        """Nothing: no order of a job in shards looks at the whole graph."""
+
+    def seed(self, link: Link, now: float, *, worth: float, enriches: bool) -> bool:
+        """Queue a page of a list of seeds; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
+        held = self._shards.held[0]
+        held.touch()
+        return held.shard.seed(link, now, worth=worth, enriches=enriches)
+
+    def enrich(self, key: bytes, now: float, worth: float) -> None:
+        """Give the known page under *key* of shard 0 the cash of *worth* seeds."""
+        held = self._shards.held[0]
+        held.touch()
+        held.shard.enrich(key, now, worth)
+
+    def seeded(self, key: bytes, host: str) -> Page | None:
+        """The page of a seed, if shard 0 knows it; others know theirs."""
+        held = self._shards.held.get(0)
+        return held.shard.page(key) if held is not None and held.shard.shard_of(host) == 0 else None
+
+    # -- looks
+
+    def _take(self, look: Look, own: Mapping[int, int]) -> bool:
+        """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
+        self._shared_clock.advance(look.now)
+        was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
+        whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
+        for number, held in self._shards.held.items():
+            if own.get(number) == self._serials.get(number):
+                held.deliver(look.letters.get(number, ()))
+            held.acknowledged(look.states)
+            held.compare(look.states.get(number))
+            self._learn(held, whole)
+        return (self._is_quiet and not was_quiet) or bool(look.letters)
+
+    def _learn(self, held: Held, whole: list[int]) -> None:
+        """Let *held* know the sums of all other shards, of which the *whole* job has so much."""
+        last = self._last
+        if last is None or not whole:
+            return
+        own = last.states[held.number].sums if held.number in last.states else (0,) * len(whole)
+        held.shard.learn(
+            Sums(*(max(all_of_it - part, 0) for all_of_it, part in zip(whole, own, strict=True)))
+        )
+
+    def _balance(self, look: Look) -> None:
+        """Hand over shards that are too many, or take some."""
+        held = self._shards.held
+        tokens = list(look.workers)
+        rank = tokens.index(self._registry.token)
+        share = self._n // len(tokens) + (rank < self._n % len(tokens))
+        staying = [each for each in held.values() if not each.is_leaving]
+        n = len(staying) + len(self._opening)
+        if n > share:
+            for each in sorted(staying, key=lambda each: each.shard.n_leased)[: n - share]:
+                each.is_leaving = True
+        for each in held.values():
+            if n < share and each.is_leaving and not each.has_ended:
+                each.is_leaving, n = False, n + 1
+        begin = rank * self._n // len(tokens)  # so that two workers seldom try the same one
+        for number in (*range(begin, self._n), *range(begin)):
+            if n >= share or len(self._opening) >= _OPENED_AT_ONCE:
+                break
+            if not look.is_owned[number] and number not in held and number not in self._opening:
+                self._opening[number] = self._opener.submit(self._open, number)
+                n += 1
+        now = len(staying), len(tokens)
+        if now != self._said and not self._opening:
+            self._said = now
+            logger.info(
+                "This worker holds %(held)d of %(shards)d shards of the crawl in %(folder)s; workers: %(workers)d",
+                {"held": now[0], "shards": self._n, "folder": self.name, "workers": now[1]},
+            )
+
+    def _open(self, number: int) -> Held | None:
+        """Open a shard, in a thread; ``None`` if another worker was faster."""
+        try:
+            held = Held(
+                self._address,
+                replace(self._policy, order=copy(self._policy.order)),
+                self._shared_clock,
+                ShardId(number, self._n),
+                interval=self._interval,
+                phase=number / self._n,
+                writer=self._writer,
+                worker=self._registry.token,
+            )
+        except (InUseError, LostError):
+            return None
+        try:
+            if number == 0 and self.server_seeds is not None:
+                self.server_seeds.begin_anew()
+        except BaseException:
+            held.close()
+            raise
+        return held
+
+    def _adopt(self) -> bool:
+        """Take the shards that were opened; returns whether there are any."""
+        is_news = False
+        for number, opening in list(self._opening.items()):
+            if not opening.done():
+                continue
+            del self._opening[number]
+            held = opening.result()
+            if held is None:
+                continue
+            is_news = True
+            self._n_opened += 1
+            self._serials[number] = self._n_opened
+            self._shards.held[number] = held
+            if number == 0:
+                self.offsets = held.offsets
+            if self._last is not None:
+                states = self._last.states.values()
+                self._learn(
+                    held, [sum(column) for column in zip(*(each.sums for each in states), strict=True)]
+                )
+            if held.shard.is_resumed and not held.shard.was_clean:
+                logger.info(
+                    "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
+                    "of its hosts is asked for a while",
+                    {"number": number, "folder": self.name},
+                )
+            self._note_own()
+            self._shards.seed_early(self.clock())
+        return is_news
+
+    def _note_own(self) -> None:
+        self._exchange.own = {number: self._serials[number] for number in self._shards.held}
+
+    def _post(self, held: Held) -> None:
+        if post := held.take_post():
+            self._exchange.post(post)
+
+    # -- shards go
+
+    def _remove(self, held: Held) -> None:
+        del self._shards.held[held.number]
+        self._n_landed += held.commits.n_landed
+        self._slowest = max(self._slowest, held.commits.slowest)
+        self._note_own()
+
+    def _hand_over(self, held: Held) -> None:
+        """The last commit of *held* has landed: others may have it."""
+        self._post(held)
+        self._remove(held)
+        self._opener.submit(held.close)
+
+    def _drop(self, held: Held, error: StorageError) -> None:
+        """*held* cannot be used because of *error*: go on without it if it was lost, else end."""
+        if not isinstance(error, LostError):
+            # What another worker has changed meanwhile looks damaged; the lease soon shows it.
+            since = self._odd.setdefault(held.number, time.monotonic())
+            if not held.is_torn or time.monotonic() - since > self._address.lease:
+                self._failure = error
+            return
+        logger.warning(
+            "%(error)s The crawl goes on with the other shards",
+            {"error": error},
+        )
+        self._odd.pop(held.number, None)
+        self._remove(held)
+        self._opener.submit(held.close)
+
+    def close(self, inspect: Callable[[Store], None] | None = None) -> None:
+        """Commit what is left of all shards, waiting for it, and let others have them.
+
+        Raises:
+            StorageError: If that failed; nothing that was committed before is lost.
+        """
+        with self._opened:
+            for opening in self._opening.values():
+                with suppress(StorageError):
+                    if (late := opening.result()) is not None:
+                        late.close()
+            self._opening = {}
+            error = self.failure
+            for held in self._shards.held.values():
+                if error is None and held.failure is None:
+                    held.has_ended = True
+                    held.commits.commit(is_clean=True)
+                    if held.failure is None:
+                        self._post(held)
+                        continue
+                if not isinstance(held.failure, LostError):
+                    error = error or held.failure
+            for held in self._shards.held.values():
+                held.close()
+            self._exchange.close()
+            if error is not None:
+                raise error
+            if inspect is not None:
+                logger.info(
+                    "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
+                    {"folder": self.name},
+                )

@@ -1,0 +1,203 @@
+"""What a job in shards can be asked as a whole, also while workers crawl it: how far it is, and whether everything holds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.storage.redis_shards import Registry, read_cut
+from scrapy_aopic.web.suffixes import list_name, registered_domain
+
+if TYPE_CHECKING:
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis_shards import JobCut
+
+_COUNTS = ("queued", "visited", "failed", "hosts")
+"""What each shard counts, in this order."""
+
+
+def is_cut(address: Address) -> bool:
+    """Whether the job at *address* is one in shards.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    return read_cut(address) is not None
+
+
+def _cut_of(address: Address) -> JobCut:
+    cut = read_cut(address)
+    if cut is None:
+        raise StorageError(f"The job in {address} is in one piece, or gone.")
+    return cut
+
+
+# -- status
+
+
+def shards_status(address: Address) -> dict[str, Any]:
+    """Counts of the job at *address*, its mail, its workers and its shards, as of their last commits.
+
+    Raises:
+        StorageError: If there is no such job, or the server cannot be reached.
+    """
+    cut = _cut_of(address)
+    with closing(Registry(address, cut.shards)) as registry:
+        look = registry.look({}, joins=False)
+    states = [look.states.get(number) for number in range(cut.shards)]
+    named = {token: f"{worker['host']}:{worker['pid']}" for token, worker in look.workers.items()}
+    shards = []
+    for number, state in enumerate(states):
+        owner = named.get(state.worker, "a worker that has died") if state is not None else ""
+        shards.append(
+            {
+                "shard": number,
+                **dict(zip(_COUNTS, state.counts if state is not None else (0, 0, 0, 0), strict=True)),
+                "worker": (owner or "a worker") if look.is_owned[number] else "",
+                "is_idle": state is not None and state.is_idle,
+            }
+        )
+    sent = {
+        (sender, to): last
+        for sender, state in enumerate(states)
+        if state is not None
+        for to, last in state.sent.items()
+    }
+    on_their_way = sum(
+        last - (other.got.get(sender, 0) if (other := states[to]) is not None else 0)
+        for (sender, to), last in sent.items()
+    )
+    return {
+        "pages": {
+            name: sum(state.counts[n] for state in states if state is not None)
+            for n, name in enumerate(_COUNTS[:3])
+        },
+        "hosts": sum(state.counts[3] for state in states if state is not None),
+        "letters": {"sent": sum(sent.values()), "on_their_way": max(on_their_way, 0)},
+        "cash": {
+            "total": cut.shards * TOTAL,
+            "virtual_pages": sum(state.sums[-1] for state in states if state is not None),
+        },
+        "is_finished": look.is_quiet,
+        "workers": [
+            {
+                "worker": named[token],
+                "shards": sum(shard["worker"] == named[token] for shard in shards),
+                "seconds": round(look.now - worker["since"]),
+            }
+            for token, worker in look.workers.items()
+        ],
+        "shards": shards,
+    }
+
+
+def format_shards(state: dict[str, Any]) -> str:
+    """What :func:`shards_status` says, for people."""
+    pages, letters, cash = state["pages"], state["letters"], state["cash"]
+    lines = [
+        "pages:",
+        *(f"  {name}: {n:,}" for name, n in pages.items()),
+        f"hosts: {state['hosts']:,}",
+        f"letters between shards: {letters['sent']:,}, {letters['on_their_way']:,} of them on their way",
+        f"cash of the virtual pages: {cash['virtual_pages'] / cash['total']:.3f} of all",
+        f"finished: {'yes' if state['is_finished'] else 'no'}",
+        "workers:",
+        *(
+            f"  {worker['worker']}: {worker['shards']:,} shards, for {worker['seconds']:,} s"
+            for worker in state["workers"]
+        ),
+        *([] if state["workers"] else ["  none"]),
+        f"{'shard':>5}  {'queued':>9}  {'visited':>9}  {'failed':>7}  {'hosts':>7}  worker",
+    ]
+    lines += [
+        f"{row['shard']:>5}  {row['queued']:>9,}  {row['visited']:>9,}  {row['failed']:>7,}  {row['hosts']:>7,}  "
+        f"{row['worker'] or 'none'}{' (idle)' if row['worker'] and row['is_idle'] else ''}"
+        for row in state["shards"]
+    ]
+    return "\n".join(lines)
+
+
+# -- check
+
+
+@dataclass(slots=True)
+class WholeAudit:
+    """What was counted in all shards of a job at one moment, and what does not hold.
+
+    Attributes:
+        shards: How many there are.
+        queued, visited, failed: Pages.
+        cash: Units of all shards, by their own counts.
+        in_transit: Units in letters that their receivers have not applied.
+        letters: Number of these letters.
+        total: Units that there must be together.
+        violations: What does not hold, a sentence each.
+        holds: Whether everything does.
+    """
+
+    shards: int
+    queued: int = 0
+    visited: int = 0
+    failed: int = 0
+    cash: int = 0
+    in_transit: int = 0
+    letters: int = 0
+    total: int = 0
+    violations: list[str] = field(default_factory=list)
+    holds: bool = True
+
+
+def audit_job(address: Address) -> WholeAudit:
+    """Check every shard of the job at *address*, and the mail between them, as of one moment.
+
+    Raises:
+        StorageError: If a shard was never opened, its letters were written by another list of public suffixes, or the
+            server cannot be reached.
+    """
+    cut = _cut_of(address)
+    if cut.suffixes != list_name():
+        raise StorageError(
+            f"The job in {address} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
+            f"of {list_name()}: install the same version."
+        )
+    result = WholeAudit(cut.shards, total=cut.shards * TOTAL)
+    with ExitStack() as opened:
+        views = open_snapshots(address)
+        for view in views:
+            opened.callback(view.close)
+        for number, view in enumerate(views):
+            try:
+                view.verify()
+                found = audit(view)
+            except StorageError as error:
+                found = Audit()
+                found.expect(False, "{}", error)
+            if read_saved(view) is None:
+                found.expect(False, "its totals are gone, which its first commit wrote")
+            result.queued += found.queued
+            result.visited += found.visited
+            result.failed += found.failed
+            result.violations += [f"shard {number}: {violation}" for violation in found.violations]
+        between = audit_shards(views, registered_domain)
+    result.cash, result.in_transit, result.letters = between.cash, between.in_transit, between.letters
+    result.violations += between.violations
+    result.holds = not result.violations
+    return result
+
+
+def format_whole(result: WholeAudit) -> str:
+    """What :func:`audit_job` found, for people."""
+    lines = [
+        f"{result.shards} shards: {result.queued:,} pages queued, {result.visited:,} visited, {result.failed:,} failed",
+        f"cash: {result.cash:,} units in the shards and {result.in_transit:,} in {result.letters:,} letters, of {result.total:,}",
+        *result.violations,
+        "everything holds" if result.holds else "this does not hold",
+    ]
+    return "\n".join(lines)

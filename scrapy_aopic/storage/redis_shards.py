@@ -1,0 +1,348 @@
+"""What the shards of a job on a server have in common: how many they are, who crawls, and the letters between them.
+
+1. Each shard has a store of its own, which one process at a time may change (:mod:`.redis_lease`). Nothing in here can
+   damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
+   logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
+2. A process that crawls, a *worker*, is alive if it has said so within the time of a lease, by the server's clock.
+3. The *state* of a shard says what its last commit was like, and names that commit. One look shows all states and the
+   heads of all shards at one moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy_aopic.exceptions import StorageError
+
+from .redis_checks import check_server
+from .redis_connect import connect
+from .redis_keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from .address import Address
+    from .redis_link import Argument, Reply
+
+_BEGIN = 60.0
+"""Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
+
+_LOOK = 0.1
+"""Seconds between looks at whether another process has made the job."""
+
+_LETTERS = 64
+"""Letters to a shard that are read at once: some 50 kB each at most."""
+
+_FORGET = 30
+"""Leases after which a worker that has died is forgotten."""
+
+
+class JobCut(NamedTuple):
+    """How a job on a server is cut.
+
+    Attributes:
+        shards: How many.
+        suffixes: Which list of public suffixes says what a registered domain is.
+    """
+
+    shards: int
+    suffixes: str
+
+
+class Letter(NamedTuple):
+    """A letter: from which shard, the number that it has there, and what it says."""
+
+    sender: int
+    number: int
+    data: bytes
+
+
+class State(NamedTuple):
+    """What a shard was like at a commit.
+
+    Attributes:
+        head: Head of its store after that commit, which no other commit has.
+        worker: Token of the worker that made it.
+        is_idle: Whether it had nothing to do, and nothing in flight.
+        sums: What it adds to the sums of the job.
+        sent: Number of the last letter to each other shard.
+        got: Number of the last letter of each other shard that was applied.
+        counts: Pages queued, visited and failed, and hosts.
+    """
+
+    head: str
+    worker: str
+    is_idle: bool
+    sums: Sequence[int]
+    sent: Mapping[int, int]
+    got: Mapping[int, int]
+    counts: Sequence[int]
+
+    def packed(self) -> bytes:
+        """As the server has it."""
+        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+
+
+@dataclass(slots=True)
+class Look:
+    """All shards of a job at one moment.
+
+    Attributes:
+        now: The server's time, in seconds since the epoch.
+        workers: The workers that are alive, by token, in the order in which they came.
+        states: Of the shards that have one.
+        heads: Of the stores of all shards; ``""`` for one that was never opened.
+        is_owned: Whether a process has it open, for all shards.
+        letters: New letters to the shards that were asked for.
+    """
+
+    now: float
+    workers: dict[str, Mapping[str, Any]]
+    states: dict[int, State]
+    heads: list[str]
+    is_owned: list[bool]
+    letters: dict[int, list[Letter]] = field(default_factory=dict)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no shard had anything to do at its last commit, and every letter had arrived.
+
+        Then none will have, unless somebody gives it seeds, or a time comes.
+        """
+        states = self.states
+        if len(states) < len(self.heads):
+            return False
+        if any(not state.is_idle or state.head != self.heads[n] for n, state in states.items()):
+            return False
+        return all(
+            states[receiver].got.get(sender, 0) == last
+            for sender, state in states.items()
+            for receiver, last in state.sent.items()
+        )
+
+
+def read_cut(address: Address) -> JobCut | None:
+    """How the job at *address* is cut; ``None`` if there is none, or in one piece.
+
+    Raises:
+        StorageError: If the server cannot be reached, or says something else.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        return _read_cut(keys, link.ask((b"GET", keys.of_job(b"cut")))[0])
+
+
+def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
+    if data is None:
+        return None
+    try:
+        cut = JobCut(**json.loads(data))
+        shards = int(cut.shards)
+    except (ValueError, TypeError):
+        raise keys.damaged(f"how it is cut is said by {data[:50]!r}") from None
+    return cut._replace(shards=shards)
+
+
+def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
+    """Make the job at *address* if there is none, once *prepare* has done what belongs to it; returns whether it did.
+
+    Raises:
+        StorageError: If there is a job in one piece, or the server does not work.
+    """
+    keys, token = Keys(address), secrets.token_hex(8).encode()
+    cut_key, beginning = keys.of_job(b"cut"), keys.of_job(b"beginning")
+    with closing(connect(address)) as link:
+        check_server(link, address)
+        while True:
+            found, head = link.ask((b"GET", cut_key), (b"EXISTS", keys.head))
+            if _read_cut(keys, found) is not None:
+                return False
+            if head:
+                raise StorageError(
+                    f"The job in {address} is in one piece, and AOPIC_SHARDS is now {cut.shards}: set AOPIC_SHARDS back to 1, "
+                    "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+                )
+            link.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
+            if link.ask((b"GET", beginning)) == [token]:
+                break
+            time.sleep(_LOOK)
+        try:
+            prepare()
+            link.transact((b"SET", cut_key, json.dumps(cut._asdict()).encode(), b"NX"))
+        finally:
+            link.ask((b"DEL", beginning))
+    return True
+
+
+class Registry:
+    """One worker's way to the server; one thread uses it at a time.
+
+    Attributes:
+        token: Of this worker.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+
+    def __init__(self, address: Address, shards: int) -> None:
+        self.token = secrets.token_hex(8)
+        self._address = address
+        self._keys = Keys(address)
+        self._lease = address.lease
+        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
+        self._brought: dict[tuple[int, int], set[bytes]] = {}
+        self._link = connect(address)
+        self._process = {"pid": os.getpid(), "host": socket.gethostname(), "since": self.now()}
+
+    def now(self) -> float:
+        """The server's time, in seconds since the epoch."""
+        return _seconds(self._link.ask((b"TIME",))[0])
+
+    def look(self, own: Mapping[int, int], *, joins: bool = True) -> Look:
+        """All shards, with the letters to those in *own* that were not brought before.
+
+        Args:
+            own: Shards of this worker, and which time it has opened each: for that, nothing was brought before.
+            joins: Whether to say that this worker lives.
+
+        Raises:
+            StorageError: If the server cannot be reached, or something is damaged.
+        """
+        keys, stores = self._keys, self._stores
+        replies = self._link.transact(
+            (b"TIME",),
+            (b"HGETALL", keys.of_job(b"workers")),
+            (b"HGETALL", keys.of_job(b"states")),
+            (b"MGET", *(store.head for store in stores)),
+            (b"MGET", *(store.owner for store in stores)),
+            *((b"HKEYS", keys.mail(number)) for number in own),
+        )
+        assert replies is not None, "nothing is watched"
+        instant, workers, states, heads, owners, *boxes = replies
+        now = _seconds(instant)
+        alive = self._alive(_pairs(workers), now)
+        if joins:
+            said = json.dumps({**self._process, "seen": now}).encode()
+            self._link.ask((b"HSET", keys.of_job(b"workers"), self.token, said))
+            alive.setdefault(self.token, self._process)
+        self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
+        return Look(
+            now,
+            dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
+            {int(number): self._state(data) for number, data in _pairs(states).items()},
+            [head.decode("ascii", "replace") if head is not None else "" for head in heads],
+            [owner is not None for owner in owners],
+            dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
+        )
+
+    def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:
+        alive, dead = {}, []
+        for token, data in workers.items():
+            try:
+                worker = json.loads(data)
+                age = now - worker["seen"]
+            except (ValueError, LookupError, TypeError):
+                raise self._keys.damaged(f"a worker is said to be {data[:50]!r}") from None
+            if age < self._lease:
+                alive[token.decode("ascii", "replace")] = worker
+            elif age > _FORGET * self._lease:
+                dead.append(token)
+        if dead:
+            self._link.ask((b"HDEL", self._keys.of_job(b"workers"), *dead))
+        return alive
+
+    def _state(self, data: bytes) -> State:
+        try:
+            state = State(**json.loads(data))
+            sent, got = ({int(n): last for n, last in each.items()} for each in (state.sent, state.got))
+        except (ValueError, TypeError, AttributeError):
+            raise self._keys.damaged(f"the state of a shard is {data[:50]!r}") from None
+        return state._replace(sent=sent, got=got)
+
+    def _bring(self, boxes: Sequence[Sequence[bytes]]) -> list[list[Letter]]:
+        """The letters with the names *boxes* to this worker's shards, the first ones of each sender first."""
+        wanted: list[list[tuple[int, int]]] = []
+        for brought, names in zip(self._brought.values(), boxes, strict=True):
+            brought &= {*names}
+            wanted.append(sorted(map(self._name, {*names} - brought), key=lambda name: name[::-1])[:_LETTERS])
+            brought |= {_field(*name) for name in wanted[-1]}
+        asked = [
+            (b"HMGET", self._keys.mail(number), *(_field(*name) for name in names))
+            for (number, _), names in zip(self._brought, wanted, strict=True)
+            if names
+        ]
+        replies = iter(self._link.ask(*asked))
+        return [
+            [
+                Letter(*name, data)
+                for name, data in (zip(names, next(replies), strict=True) if names else ())
+                if data is not None
+            ]
+            for names in wanted
+        ]
+
+    def _name(self, field: bytes) -> tuple[int, int]:
+        try:
+            sender, number = map(int, field.split(b":"))
+        except ValueError:
+            raise self._keys.damaged(f"a letter has the name {field[:50]!r}") from None
+        return sender, number
+
+    def post(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+    ) -> None:
+        """Show *states*, send *letters* to shards, and remove letters that shards have *read* for good.
+
+        Raises:
+            StorageError: If the server cannot be reached; it may be done once more then.
+        """
+        keys = self._keys
+        commands: list[Sequence[Argument]] = [
+            (b"HSET", keys.mail(to), _field(letter.sender, letter.number), letter.data)
+            for to, letter in letters
+        ]
+        commands += [
+            (b"HDEL", keys.mail(shard), *(_field(*name) for name in names)) for shard, names in read if names
+        ]
+        if states:
+            shown = (part for number, state in states.items() for part in (number, state.packed()))
+            commands.append((b"HSET", keys.of_job(b"states"), *shown))
+        if commands:
+            self._link.ask(*commands)
+
+    def leave(self) -> None:
+        """This worker is none any more.
+
+        Raises:
+            StorageError: If the server cannot be reached: it will notice by itself.
+        """
+        self._link.ask((b"HDEL", self._keys.of_job(b"workers"), self.token))
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._link.close()
+
+
+def _field(sender: int, number: int) -> bytes:
+    """What a letter is called in the mail of a shard."""
+    return b"%d:%d" % (sender, number)
+
+
+def _pairs(reply: Reply) -> dict[bytes, bytes]:
+    parts = iter(reply)
+    return dict(zip(parts, parts, strict=True))
+
+
+def _seconds(reply: Reply) -> float:
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1e6

@@ -1,0 +1,59 @@
+"""What settings say of URLs beside the store of a job: their normal form, what is refused, and who robots.txt speaks to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.web.origins import origin_of
+from scrapy_aopic.web.page_keys import key_of_url
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
+from scrapy_aopic.web.url_rules import FAULTS
+
+from .why import Normal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class CrawlRules:
+    """The rules of a crawl with *settings*, as :func:`~.why.why` needs them.
+
+    Page keys are those of Scrapy's own fingerprinter: pages of a crawl with another one are not found by their URL.
+
+    Raises:
+        SettingError: If a setting cannot be used.
+    """
+
+    def __init__(self, settings: Mapping[Any, Any]) -> None:
+        self._user_rule: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
+        self._normalise = read_normaliser(settings, self._rewrite if self._user_rule is not None else None)
+        self._obeys = bool(settings.get("ROBOTSTXT_OBEY"))
+        self._user_agent = str(settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*")
+
+    def _rewrite(self, url: str) -> str | None:
+        assert self._user_rule is not None
+        with suppress(Exception):  # a crawl leaves the URL as it is then, too
+            return self._user_rule(url)
+        return url
+
+    def key_of(self, url: str) -> tuple[str, bytes]:
+        """Name of the host of *url*, and its page key."""
+        return key_of_url(url)
+
+    def normal(self, url: str) -> Normal:
+        """What the rules on URLs make of *url*, found as a link."""
+        verdict = self._normalise(url)
+        return Normal(verdict.url, FAULTS[verdict.reason] if verdict.reason else "")
+
+    def allows(self, robots_txt: bytes, url: str) -> bool:
+        """Whether *robots_txt* lets the crawl fetch *url*; it does if the crawl does not obey it."""
+        return not self._obeys or Rfc9309RobotParser(robots_txt).allowed(url, self._user_agent)
+
+    def origin_of(self, url: str) -> str:
+        """The origin whose robots.txt holds for *url*."""
+        scheme, _, rest = url.partition("://")
+        for end in "/?#":
+            rest = rest.partition(end)[0]
+        return origin_of(scheme, rest)

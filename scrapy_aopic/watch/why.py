@@ -1,0 +1,505 @@
+"""Why a URL, or a host, is crawled or not: what the store of a job knows of it, in sentences.
+
+:func:`why_url` says, in this order, and ends with the first of these that holds:
+
+==============  =====================================================================================
+kind            the page
+==============  =====================================================================================
+``redirect``    was fetched and led to another one
+``duplicate``   was fetched and has the text of another one, or says that it is another one
+``forbidden``   was not fetched, because its robots.txt forbids it
+``failed``      was fetched, or was to be, and that failed
+``fetched``     was fetched
+``in flight``   was handed out and not settled as of the last commit
+``queued``      waits in the queue
+``refused``     is not known, and a rule on URLs refuses it
+``robots``      is not known, and the robots.txt that the job has would forbid it
+``unknown``     is not known
+==============  =====================================================================================
+
+What a spider or a middleware of the user's drops before it reaches the scheduler is not stored anywhere, so a page that
+is unknown may have been found and dropped: ``offsite/filtered`` and the like in the stats count those.
+
+:func:`why_host` does the same for a host.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.pages import MAX_HEIGHT
+from scrapy_aopic.core.records import (
+    FAILED,
+    HOST_BYTES,
+    NO_RECORD,
+    QUEUED,
+    front_queue_of,
+    host_key,
+    page_key,
+    queue_row,
+    unpack_host,
+    unpack_page,
+)
+from scrapy_aopic.core.robots.state import RobotsTxt
+from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.web.origins import host_name
+from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+
+from .host_walk import state_of, why_it_waits
+from .lines import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.records import HostRecord, Page
+    from scrapy_aopic.core.saved import Saved
+
+_MOST_ROWS = 100_000
+"""Rows of a host that are read to find out the rank of a page, at most: some tenths of a second."""
+
+_LONGEST = 300
+"""Characters of a URL that are shown."""
+
+
+class Normal(NamedTuple):
+    """What the rules on URLs make of one.
+
+    Attributes:
+        url: Its normal form.
+        refused: Why it is not queued, in words with the setting; empty if it is.
+    """
+
+    url: str
+    refused: str = ""
+
+
+class Rules(Protocol):
+    """What is known of a crawl beside its store: its settings."""
+
+    def key_of(self, url: str) -> tuple[str, bytes]:
+        """Name of the host of *url*, and its page key."""
+        ...
+
+    def normal(self, url: str) -> Normal:
+        """What the rules on URLs make of *url*, found as a link."""
+        ...
+
+    def allows(self, robots_txt: bytes, url: str) -> bool:
+        """Whether *robots_txt* lets the crawl fetch *url*."""
+        ...
+
+    def origin_of(self, url: str) -> str:
+        """The origin whose robots.txt holds for *url*."""
+        ...
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a URL or a host is crawled or not.
+
+    Attributes:
+        about: The URL, or the name of the host, as it was given.
+        kind: In a word or two: see the head of the module; for a host its state.
+        sentences: What is known, the answer first.
+        facts: The figures in them, by name.
+    """
+
+    about: str
+    kind: str
+    sentences: list[str]
+    facts: dict[str, Any] = {}
+
+
+class _Said:
+    """Collects what is said."""
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self.sentences: list[str] = []
+        self.facts: dict[str, Any] = {}
+
+    def say(self, sentence: str, **facts: Any) -> None:
+        self.sentences.append(sentence)
+        self.facts |= facts
+
+    def answer(self, kind: str) -> Answer:
+        return Answer(about=self.about, kind=kind, sentences=self.sentences, facts=self.facts)
+
+
+def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Answer:
+    """What is known of *question*: a URL, or the name of a host.
+
+    Args:
+        in_flight: Keys of the pages in flight, if a crawl runs in this process.
+
+    Raises:
+        StorageError: If the store cannot be read.
+    """
+    if "://" in question:
+        return why_url(store, question, rules, in_flight=in_flight)
+    return why_host(store, question, rules)
+
+
+# -- URLs
+
+
+def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Answer:
+    """Why *url* is crawled or not; see :func:`why`."""
+    said = _Said(url)
+    saved = read_saved(store)
+    if saved is None:
+        said.say("There is no job yet.")
+        return said.answer("unknown")
+    normal = rules.normal(url)
+    found = _find(store, url, normal.url, rules)
+    if found is None:
+        return _why_unknown(store, saved, normal, rules, said)
+    name, key, page = found
+    if name != url:
+        said.say(f"Its normal form is {_short(name)} (docs/urls.md).", url=name)
+    said.facts["key"] = key.hex()
+    host = _host(store, key[:HOST_BYTES])
+    if page.state == QUEUED:
+        return _why_queued(store, saved, page, host, said, key=key, is_in_flight=key in in_flight)
+    kind = _say_outcome(store, key, page, said)
+    _say_cash(saved, page, said)
+    if page.changes is not None and page.changes.wakes_at:
+        instant = page.changes.wakes_at
+        said.say(f"Whether to visit it again is decided at {_time(instant)} (AOPIC_RECRAWL).", again=instant)
+    return said.answer(kind)
+
+
+def _find(store: Store, url: str, normal: str, rules: Rules) -> tuple[str, bytes, Page] | None:
+    """The page for *url*, as its normal form or as it is; with the URL under which it is known."""
+    for each in dict.fromkeys((normal, url)):
+        try:
+            _, key = rules.key_of(each)
+        except ValueError:
+            continue
+        data = store.get_many(Family.PAGES, (key,))[0]
+        if data is not None:
+            stored = url_of(store.get_many(Family.REQUESTS, (key,))[0] or b"")
+            return stored or each, key, unpack_page(data)
+    return None
+
+
+def _say_outcome(store: Store, key: bytes, page: Page, said: _Said) -> str:
+    """Say what the last visit has shown; returns the kind of the answer."""
+    times = f", for the {_nth(page.visits)} time" if page.visits > 1 else ""
+    when = f"at {_time(page.visited_at)}" if page.visited_at else "at an unknown time"
+    said.facts.update(visits=page.visits, visited_at=page.visited_at, outcome=page.outcome)
+    root = _root(store, page)
+    if page.outcome == "redirect":
+        to = f" to {_short(root)}" if root else ""
+        said.say(f"It was fetched {when}{times}, and redirected{to}.", root=root)
+        if not root:
+            said.say(
+                "Where to is not kept: the target is a page of its own, as the redirect is not permanent."
+            )
+        return "redirect"
+    if page.outcome in ("duplicate", "canonical") or root:
+        of = f" of {_short(root)}" if root else ""
+        said.say(f"It was fetched {when}{times}, and is a duplicate{of}.", root=root)
+        if root:
+            said.say("That page stands for it: links to this one pay that one.")
+        return "duplicate"
+    if page.outcome == "robots.txt":
+        said.say(f"Its robots.txt forbids it (ROBOTSTXT_OBEY); that was found out {when}.")
+        return "forbidden"
+    if page.state == FAILED:
+        what = _reason(page.outcome)
+        said.say(f"It failed {when}{times}: {what}. It will not be fetched again.")
+        return "failed"
+    if page.outcome:
+        said.say(f"It was fetched {when}{times}: {_reason(page.outcome)}.")
+    else:
+        said.say(f"It was fetched {when}{times}, and is an ordinary page.")
+    links = store.get_many(Family.LINKS, (key,))[0]
+    if links is not None:
+        said.say(f"It links to {len(links) // len(key):,} pages.", links=len(links) // len(key))
+    return "fetched"
+
+
+def _reason(outcome: str) -> str:
+    """*outcome* of a page, in words."""
+    name, _, rest = outcome.partition(": ")
+    if name == UNREADABLE:
+        return f"its stored request cannot be made ({rest or 'the reason is not kept'})"
+    if outcome.startswith("http "):
+        return f"the server responded with status {outcome[5:]}"
+    if outcome == "content type":
+        return "it is of a content type that is not read (AOPIC_CONTENT_TYPES)"
+    if outcome == "no answer":
+        return "there was no response, or a middleware dropped the request"
+    return f"there was no response ({outcome})"
+
+
+def _say_cash(saved: Saved, page: Page, said: _Said) -> None:
+    estimate = saved.estimate
+    importance = estimate.importance(estimate.weight(page))
+    cash = page.cash + saved.ledger.owed(page)
+    said.say(
+        f"Its importance is {importance:.2g} of 1; it holds {cash / TOTAL:.2g} of all cash, and has a history of "
+        f"{page.history / TOTAL:.2g}.",
+        importance=importance,
+        cash=cash,
+        history=page.history,
+    )
+
+
+def _why_queued(
+    store: Store,
+    saved: Saved,
+    page: Page,
+    host: HostRecord | None,
+    said: _Said,
+    *,
+    key: bytes,
+    is_in_flight: bool,
+) -> Answer:
+    """Why a page that is queued was not fetched yet."""
+    rank = _rank(store, key, page)
+    is_first = rank == 1 and host is not None and host.leased_at > 0
+    if is_in_flight or is_first:
+        when = f"at {_time(host.leased_at)}" if host is not None and host.leased_at else "just now"
+        said.say(
+            f"It was handed out {when}, and was not settled as of the last commit ({_time(saved.saved_at)})."
+        )
+        if not saved.is_clean:
+            said.say("If the crawl died since, it waits again.")
+        return said.answer("in flight")
+    of = f" of {host.queued:,}" if host is not None else ""
+    at = f"{rank:,}" if rank else f"beyond {_MOST_ROWS:,}"
+    said.say(
+        f"It is queued: number {at}{of} in the queue of its host, in front queue {page.front_queue} "
+        "(docs/order.md); the host has not had its turn for it.",
+        rank=rank,
+        front_queue=page.front_queue,
+        queued_on_host=host.queued if host is not None else None,
+    )
+    if page.visits:
+        said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
+    _say_cash(saved, page, said)
+    if host is not None:
+        _say_host(host, saved, said)
+    _say_robots(store, key[:HOST_BYTES], said)
+    return said.answer("queued")
+
+
+def _rank(store: Store, key: bytes, page: Page) -> int:
+    """How many pages of its host are before the queued page under *key*, and 1; 0 if that are too many to count."""
+    host = key[:HOST_BYTES]
+    own = host + queue_row(page.front_queue, page.place)
+    for number, (row, _) in enumerate(store.scan(Family.QUEUE, host), 1):
+        if row >= own:
+            return number
+        if number == _MOST_ROWS:
+            break
+    return 0
+
+
+def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said: _Said) -> Answer:
+    """Why a page is not known."""
+    if normal.refused:
+        said.say(f"It is not queued, because {normal.refused}.", refused=normal.refused)
+        said.say("A spider that requests it on purpose, and not as a link, gets it in any case.")
+        return said.answer("refused")
+    if normal.url != said.about:
+        said.say(f"Its normal form is {_short(normal.url)} (docs/urls.md).", url=normal.url)
+    try:
+        name, key = rules.key_of(normal.url)
+    except ValueError:
+        said.say("It is no URL of a host.")
+        return said.answer("refused")
+    said.facts["key"] = key.hex()
+    host = _host(store, key[:HOST_BYTES])
+    robots = _robots(store, rules.origin_of(normal.url))
+    if robots is not None and robots.text and not rules.allows(robots.text, normal.url):
+        said.say(
+            "No page that was settled links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
+        )
+        said.say(f"That robots.txt was fetched at {_time(robots.fetched_at)}.")
+        return said.answer("robots")
+    if host is None:
+        said.say(
+            f"Neither it nor any other page of {name} is known: no page that was settled links there.",
+            host=name,
+        )
+    else:
+        said.say(
+            f"It is not known: no page that was settled as of {_time(saved.saved_at)} links to it. Of its host "
+            f"{host.visited:,} pages were fetched and {host.queued:,} are queued.",
+            host=name,
+        )
+    said.say(
+        "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
+        "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_LINK_FLOOD, or rel=nofollow where the spider obeys it."
+    )
+    for other in _variants(normal.url):
+        found = _find(store, other, other, rules)
+        if found is not None:
+            said.say(f"{_short(found[0])} is known.", similar=found[0])
+            break
+    return said.answer("unknown")
+
+
+def _variants(url: str) -> list[str]:
+    """URLs that a person may have meant by *url*."""
+    scheme, _, rest = url.partition("://")
+    other = f"{'http' if scheme == 'https' else 'https'}://{rest}"
+    path = rest.partition("?")[0]
+    slash = f"{scheme}://{path[:-1] if path.endswith('/') else path + '/'}"
+    host, _, tail = rest.partition("/")
+    www = f"{scheme}://{host.removeprefix('www.') if host.startswith('www.') else 'www.' + host}/{tail}"
+    return [other, slash, www]
+
+
+# -- hosts
+
+
+def why_host(store: Store, name: str, rules: Rules) -> Answer:
+    """Why the host called *name* is requested or not; see :func:`why`."""
+    said = _Said(name)
+    saved = read_saved(store)
+    if saved is None:
+        said.say("There is no job yet.")
+        return said.answer("unknown")
+    name = name.strip().lower()
+    key = host_key(name)
+    host = _host(store, key)
+    if host is None:
+        said.say(f"No page of {name} is known: no page that was settled links there.")
+        for other in (name.removeprefix("www."), f"www.{name}"):
+            if other != name and _host(store, host_key(other)) is not None:
+                said.say(f"{other} is known.", similar=other)
+        return said.answer("unknown")
+    said.facts.update(host=name, queued=host.queued, visited=host.visited)
+    kind = _say_host(host, saved, said)
+    if host.transfer:
+        said.say(f"Its last transfer took {host.transfer:.2g} s.", transfer=host.transfer)
+    _say_robots(store, key, said)
+    best = next(
+        (
+            front_queue_of(row[HOST_BYTES:])
+            for row, _ in store.scan(Family.QUEUE, key)
+            if row[:HOST_BYTES] == key
+        ),
+        None,
+    )
+    if best is not None:
+        said.say(f"Its best page waits in front queue {best}.", front_queue=best)
+    return said.answer(kind)
+
+
+def _say_host(host: HostRecord, saved: Saved, said: _Said) -> str:
+    """Say where *host* is and why it waits; returns its state."""
+    now = saved.saved_at
+    wait = host.not_before - now
+    state = state_of(host, now)
+    counts = f"{host.name} has {host.queued:,} queued and {host.visited:,} fetched pages"
+    said.facts.update(state=state, not_before=host.not_before)
+    if host.leased_at and state in ("ready", "waiting"):
+        state = "in flight"
+        said.say(f"{counts}; it was being requested as of the last commit.")
+    elif state == "idle":
+        said.say(f"{counts}, so there is nothing to request.")
+    elif state == "dead":
+        said.say(
+            f"{counts}; it is dead: {host.down:,} transfers in a row got no response, and the crawl does not wait for it "
+            f"(AOPIC_DEAD_AFTER). It is tried again at {_time(host.not_before)}."
+        )
+    elif host.row[:2] in (LATE, BEHIND):
+        said.say(f"{counts}; its domain is over its budget, so others come first ({_BUDGET}).")
+        state = "late"
+    elif host.row[:2] == IN_TIME:
+        said.say(f"{counts}; hosts with better pages come first.")
+    elif wait > 0:
+        said.say(
+            f"{counts}; it must be left alone for {duration(max(wait, 1))} from then: {_WAITS[why_it_waits(host)]}."
+        )
+    else:
+        said.say(f"{counts}; it could be requested as of the last commit, in the order of the best pages.")
+    if host.errors and state != "dead":
+        said.say(f"{host.errors:,} transfers in a row showed errors.", errors=host.errors)
+    if host.crawl_delay:
+        said.say(f"Its robots.txt has a crawl delay of {host.crawl_delay:g} s.", crawl_delay=host.crawl_delay)
+    if saved.not_before > now:
+        said.say(f"After a crash no request at all is made before {_time(saved.not_before)}.")
+    return state
+
+
+_BUDGET = "docs/order.md"
+
+_WAITS = {
+    "gap": "the gap after its last transfer (AOPIC_POLITENESS_FACTOR)",
+    "crawl delay": "the crawl delay of its robots.txt",
+    "errors": "errors, after which the gap doubles (AOPIC_BACKOFF)",
+    "down": "it did not respond, or asked for a later request (AOPIC_BACKOFF, Retry-After)",
+}
+"""Why a host waits, by :func:`.host_walk.why_it_waits`."""
+
+
+def _say_robots(store: Store, host: bytes, said: _Said) -> None:
+    """Say it if a robots.txt of a host was unreachable."""
+    for key, data in store.scan(Family.ROBOTS, host):
+        if key[:HOST_BYTES] != host:
+            break
+        try:
+            robots = RobotsTxt.from_bytes(data)
+        except NO_RECORD:
+            continue
+        if robots.failures:
+            what = "nothing is allowed" if robots.text is None else "its old rules hold"
+            said.say(
+                f"A robots.txt of the host was unreachable {robots.failures:,} times in a row, so {what}; it is tried again "
+                f"at {_time(robots.retry_at)}.",
+                robots_failures=robots.failures,
+            )
+
+
+# -- reading
+
+
+def _host(store: Store, key: bytes) -> HostRecord | None:
+    data = store.get_many(Family.HOSTS, (key,))[0]
+    return unpack_host(data) if data is not None else None
+
+
+def _robots(store: Store, origin: str) -> RobotsTxt | None:
+    """What the job has of the robots.txt of *origin*."""
+    key = page_key(host_key(host_name(origin)), origin.encode())
+    data = store.get_many(Family.ROBOTS, (key,))[0]
+    return RobotsTxt.from_bytes(data) if data is not None else None
+
+
+def _root(store: Store, page: Page) -> str:
+    """URL of the page that stands for *page*; empty if it stands for itself."""
+    key = b""
+    for _ in range(MAX_HEIGHT):
+        if not page.canonical:
+            break
+        key = page.canonical
+        data = store.get_many(Family.PAGES, (key,))[0]
+        if data is None:
+            break
+        page = unpack_page(data)
+    return url_of(store.get_many(Family.REQUESTS, (key,))[0] or b"") if key else ""
+
+
+def _time(instant: float) -> str:
+    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
+
+
+def _short(url: str) -> str:
+    return url if len(url) <= _LONGEST else f"{url[:_LONGEST]}..."
+
+
+def _nth(n: int) -> str:
+    """*n* as an ordinal number."""
+    ending = "th" if 10 < n % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"

@@ -1,0 +1,209 @@
+"""Jobs in shards: what is refused, and what two crawls of one process after another find."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.redis_server import Server
+from support.small_web import Follow, Web, crawl
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.web.suffixes import registered_domain
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+Serve = Callable[[dict[str, Any]], Web]
+
+PAGES = {
+    "http://a.test/": ["/1", "http://b.test/", "http://c.test/1"],
+    "http://a.test/1": ["/"],
+    "http://b.test/": ["http://c.test/1", "http://d.test/"],
+    "http://c.test/1": ["http://a.test/"],
+    "http://d.test/": [],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(server) -> dict[str, Any]:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": 4,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+def check(url: str) -> int:
+    """Pages that were visited; all shards and the mail between them hold what they must."""
+    views = open_snapshots(Address("aopic:follow", url))
+    try:
+        audits = [audit(view) for view in views]
+        whole = audit_shards(views, registered_domain)
+    finally:
+        for view in views:
+            view.close()
+    assert [violation for each in (*audits, whole) for violation in each.violations] == []
+    assert len(views) == 4
+    return sum(each.visited for each in audits)
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, settings) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    assert len(web.asked) < len(PAGES)
+    assert check(settings["REDIS_URL"]) == len(web.asked)
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(PAGES), "the second crawl goes on with what the first has left"
+    assert check(settings["REDIS_URL"]) == len(PAGES)
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_seeds_reach_their_shards_once(serve: Serve, settings, tmp_path: Path) -> None:
+    web = serve(PAGES)
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("http://d.test/\nhttp://c.test/1\nhttp://b.test/\n")
+    for _ in range(2):
+        await crawl(Follow, {**settings, "AOPIC_SEEDS": str(seeds)})
+    assert sorted(web.asked) == sorted(PAGES)
+    with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+        assert not client.exists("{aopic:follow}:seeds"), "what was taken up is gone from the server"
+        assert not [*client.scan_iter("{aopic:follow}:mail:*")], "letters that were read are gone, too"
+    assert check(settings["REDIS_URL"]) == len(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"AOPIC_STORE": "auto"}, 'AOPIC_SHARDS (4) needs AOPIC_STORE = "redis"'),
+        ({"AOPIC_POLITENESS_KEY": "address"}, "AOPIC_POLITENESS_KEY has 'address'"),
+        ({"AOPIC_ORDER": "pagerank"}, "PageRank) looks at the whole graph"),
+        ({"AOPIC_DURABILITY": "close"}, 'AOPIC_DURABILITY = "close" stores nothing before the end'),
+        ({"AOPIC_SHARDS": 257}, "AOPIC_SHARDS (257) must be a whole number from 1 to 256"),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_settings_that_do_not_go_with_shards_are_refused(
+    serve: Serve, settings, caplog, changed: dict[str, Any], said: str
+) -> None:
+    web = serve(PAGES)
+    with caplog.at_level(logging.ERROR):
+        await crawl(Follow, {**settings, **changed})
+    assert said in caplog.text
+    assert web.asked == []
+
+
+@pytest.mark.parametrize(
+    ("begun_with", "shards", "said"),
+    [
+        (4, 8, "has 4 shards, which is fixed when a job begins, and AOPIC_SHARDS is now 8"),
+        (4, 1, "has 4 shards, which is fixed when a job begins, and AOPIC_SHARDS is now 1"),
+        (1, 4, "is in one piece, and AOPIC_SHARDS is now 4"),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_another_number_of_shards_is_refused_later(
+    serve: Serve, settings, caplog, *, begun_with: int, shards: int, said: str
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "AOPIC_SHARDS": begun_with, "CLOSESPIDER_PAGECOUNT": 1})
+    n = len(web.asked)
+    with caplog.at_level(logging.ERROR):
+        await crawl(Follow, {**settings, "AOPIC_SHARDS": shards})
+    assert said in caplog.text
+    assert len(web.asked) == n
+
+
+@deferred_f_from_coro_f
+async def test_another_list_of_public_suffixes_is_refused(
+    serve: Serve, settings, caplog, monkeypatch
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    n = len(web.asked)
+    monkeypatch.setattr("scrapy_aopic.job.cutting.list_name", lambda: "0.1 (abc)")
+    with caplog.at_level(logging.ERROR):
+        await crawl(Follow, settings)
+    assert "install the same version on all machines" in caplog.text
+    assert len(web.asked) == n
+
+
+@deferred_f_from_coro_f
+async def test_what_reads_one_store_says_that_there_are_several(serve: Serve, settings) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    with (
+        pytest.raises(StorageError, match="is cut into shards"),
+        closing(open_snapshot(Address("aopic:follow", settings["REDIS_URL"]))),
+    ):
+        pass
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, tmp_path: Path) -> None:
+    web = serve({**PAGES, "http://e.test/": []})
+    await crawl(Follow, settings)
+    where = settings["REDIS_URL"] + "#aopic:follow"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "scrapy", "aopic", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            timeout=60,
+        )
+
+    state = json.loads(run("status", "--json", settings["REDIS_URL"]).stdout)
+    assert state["pages"] == {"queued": 0, "visited": len(PAGES), "failed": 0}
+    assert state["letters"]["sent"] > state["letters"]["on_their_way"] == 0
+    assert state["is_finished"]
+    assert state["workers"] == []
+    assert len(state["shards"]) == 4
+    assert "letters between shards" in run("status", where).stdout
+    done = run("check", where)
+    assert done.returncode == 0
+    assert "everything holds" in done.stdout
+    assert json.loads(run("check", "--json", where).stdout)["holds"]
+    refused = run("top", where)
+    assert refused.returncode != 0
+    assert "is cut into shards" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "1 seeds wait" in run("seed", where, "http://e.test/").stdout
+    await crawl(Follow, settings)
+    assert web.asked[len(PAGES) :] == ["http://e.test/"]
+    with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+        assert client.delete(*client.scan_iter("{aopic:follow}:s*:leaves:*"))
+    broken = run("check", where)
+    assert broken.returncode != 0
+    assert "Traceback" not in broken.stderr

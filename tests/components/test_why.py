@@ -1,0 +1,273 @@
+"""``scrapy aopic why``: every kind of answer, and an answer for every URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.cmdline import execute
+from scrapy.http import Response
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.core_crawl import Job
+from support.small_web import Follow, Web, ask, crawl, html
+
+from scrapy_aopic.addon import Addon
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.layout import LATE, Family
+from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
+from scrapy_aopic.core.robots.state import RobotsTxt
+from scrapy_aopic.job.queries import each_page
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.watch.rules import CrawlRules
+from scrapy_aopic.watch.why import Answer as Because
+from scrapy_aopic.watch.why import why
+from scrapy_aopic.web.page_keys import key_of_url
+from scrapy_aopic.web.request_rows import encode_url
+
+
+def rules(**values: Any) -> CrawlRules:
+    settings = Settings({"USER_AGENT": "tester", **values})
+    Addon().update_settings(settings)
+    return CrawlRules(settings)
+
+
+def asked(job: Job, question: str, **values: Any) -> Because:
+    job.commit()
+    return why(job.store, question, rules(**values))
+
+
+def link(url: str) -> Link:
+    host, key = key_of_url(url)
+    return Link(key, host, encode_url(url))
+
+
+WEB: dict[str, Any] = {
+    "http://a.test/": [
+        "http://a.test/copy",
+        "http://a.test/moved",
+        "http://a.test/for-now",
+        "http://a.test/gone",
+        "http://a.test/private/x",
+        "http://a.test/picture",
+        "http://b.test/?utm_source=x&q=1",
+        "http://c.test/",
+        "http://a.test/b/b/b/b/b/b",
+    ],
+    "http://a.test/robots.txt": Answer(headers={"Content-Type": "text/plain"}, body=b"User-agent: *\nDisallow: /private"),
+    "http://a.test/page": Answer(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
+    "http://a.test/copy": Answer(headers={"Content-Type": "text/html"}, body=html(["http://a.test/page"], "")),
+    "http://a.test/moved": Answer(301, headers={"Location": "http://a.test/page"}),
+    "http://a.test/for-now": Answer(302, headers={"Location": "http://a.test/twin"}),
+    "http://a.test/twin": Answer(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
+    "http://a.test/picture": Answer(headers={"Content-Type": "image/png"}, body=b"png"),
+    "http://b.test/?q=1": [],
+    "http://c.test/": Answer(500),
+}  # fmt: skip
+
+
+@deferred_f_from_coro_f
+async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_that_was_dropped(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
+) -> None:
+    serve(WEB)
+    settings = {
+        "ADDONS": {Addon: 500},
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+        "RETRY_ENABLED": False,
+        "AOPIC_KEEP_LINKS": True,
+    }
+    await crawl(Follow, settings)
+
+    def kind(url: str) -> tuple[str, str]:
+        answer = ask(tmp_path, why, url, rules())
+        assert all(sentence.endswith(".") for sentence in answer.sentences)
+        return answer.kind, " ".join(answer.sentences)
+
+    for url, expected, words in (
+        ("http://a.test/", "fetched", "and is an ordinary page. It links to"),
+        ("http://a.test/moved", "redirect", "and redirected to http://a.test/"),
+        ("http://a.test/for-now", "redirect", "as the redirect is not permanent"),
+        ("http://a.test/gone", "failed", "the server responded with status 404"),
+        ("http://c.test/", "failed", "status 500"),
+        ("http://a.test/private/x", "forbidden", "Its robots.txt forbids it (ROBOTSTXT_OBEY)"),
+        ("http://a.test/picture", "failed", "a content type that is not read (AOPIC_CONTENT_TYPES)"),
+        ("http://b.test/?q=1", "fetched", "ordinary page"),
+        ("http://b.test/?utm_source=x&q=1", "fetched", "Its normal form is http://b.test/?q=1"),
+        ("http://a.test/b/b/b/b/b/b", "refused", "its path repeats itself (AOPIC_MAX_REPEATS)"),
+        ("http://a.test/private/y", "robots", "its robots.txt would forbid it"),
+        ("http://a.test/never", "unknown", "no page that was settled as of"),
+        ("https://a.test/page", "unknown", "http://a.test/page is known"),
+        ("http://z.test/", "unknown", "Neither it nor any other page of z.test"),
+        ("ftp://a.test/", "refused", "neither http nor https"),
+        ("http://[/", "refused", "it is no URL"),
+    ):
+        found, sentences = kind(url)
+        assert (found, words in sentences) == (expected, True), (url, sentences)
+    duplicates = [url for url in ("http://a.test/page", "http://a.test/twin") if kind(url)[0] == "duplicate"]
+    assert len(duplicates) == 1
+    assert "is a duplicate of http://a.test/" in kind(duplicates[0])[1]
+    known = [page.url for chunk in ask(tmp_path, lambda store: list(each_page(store, 100))) for page in chunk]
+    assert len(known) >= 10
+    assert {kind(url)[0] for url in known} == {"fetched", "redirect", "duplicate", "failed", "forbidden"}
+    assert kind("a.test")[0] == "idle"
+
+
+def waiting_job(**politeness: Any) -> Job:
+    """A host of which a page was just fetched, and three wait."""
+    job = Job(politeness=Politeness(**politeness))
+    job.seed(*(link(f"http://a.test/{n}") for n in range(4)))
+    return job
+
+
+def fetch(job: Job, outcome: Outcome = Outcome.ANSWER, seconds: float = 2.0) -> Lease:
+    lease = job.crawl.lease(job.now)
+    assert isinstance(lease, Lease)
+    job.crawl.transferred(lease.host, seconds, job.now, outcome)
+    job.crawl.release(lease, job.now)
+    job.settle(lease)
+    return lease
+
+
+def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
+    job = waiting_job()
+    fetch(job)
+    answers = [asked(job, f"http://a.test/{n}") for n in range(4)]
+    assert sorted(answer.kind for answer in answers) == ["fetched", "queued", "queued", "queued"]
+    queued = [answer for answer in answers if answer.kind == "queued"]
+    assert sorted(answer.facts["rank"] for answer in queued) == [1, 2, 3]
+    assert "must be left alone for 20 s from then: the gap after its last transfer" in " ".join(
+        queued[0].sentences
+    )
+    host = asked(job, "A.test")
+    assert host.kind == "waiting"
+    assert host.facts["queued"] == 3
+    assert "Its last transfer took 2 s." in host.sentences
+
+
+@pytest.mark.parametrize(
+    ("politeness", "outcome", "kind", "words"),
+    [
+        ({"backoff": 50.0}, Outcome.ERROR, "waiting", "errors, after which the gap doubles (AOPIC_BACKOFF)"),
+        ({"backoff": 50.0}, Outcome.DOWN, "waiting", "it did not respond, or asked for a later request"),
+        (
+            {"backoff": 50.0, "dead_after": 1},
+            Outcome.DOWN,
+            "dead",
+            "the crawl does not wait for it (AOPIC_DEAD_AFTER)",
+        ),
+        ({"factor": 0.0}, Outcome.ANSWER, "ready", "it could be requested as of the last commit"),
+    ],
+)
+def test_a_host_says_why_it_waits(
+    politeness: dict[str, Any], outcome: Outcome, kind: str, words: str
+) -> None:
+    job = waiting_job(**politeness)
+    fetch(job, outcome)
+    answer = asked(job, "a.test")
+    assert answer.kind == kind
+    assert words in " ".join(answer.sentences)
+
+
+def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said() -> None:
+    job = waiting_job()
+    job.crawl.set_crawl_delay("a.test", 120.0, job.now)
+    robots = RobotsTxt(None, failures=3, retry_at=job.now + 60)
+    job.crawl.keep_robots(page_key(host_key("a.test"), b"http://a.test"), robots.to_bytes())
+    for question in ("a.test", "http://a.test/3"):
+        text = " ".join(asked(job, question).sentences)
+        assert "must be left alone for 2 min from then: the crawl delay of its robots.txt" in text
+        assert "Its robots.txt has a crawl delay of 120 s." in text
+        assert "was unreachable 3 times in a row, so nothing is allowed" in text
+
+
+def test_a_page_in_flight_is_said_to_be() -> None:
+    job = waiting_job()
+    lease = job.crawl.lease(job.now)
+    assert isinstance(lease, Lease)
+    url = lease.request.decode().partition("\n")[0]
+    answer = asked(job, url)
+    assert answer.kind == "in flight"
+    assert "If the crawl died since, it waits again." in answer.sentences
+    assert asked(job, "a.test").kind == "in flight"
+    job.crawl.release(lease, job.now)  # its callback goes on
+    job.commit()
+    assert why(job.store, url, rules(), in_flight={lease.key}).kind == "in flight"
+    others = [asked(job, f"http://a.test/{n}").kind for n in range(4)]
+    assert others.count("queued") >= 3
+
+
+@pytest.mark.parametrize(("max_active", "kind"), [(100, "ready"), (1, "shelved")])
+def test_hosts_that_are_on_the_disk_are_found(max_active: int, kind: str) -> None:
+    job = Job(max_active=max_active)
+    job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
+    assert asked(job, "h2.test").kind == kind
+
+
+def test_a_host_over_its_budget_is_said_to_be_late() -> None:
+    job = waiting_job()
+    job.commit()
+    key = host_key("a.test")
+    host = unpack_host(job.store.get_many(Family.HOSTS, [key])[0] or b"")
+    host.row = LATE + bytes(9)
+    job.store.write({Family.HOSTS: {key: pack_host(host)}}, sync=True)
+    answer = why(job.store, "a.test", rules())
+    assert answer.kind == "late"
+    assert "its domain is over its budget" in " ".join(answer.sentences)
+
+
+def test_pauses_after_a_crash_and_a_store_without_a_job_are_said() -> None:
+    job = Job()
+    assert why(job.store, "http://a.test/", rules()).sentences == ["There is no job yet."]
+    assert why(job.store, "a.test", rules()).sentences == ["There is no job yet."]
+    job.seed(link("http://a.test/"))
+    assert asked(job, "www.a.test").sentences[-1] == "a.test is known."
+
+
+def test_a_robots_txt_that_is_not_obeyed_forbids_nothing() -> None:
+    job = waiting_job()
+    robots = RobotsTxt(b"User-agent: *\nDisallow: /", job.now)
+    job.crawl.keep_robots(page_key(host_key("a.test"), b"http://a.test"), robots.to_bytes())
+    assert asked(job, "http://a.test/x").kind == "robots"
+    assert asked(job, "http://a.test/x", ROBOTSTXT_OBEY=False).kind == "unknown"
+
+
+def test_a_rule_of_the_user_counts_and_one_that_fails_does_not() -> None:
+    job = waiting_job()
+    own = [[r"^http://old\.test/", "http://a.test/"]]
+    assert asked(job, "http://old.test/1", AOPIC_URL_REWRITE=own).kind == "queued"
+    assert asked(job, "http://a.test/1", AOPIC_URL_REWRITE=lambda url: 1 / 0).kind == "queued"
+    assert asked(job, "http://a.test/1", AOPIC_URL_REWRITE=lambda url: None).kind == "queued"
+    refused = asked(job, "http://a.test/x", AOPIC_URL_REWRITE=lambda url: None)
+    assert "your own rule says so (AOPIC_URL_REWRITE)" in refused.sentences[0]
+
+
+@deferred_f_from_coro_f
+async def test_the_command_answers_several_questions(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Plain(Follow):
+        def parse(self, response: Response) -> None:
+            """No links."""
+
+    serve({"http://a.test/": []})
+    await crawl(
+        Plain, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
+    )
+    for options in ([], ["--json"]):
+        with pytest.raises(SystemExit) as ended:
+            execute(
+                ["scrapy", "aopic", "why", str(tmp_path), "http://a.test/", "b.test", *options], Settings()
+            )
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        if options:
+            assert [answer["kind"] for answer in json.loads(shown)] == ["fetched", "unknown"]
+        else:
+            assert "http://a.test/: fetched\n  It was fetched at " in shown
+            assert "b.test: unknown\n" in shown
