@@ -92,9 +92,7 @@ def test_without_the_bank_the_cash_of_dead_ends_is_lost_and_with_it_none_is() ->
         page.uncheck("#bank input")
         for _ in range(30):
             press(page, "bank", "Step")
-        page.wait_for_function(
-            "/lost/.test(document.querySelector('#bank [data-bar] svg').getAttribute('aria-label'))"
-        )
+        page.wait_for_selector("#bank [data-bar] svg[aria-label*='lost']")
         lost = int(re.findall(r"lost ([\d,]+)", bar())[0].replace(",", ""))
         assert lost > 3000
 
@@ -199,7 +197,7 @@ def test_hostile_strings_of_a_file_are_shown_and_do_nothing(tmp_path: Path) -> N
         assert page.locator("#mine img, #mine script, #mine a").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
         page.set_input_files("#mine-file", tmp_path / "bad.json")
-        page.wait_for_function("/is not JSON/.test(document.querySelector('#mine .said').textContent)")
+        page.wait_for_selector("#mine .said:has-text('is not JSON')")
         assert page.locator("#mine td").count() == 0
 
     in_browser(act, viewport={"width": 400, "height": 800})
