@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl check lint fast-crawls fast-parts test test-min test-web order bench clean
+.PHONY: crawl cluster check lint fast-crawls fast-parts test test-min test-web order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
 	cd example_project && ../$(BIN)/scrapy crawl broad
+
+cluster: $(STAMP)  ## three workers share a crawl of the demo web, and one is killed
+	$(BIN)/python example_project/cluster.py
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .

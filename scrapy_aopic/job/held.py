@@ -121,6 +121,7 @@ class Held:
             clock,
             interval=interval,
             phase=phase,
+            saved_at=now,
             within=policy.commit_within,
             name=str(address.of_shard(self.number)),
             writer=writer,
@@ -341,6 +342,7 @@ class _ShardCommits(Commits):
         *,
         interval: float,
         phase: float,
+        saved_at: float,
         within: float,
         name: str,
         writer: ThreadPoolExecutor,
@@ -358,6 +360,7 @@ class _ShardCommits(Commits):
         )
         self._held = held
         self._taken_at -= phase * interval
+        self._saved_at = saved_at
 
     def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
         del is_clean

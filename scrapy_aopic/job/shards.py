@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 _MAX_HOSTS = 50_000
 """Hosts whose shards are remembered by key, some 6 MB: many times those that are in work."""
 
+_SOON = 0.02
+"""Seconds until a shard whose last commit is too old is looked at again."""
+
 _MAX_STRANGERS = 1_000
 """Hosts of other processes' shards whose pace is remembered: only callbacks' own downloads lead to them."""
 
@@ -220,6 +223,8 @@ class Shards:
                 first = min(first, held.wakes_at)
             elif held.is_ready:
                 ready.append((held.shard.best(now), held))
+            elif not held.is_leaving and held.has_work(now):
+                first = min(first, now + _SOON)
         # A shard may have pages to visit again although nothing stands ready in its queues.
         ready.sort(key=lambda pair: (pair[0] is None, pair[0] or ()))
         for _, held in ready:

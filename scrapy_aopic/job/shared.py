@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OPENED_AT_ONCE = 4
-"""Shards that are being opened, at most: each takes some milliseconds to a second of a thread."""
+_OPENED_AT_ONCE = 16
+"""Shards that are being opened, at most, one after another: each takes some milliseconds to a second of a thread."""
 
 _LEAST_PAGES = 1_000
 """Page records that each shard keeps in memory at least."""

@@ -198,6 +198,7 @@ class Registry:
         self._lease = address.lease
         self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
         self._brought: dict[tuple[int, int], set[bytes]] = {}
+        self._states: dict[bytes, tuple[bytes, State]] = {}
         self._link = connect(address)
         self._process = {"pid": os.getpid(), "host": socket.gethostname(), "since": self.now()}
 
@@ -236,7 +237,7 @@ class Registry:
         return Look(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
-            {int(number): self._state(data) for number, data in _pairs(states).items()},
+            self._read_states(_pairs(states)),
             [head.decode("ascii", "replace") if head is not None else "" for head in heads],
             [owner is not None for owner in owners],
             dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
@@ -257,6 +258,17 @@ class Registry:
         if dead:
             self._link.ask((b"HDEL", self._keys.of_job(b"workers"), *dead))
         return alive
+
+    def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, State]:
+        """The states of all shards; most are as they were at the last look."""
+        known = self._states
+        self._states = {
+            number: known[number]
+            if number in known and known[number][0] == data
+            else (data, self._state(data))
+            for number, data in states.items()
+        }
+        return {int(number): state for number, (_, state) in self._states.items()}
 
     def _state(self, data: bytes) -> State:
         try:

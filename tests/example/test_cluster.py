@@ -1,0 +1,34 @@
+"""``make cluster``, shorter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import redis_server
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).parents[2] / "example_project" / "cluster.py"
+
+
+def test_two_of_three_workers_go_on_politely_and_everything_holds() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--seconds", "15"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "was killed" in done.stdout
+    assert "everything holds" in done.stdout
+    assert "requests to a host that overlapped: 0, that were early: 0" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
