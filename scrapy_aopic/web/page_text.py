@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from lxml import etree  # type: ignore[import-untyped]  # has no types
 from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.duplicates import Text, text_of
@@ -25,7 +26,7 @@ from scrapy_aopic.core.duplicates import Text, text_of
 from .urls import is_parsable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.http import Response
 
@@ -48,7 +49,9 @@ MAX_CANONICALS = 10
 # "descendant" takes a third of the time of "//"; the second expression takes twice as long as the first.
 _TEXTS = "descendant::text()"
 _TEXTS_SEEN = "descendant::text()[not(parent::script or parent::style or parent::template)]"
-_LEADING = ("a", "area", "base", "form", "frame", "iframe", "link", "script", "style", "template")
+_LEADING_BUT_A = ("area", "base", "form", "frame", "iframe", "link", "script", "style", "template")
+_LEADING = ("a", *_LEADING_BUT_A)
+_HREFS_OF_A: Callable[[Any], list[str]] = etree.XPath("descendant-or-self::a/@href", smart_strings=False)
 _HIDDEN = frozenset(("script", "style"))
 _ADDRESS = {"form": "action", "frame": "src", "iframe": "src"}
 _NEIGHBOURS = frozenset(("next", "prev"))
@@ -88,7 +91,8 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
         root = response.selector.root
     except (LookupError, ValueError):  # Scrapy reads no page with an unknown charset or a bad base URL
         return None
-    texts, leads = _seen_and_leads(root, response.url)
+    # An element takes three characters or more.
+    texts, leads = _seen_and_leads(root, response.url, are_few=len(response.text) <= 3 * MAX_ELEMENTS)
     text = " ".join(texts).lower()
     is_long = len(text) > MAX_CLEANED
     # The first words of a long text, too: if it has no others, the page says little.
@@ -96,12 +100,17 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
     return text_of(text, leads, has_sketch=has_sketch) if len(text) >= MIN_CHARACTERS else Text(b"")
 
 
-def _seen_and_leads(root: Any, url: str) -> tuple[list[str], str]:
-    """The visible texts of the page at *url*, and a text that stands for its links and data."""
-    links: set[str] = set()
+def _seen_and_leads(root: Any, url: str, *, are_few: bool) -> tuple[list[str], str]:
+    """The visible texts of the page at *url*, and a text that stands for its links and data.
+
+    Args:
+        are_few: Whether it has no more than :data:`MAX_ELEMENTS`, so that its anchors need not be counted among them: an XPath
+            gives their links without an object for each.
+    """
+    links = {link for href in _HREFS_OF_A(root) if (link := href.strip())} if are_few else set()
     hidden: list[str] = []
     data: list[str] = []
-    elements = root.iter(*_LEADING)
+    elements = root.iter(*(_LEADING_BUT_A if are_few else _LEADING))
     for element in islice(elements, MAX_ELEMENTS):
         tag = str(element.tag)
         if tag == "template":  # its other texts come after its children
