@@ -323,7 +323,7 @@ class Session:
         if self.job.tick(1 + rows):
             self._engine.wake()
         self.trouble.watch()
-        self.stats.flush()
+        self.stats.beat()
 
     @guarded(0)
     def _take_seeds(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
 
 
+_EVERY = 0.1
+"""Seconds for which the collector may be behind: to tell it of one name takes some 3 us (Scrapy 2.19), and a page has six."""
+
+
 class Stats:
-    """Counts in memory, and tells Scrapy's collector at each beat: a page makes some forty counts under a few names.
+    """Counts in memory, and tells Scrapy's collector ten times a second: a page makes some forty counts under a few names.
 
     Attributes:
         counts: What was counted since then, by name; to be increased.
@@ -28,10 +33,18 @@ class Stats:
     def __init__(self, collector: StatsCollector) -> None:
         self._collector = collector
         self.counts: defaultdict[str, int] = defaultdict(int)
+        self._due = 0.0
 
     def count(self, name: str) -> None:
         """Count one more under *name*."""
         self.counts[name] += 1
+
+    def beat(self) -> None:
+        """Tell the collector what was counted, if it is time."""
+        now = perf_counter()
+        if now >= self._due:
+            self._due = now + _EVERY
+            self.flush()
 
     def flush(self) -> None:
         """Tell the collector what was counted."""
