@@ -601,7 +601,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
             yield from super().parse(response)
             yield Request("http://a.test/after")
 
-    monkeypatch.setattr(Crawl, "page", breaks(Crawl.page))
+    monkeypatch.setattr(Crawl, "find", breaks(Crawl.find))
     monkeypatch.setattr(Pages, "get_many", breaks(Pages.get_many))
     serve({"http://a.test/": ["/1", "/2", "/3"]})
     crawler = await crawl(Breaks, ALONE)
