@@ -34,9 +34,11 @@ test: lint  ## style, types and all tests
 test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows
 	$(MIN)/bin/python -m pytest
 
-test-web: $(STAMP)  ## drive the dashboard of a live crawl with a headless Chromium, if there is one
+test-web: $(STAMP)  ## drive the dashboard of a live crawl, and the explainer, with a headless Chromium, if there is one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-web]'
-	AOPIC_TEST_WEB=1 $(BIN)/python -m pytest -q tests/web/test_browser.py
+	! command -v npm > /dev/null || npm install --silent --no-save --prefix $(VENV)/web axe-core@4
+	AOPIC_TEST_WEB=1 AOPIC_AXE=$(abspath $(VENV)/web/node_modules/axe-core/axe.min.js) \
+	  $(BIN)/python -m pytest -q tests/web/test_browser.py tests/web/test_opic_in_a_browser.py
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo

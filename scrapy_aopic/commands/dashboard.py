@@ -8,7 +8,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import flush, write
 
-from .common import add_jobdir
+from .common import add_jobdir, crawl_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -53,5 +53,5 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
             webbrowser.open(address)
 
-    serve(opts.jobdir, where, settings, say=say)
+    serve(opts.jobdir, where, crawl_settings(settings), say=say)
     return 0

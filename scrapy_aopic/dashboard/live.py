@@ -12,13 +12,12 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import top_pages
-from scrapy_aopic.settings import read
-from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.watch.live_stats import live_stats
 
 from .feed import Feed, Seen
 from .guard import Guard, new_token
+from .questions import Questions
 from .server import Server
 from .site import make_site
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.settings import Listen
+    from scrapy_aopic.storage import Address
     from scrapy_aopic.watch.snapshot import Snapshot
     from scrapy_aopic.watch.verdict import Verdict
 
@@ -119,23 +119,12 @@ class Dashboard:
             token, self._where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port
         )
         durability: float = read(settings, "AOPIC_DURABILITY")
-        folder = settings.get("JOBDIR")
-        is_on_disk = folder and read(settings, "AOPIC_STORE") not in {"memory", "redis"}
-        store = store_folder(Path(folder)) if is_on_disk else None
-
-        def top(n: int) -> list[dict[str, Any]]:
-            assert store is not None
-            view = open_snapshot(store)
-            try:
-                return top_pages(view, n)
-            finally:
-                view.close()
-
+        place = self._place()
         site = make_site(
             self._feed,
             oldest_commit=max(_OLDEST_COMMIT, _DURABILITIES * durability),
             spider=str(getattr(crawler.spider, "name", "")),
-            top_pages=top if store is not None else None,
+            questions=Questions(place, settings) if place is not None else None,
         )
         server.start(site, guard)
         self._server = server
@@ -148,6 +137,15 @@ class Dashboard:
             {"address": address_of(server, self._where, token)},
             extra=extra,
         )
+
+    def _place(self) -> Path | Address | None:
+        """Where the store can be looked at; ``None`` if it is in memory, or in a folder that goes with the crawl."""
+        settings = self._crawler.settings
+        kind = read(settings, "AOPIC_STORE")
+        if kind == "redis":
+            return read_address(settings, str(getattr(self._crawler.spider, "name", "")))
+        folder = settings.get("JOBDIR")
+        return store_folder(Path(folder)) if folder and kind != "memory" else None
 
     def _look(self) -> Seen | None:
         if not self._session.is_open:

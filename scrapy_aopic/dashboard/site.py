@@ -6,7 +6,7 @@ from functools import partial
 from importlib.resources import files
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -43,20 +43,30 @@ MOST_LISTED = 300_000
 _json = msgspec.json.Encoder().encode
 
 
+class Asked(Protocol):
+    """What answers questions; may raise AopicError or OSError, which becomes the answer."""
+
+    def top_pages(self, n: int, /) -> list[dict[str, Any]]:
+        """The *n* most important pages."""
+        ...
+
+    def why(self, question: str, /) -> Mapping[str, Any]:
+        """Why a URL, or a host, is crawled or not."""
+        ...
+
+
 def make_site(
     feed: Feed,
     *,
     oldest_commit: float,
     spider: str = "",
-    top_pages: Callable[[int], list[dict[str, Any]]] | None = None,
-    why: Callable[[str], Mapping[str, Any]] | None = None,
+    questions: Asked | None = None,
 ) -> Site:
     """The dashboard of a crawl.
 
     Args:
         oldest_commit: Seconds since the last commit from which the crawl is not well.
-        top_pages: The most important pages, that many; called in a thread. ``None`` if they cannot be looked at.
-        why: Why a URL, or a host, is not crawled; called in a thread.
+        questions: What is asked in a thread; ``None`` if the store cannot be looked at.
     """
     paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
@@ -64,8 +74,8 @@ def make_site(
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
     paths["/api/v1/history"] = lambda _: Answer(_json(feed.points()))
     paths["/metrics"] = lambda _: _metrics(feed, spider)
-    paths["/api/v1/top"] = _Top(feed, top_pages).show
-    paths["/api/v1/why"] = partial(_why, why)
+    paths["/api/v1/top"] = _Top(feed, questions).show
+    paths["/api/v1/why"] = partial(_why, questions)
     return Site(
         feed,
         paths,
@@ -116,11 +126,14 @@ def readiness(feed: Feed) -> Answer:
     return sentence(200, "ready")
 
 
-def _why(why: Callable[[str], Mapping[str, Any]] | None, query: Mapping[str, str]) -> Answer:
-    if why is None:
+def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:
+    question = query.get("of", "").strip()
+    if questions is None:
         return Answer(_json({"problem": "This cannot be answered for a job without a folder."}))
+    if not question:
+        return Answer(_json({"problem": "A URL or the name of a host is needed."}))
     try:
-        return Answer(_json(why(query.get("of", "").strip())))
+        return Answer(_json(questions.why(question)))
     except (AopicError, OSError) as error:
         return Answer(_json({"problem": str(error)}))
 
@@ -128,9 +141,9 @@ def _why(why: Callable[[str], Mapping[str, Any]] | None, query: Mapping[str, str
 class _Top:
     """Lists the most important pages, for one client at a time."""
 
-    def __init__(self, feed: Feed, top_pages: Callable[[int], list[dict[str, Any]]] | None) -> None:
+    def __init__(self, feed: Feed, questions: Asked | None) -> None:
         self._feed = feed
-        self._top_pages = top_pages
+        self._questions = questions
         self._lock = Lock()
         self._until = 0.0
         self._body = b""
@@ -144,13 +157,13 @@ class _Top:
             return Answer(self._body)
 
     def _look(self) -> dict[str, Any]:
-        if self._top_pages is None:
+        if self._questions is None:
             return {"problem": "They cannot be listed for a job without a folder."}
         frame = self._feed.fresh(_PATIENCE)
         known = frame.seen.figures.get("pages", {}).get("known", 0) if frame is not None else 0
         if known > MOST_LISTED:
             return {"problem": f"The job has more than {MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
         try:
-            return {"pages": self._top_pages(_TOP)}
+            return {"pages": self._questions.top_pages(_TOP)}
         except (AopicError, OSError) as error:
             return {"problem": str(error)}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.job.folder import store_place
-from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.settings import read, read_dashboard
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.watch.stored import snapshot_of
@@ -21,6 +20,7 @@ from scrapy_aopic.watch.verdict import verdict
 from .feed import Feed, Seen
 from .guard import Guard, new_token
 from .live import address_of, figures_of, listen, point_of
+from .questions import Questions
 from .site import make_site
 
 if TYPE_CHECKING:
@@ -110,14 +110,6 @@ class StoredJob:
             "growth": None,
         }
 
-    def top_pages(self, n: int) -> list[dict[str, Any]]:
-        """The *n* most important pages."""
-        store = open_snapshot(store_place(self._job))
-        try:
-            return top_pages(store, n)
-        finally:
-            store.close()
-
 
 def serve(
     job: Path | Address,
@@ -144,7 +136,9 @@ def serve(
     token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
     guard = Guard(token, where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port)
     feed = Feed(stored.look, every=_EVERY)
-    server.start(make_site(feed, oldest_commit=float("inf"), top_pages=stored.top_pages), guard)
+    server.start(
+        make_site(feed, oldest_commit=float("inf"), questions=Questions(store_place(job), settings)), guard
+    )
     try:
         say(address_of(server, where, token))
         while True:

@@ -276,3 +276,15 @@ def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None
 def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN must be set"):
         serve_job(tmp_path, Listen("0.0.0.0", 0), {}, say=print)
+
+
+@deferred_f_from_coro_f
+async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
+    seen = await look(
+        "/api/v1/why?of=http://a.test/", "/api/v1/why?of=b.test", "/api/v1/why", AOPIC_STORE="sqlite"
+    )
+    of_url, of_host, of_nothing = (json.loads(text) for _, text in seen.values())
+    assert of_url["about"] == "http://a.test/"
+    assert of_url["sentences"]
+    assert of_host["about"] == "b.test"
+    assert of_nothing == {"problem": "A URL or the name of a host is needed."}

@@ -27,10 +27,10 @@ class Got(NamedTuple):
 class Served:
     """A server, and whoever takes its figures: a thread in the place of an event loop."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, every: float = 0.01, **options: Any) -> None:
         self.figures: dict[str, Any] = {"pages": 1}
         self.taken = 0
-        self.feed = Feed(self.take, every=0.01)
+        self.feed = Feed(self.take, every=every)
         self.server = Server("127.0.0.1", 0, **options)
         self.port = self.server.port
         self.guard = Guard(TOKEN, "127.0.0.1", port=self.port)

@@ -22,7 +22,8 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 const number = (n) => (n === null || n === undefined ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
-const percent = (part, of) => (of ? `${few.format((100 * part) / of)} %` : "–");
+const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few).format((100 * part) / of)} %` : "–");
 
 function seconds(s) {
   if (s === null || s === undefined) return "–";
@@ -261,7 +262,7 @@ function showHosts(now) {
   for (const name of ["slow", "waiting"]) table(name, heads, now[name].map(row));
   table(
     "failing",
-    [["host", "name"], ["state", ""], ["errors in a row", "n"], ["wait", "n"], ["queued", "n"]],
+    [["host", "name"], ["state", ""], ["errors", "n"], ["wait", "n"], ["queued", "n"]],
     now.failing.map((host) => [host.name, host.state, count(host.errors), host.wait ? seconds(host.wait) : "–", count(host.queued)]),
   );
 }
@@ -374,8 +375,8 @@ $("load-top").addEventListener("click", async () => {
 $("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
   setText("answer", "Looking …");
-  const { problem, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent($("of").value)}`);
-  $("answer").replaceChildren(...(problem ? [problem] : sentences).map((text) => element("p", text)));
+  const { problem, kind, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent($("of").value)}`);
+  $("answer").replaceChildren(...(problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences]).map((text) => element("p", text)));
 });
 
 $("points").closest("details").addEventListener("toggle", draw);

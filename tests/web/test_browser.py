@@ -1,0 +1,371 @@
+"""The dashboard in a real browser: ``make test-web``. Skipped where there is no Chromium.
+
+``AOPIC_PICTURES=FOLDER`` keeps a picture of each width and colour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import msgspec
+import pytest
+from support.dashboard import TOKEN, Served
+from support.small_web import ask
+
+from scrapy_aopic.dashboard.site import make_site
+from scrapy_aopic.dashboard.stored import serve
+from scrapy_aopic.job.queries import totals
+from scrapy_aopic.settings import Listen
+from scrapy_aopic.watch.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+AXE = Path(os.environ.get("AOPIC_AXE") or "axe.min.js")
+PROJECT = Path(__file__).parents[2] / "example_project"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("AOPIC_TEST_WEB" not in os.environ, reason="these need a browser: make test-web"),
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="there is no Chromium: apt-get install chromium chromium-driver"
+    ),
+]
+
+Browser = Any
+
+HOSTILE = [
+    "<img src=x onerror=hacked=1>",
+    "</script><script>hacked=1</script>",
+    "javascript:hacked=1",
+    "&lt;b&gt;",
+    "\u202eevil",
+    "x" * 3000,
+]
+
+
+class Over(Exception):
+    """The end of a server."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for each in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(each)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def resize(browser: Browser, width: int, scheme: str, height: int = 1000) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def wait_for(browser: Browser, condition: str, seconds: float = 30.0) -> Any:
+    """The value of the expression *condition* once it is true."""
+    until = time.monotonic() + seconds
+    while not (value := browser.execute_script(f"return {condition}")):
+        assert time.monotonic() < until, condition
+        time.sleep(0.05)
+    return value
+
+
+def text(browser: Browser, id_: str) -> str:
+    found: str = browser.execute_script("return document.getElementById(arguments[0]).innerText", id_)
+    return found
+
+
+def assert_clean(browser: Browser) -> None:
+    """No message in the console, and nothing loaded from elsewhere."""
+    assert browser.get_log("browser") == []
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+    own = browser.execute_script("return location.origin")
+    assert loaded
+    assert {name for name in loaded if not name.startswith(f"{own}/")} == set()
+
+
+def assert_accessible(browser: Browser) -> None:
+    """Nothing serious or critical for axe, if that was installed."""
+    if not AXE.exists():
+        return
+    browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(found => done(found.violations.map("
+        "each => [each.impact, each.id, each.nodes.map(node => node.html.slice(0, 200)).slice(0, 3)])))"
+    )
+    assert [each for each in found if each[0] in {"serious", "critical"}] == []
+
+
+class Answering:
+    """Answers with hostile text."""
+
+    def top_pages(self, _: int) -> list[dict[str, Any]]:
+        return [{"url": each, "importance": 0.1, "visits": 1, "state": each} for each in HOSTILE]
+
+    def why(self, question: str) -> dict[str, Any]:
+        return {"kind": question, "sentences": HOSTILE}
+
+
+def served(figures: dict[str, Any]) -> Served:
+    """The real page, with *figures* that a test changes."""
+    made = Served(every=1.0)
+    made.figures = figures
+    made.server.site = make_site(
+        made.feed,
+        oldest_commit=30,
+        questions=Answering(),
+    )
+    return made
+
+
+def some_figures(**changes: Any) -> dict[str, Any]:
+    rows = [
+        HostRow(name=name, state="waiting", why="gap", wait=3.0, transfer=0.3, queued=7) for name in HOSTILE
+    ]
+    snapshot = Snapshot(
+        at=time.time(),
+        is_live=True,
+        spider=HOSTILE[0],
+        pages=Pages(known=30, queued=10, visited=15, failed=5, in_flight=1),
+        rate=Rate(seconds=60, pages=12.5, transfers=14, bytes=2e6, growth=0.5),
+        hosts=Hosts(
+            known=6,
+            waiting=6,
+            waits={"gap": 6},
+            due_in=[0, 6, 0, 0, 0, 0, 0],
+            front_queues={37: 6},
+            ceiling=20,
+        ),
+        outcomes=dict.fromkeys(HOSTILE, 3),
+        transfers=Transfers(n=20, seconds=6, bytes=10**7, durations=[0, 0, 0, 20, 0, 0, 0, 0, 0]),
+        slow=rows,
+        failing=rows,
+        waiting=rows,
+    )
+    verdict = {"limit": "politeness", "sentence": "Politeness is the limit: 12.5 pages/s."}
+    return {**msgspec.to_builtins(snapshot, str_keys=True), "verdict": verdict, **changes}
+
+
+def open_page(browser: Browser, port: int) -> None:
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+    wait_for(browser, "document.querySelector('#figures dd')?.textContent")
+    assert browser.execute_script("return location.search") == ""
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
+    """A crawl of the demo web that runs, the port of its dashboard, and its job folder."""
+    folder = tmp_path_factory.mktemp("crawl")
+    arguments = {
+        "JOBDIR": folder,
+        "AOPIC_DASHBOARD": "127.0.0.1:0",
+        "AOPIC_DASHBOARD_TOKEN": TOKEN,
+        "CLOSESPIDER_TIMEOUT": 300,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scrapy", "crawl", "broad"]
+        + [part for name, value in arguments.items() for part in ("-s", f"{name}={value}")],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT.parent)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    port = 0
+    for line in process.stderr:
+        if match := re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line):
+            port = int(match[1])
+            break
+    assert port
+    rest = Thread(target=process.stderr.read, daemon=True)
+    rest.start()
+    try:
+        yield process, port, folder
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        rest.join(10)
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_live_crawl_at_each_width_in_each_colour(
+    browser: Browser, crawl: tuple[Any, int, Path], width: int, scheme: str
+) -> None:
+    resize(browser, width, scheme)
+    open_page(browser, crawl[1])
+    wait_for(browser, "document.querySelector('#plot polyline')")
+    browser.execute_script("document.getElementById('load-top').click()")
+    wait_for(browser, "document.querySelector('#pages tbody tr')")
+    assert wait_for(browser, "document.getElementById('verdict').textContent").endswith(".")
+    assert text(browser, "state") == "Running"
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (scheme == "light")
+    assert_clean(browser)
+    if folder := os.environ.get("AOPIC_PICTURES"):
+        height = browser.execute_script("return document.documentElement.scrollHeight")
+        resize(browser, width, scheme, height)
+        time.sleep(1.5)
+        browser.save_screenshot(str(Path(folder) / f"dashboard-{width}-{scheme}.png"))
+        resize(browser, width, scheme)
+    assert_accessible(browser)
+
+
+def test_figures_move_while_it_runs_and_stay_when_it_ends(
+    browser: Browser, crawl: tuple[Any, int, Path]
+) -> None:
+    process, port, folder = crawl
+    resize(browser, 1400, "light")
+    open_page(browser, port)
+    visited = "Number(document.querySelectorAll('#figures dd')[1].textContent.replaceAll(',', ''))"
+    first = browser.execute_script(f"return {visited}")
+    wait_for(browser, f"{visited} > {first}")
+    process.send_signal(signal.SIGINT)
+    wait_for(
+        browser, "document.getElementById('state').textContent.startsWith('The crawl is over: shutdown')", 60
+    )
+    process.wait(60)
+    assert browser.execute_script(f"return {visited}") >= first
+    assert_clean(browser)
+    known = ask(folder, totals)
+    over = Event()
+
+    def sleep(seconds: float) -> None:
+        if over.wait(seconds / 10):
+            raise Over
+
+    addresses: list[str] = []
+    settings = {"AOPIC_DASHBOARD_TOKEN": TOKEN}
+
+    def run() -> None:
+        with suppress(Over):
+            serve(folder, Listen("127.0.0.1", 0), settings, say=addresses.append, sleep=sleep)
+
+    server = Thread(target=run)
+    server.start()
+    try:
+        until = time.monotonic() + 20
+        while not addresses:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        open_page(browser, int(re.findall(r":(\d+)/", addresses[0])[0]))
+        shown = text(browser, "figures").replace(",", "").split()
+        for name in ("visited", "failed", "queued"):
+            assert shown[shown.index(name) + 1] == str(known["pages"][name])
+        assert shown[shown.index("hosts") + 1] == str(known["hosts"])
+        assert text(browser, "state").startswith("As of the last commit")
+        assert_clean(browser)
+    finally:
+        over.set()
+        server.join()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Callable[..., Served]]:
+    made: list[Served] = []
+
+    def start(**changes: Any) -> Served:
+        made.append(served(some_figures(**changes)))
+        open_page(browser, made[-1].port)
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served], width: int) -> None:
+    resize(browser, width, "light")
+    page(refused={HOSTILE[0]: 1}, problem=HOSTILE[1])
+    browser.execute_script("document.getElementById('load-top').click()")
+    wait_for(browser, "document.querySelector('#pages tbody tr')")
+    browser.find_element("id", "of").send_keys(HOSTILE[1] + "\n")
+    wait_for(browser, "document.querySelector('#answer p:nth-child(3)')")
+    for place in ("answer", "slow", "failing", "waiting", "classes", "pages"):
+        body = text(browser, place)
+        assert all(each in body for each in HOSTILE[:4])
+    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('main img, main script, main a, iframe').length"
+        )
+        == 0
+    )
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    assert_clean(browser)
+
+
+def test_the_verdict_is_said_again_only_when_what_limits_changes(
+    browser: Browser, page: Callable[..., Served]
+) -> None:
+    resize(browser, 400, "dark")
+    served = page()
+    assert wait_for(browser, "document.getElementById('said').textContent").startswith("Politeness")
+    served.figures["verdict"] = {"limit": "politeness", "sentence": "Politeness is the limit: 13 pages/s."}
+    wait_for(browser, "document.getElementById('verdict').textContent.includes('13 pages/s')", 3)
+    assert "12.5" in browser.execute_script("return document.getElementById('said').textContent")
+    served.figures["verdict"] = {"limit": "network", "sentence": "Nothing answers."}
+    wait_for(browser, "document.getElementById('said').textContent === 'Nothing answers.'", 3)
+    assert browser.execute_script("return document.getElementById('verdict').className") == "verdict bad"
+
+
+def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., Served]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    resize(browser, 1400, "light")
+    page()
+    browser.find_element("tag name", "body").send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "Skip to the figures"
+    seen = []
+    for _ in range(40):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        active = browser.switch_to.active_element
+        seen.append(active.get_attribute("id") or active.text or active.tag_name)
+    assert {"Speed", "load-top", "of", "slow"} <= set(seen)
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('table')].every(each => each.caption)"
+    )
+    assert browser.execute_script("return [...document.querySelectorAll('th')].every(each => each.scope)")
+
+
+def test_it_says_when_the_crawl_is_gone(browser: Browser, page: Callable[..., Served]) -> None:
+    served = page()
+    served.feed.close("finished")
+    wait_for(
+        browser, "document.getElementById('state').textContent.startsWith('The crawl is over: finished')"
+    )
+    assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "figures")
