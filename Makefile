@@ -38,7 +38,7 @@ test-web: $(STAMP)  ## drive the dashboard of a live crawl, and the explainer, w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-web]'
 	! command -v npm > /dev/null || npm install --silent --no-save --prefix $(VENV)/web axe-core@4
 	AOPIC_TEST_WEB=1 AOPIC_AXE=$(abspath $(VENV)/web/node_modules/axe-core/axe.min.js) \
-	  $(BIN)/python -m pytest -q tests/web/test_browser.py tests/web/test_opic_in_a_browser.py
+	  $(BIN)/python -m pytest -q tests/web
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo

@@ -1,0 +1,277 @@
+"""The explainer (docs/opic), opened as a file in a headless Chromium: ``make test-web``. Skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXPLAINER = Path(__file__).parents[2] / "docs" / "opic"
+ADDRESS = (EXPLAINER / "index.html").as_uri()
+SCENES = ("coins", "bank", "next", "change", "hosts", "draw", "mine")
+HOSTILE = 'http://x/"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202egnp.exe'
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+AXE = Path(os.environ.get("AOPIC_AXE") or "axe.min.js")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("AOPIC_TEST_WEB" not in os.environ, reason="these need a browser: make test-web"),
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="there is no Chromium: apt-get install chromium chromium-driver"
+    ),
+]
+
+
+class Explainer:
+    """The explainer in a browser of its own."""
+
+    def __init__(self) -> None:
+        webdriver = pytest.importorskip("selenium.webdriver")
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for each in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--window-size=1500,1100",
+        ):
+            options.add_argument(each)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver: Any = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+        self._actions = webdriver.ActionChains
+
+    def open(
+        self, fragment: str = "", *, width: int = 1000, scheme: str = "light", motion: str = "no-preference"
+    ) -> None:
+        driver = self.driver
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": motion}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        driver.get("about:blank")  # so that another fragment is another page
+        driver.get(ADDRESS + fragment)
+
+    def find(self, selector: str) -> list[Any]:
+        found: list[Any] = self.driver.find_elements("css selector", selector)
+        return found
+
+    def run(self, script: str, *arguments: object) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def press(self, scene: str, name: str) -> None:
+        (button,) = (each for each in self.find(f"#{scene} button") if each.text == name)
+        self.show(button)
+        button.click()
+
+    def show(self, element: Any) -> None:
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+
+    def said(self, scene: str) -> str:
+        return str(self.find(f"#{scene} .said")[0].text)
+
+    def keys(self, *names: str) -> None:
+        from selenium.webdriver.common.keys import Keys
+
+        actions = self._actions(self.driver)
+        for name in names:
+            if name == "BACK_TAB":
+                actions.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT)
+            else:
+                actions.send_keys(getattr(Keys, name))
+        actions.perform()
+
+    def focus(self, selector: str, n: int = 0) -> None:
+        self.run("arguments[0].focus()", self.find(selector)[n])
+
+    def type(self, selector: str, text: str) -> None:
+        (field,) = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+
+    @property
+    def mouse(self) -> Any:
+        return self._actions(self.driver, duration=50)
+
+    def wait_for(self, condition: str) -> None:
+        until = time.monotonic() + 20
+        while not self.run(f"return {condition}"):
+            assert time.monotonic() < until, condition
+            time.sleep(0.05)
+
+    def assert_clean(self) -> None:
+        """It has said nothing, and has loaded nothing but its own files."""
+        assert self.driver.get_log("browser") == []
+        events = [json.loads(each["message"])["message"] for each in self.driver.get_log("performance")]
+        loaded = {
+            each["params"]["request"]["url"].partition("#")[0]
+            for each in events
+            if each["method"] == "Network.requestWillBeSent"
+        }
+        own = {
+            f"{EXPLAINER.as_uri()}/{name}" for name in ("index.html", "style.css", "ledger.js", "scenes.js")
+        }
+        assert {url for url in loaded if not url.startswith(("data:", "about:"))} == own
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Explainer]:
+    explainer = Explainer()
+    yield explainer
+    explainer.driver.quit()
+
+
+@pytest.fixture
+def page(browser: Explainer) -> Iterator[Explainer]:
+    yield browser
+    browser.assert_clean()
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_scene_fits_and_runs(page: Explainer, width: int, scheme: str) -> None:
+    page.open(width=width, scheme=scheme)
+    for scene in ("coins", "bank", "next", "hosts", "draw"):
+        before = page.said(scene)
+        page.press(scene, "Step")
+        assert page.said(scene) != before
+        assert page.run("return document.documentElement.scrollWidth") <= width
+    colour = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(251, 250, 246)" if scheme == "light" else "rgb(20, 23, 29)")
+    assert [len(page.find(f"#{scene} h2")) for scene in SCENES] == [1] * len(SCENES)
+
+
+def test_without_the_bank_the_cash_of_dead_ends_is_lost_and_with_it_none_is(page: Explainer) -> None:
+    def bar() -> str:
+        return str(page.find("#bank [data-bar] svg")[0].get_attribute("aria-label"))
+
+    page.open(motion="reduce")
+    for _ in range(12):
+        page.press("bank", "Step")
+    assert "lost" not in bar()
+    page.find("#bank input")[0].click()
+    for _ in range(30):
+        page.press("bank", "Step")
+    assert int(re.findall(r"lost ([\d,]+)", bar())[0].replace(",", "")) > 3000
+
+
+def test_greedy_comes_closest_and_says_so(page: Explainer) -> None:
+    page.open()
+    page.press("next", "Run to the end")
+    times = [float(each) for each in re.findall(r"([\d.]+) times", page.said("next"))]
+    assert all(each > 1.2 for each in times)
+    assert len(times) == 2
+
+
+def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page: Explainer) -> None:
+    coins = {}
+    for motion in ("reduce", "no-preference"):
+        page.open(motion=motion)
+        time.sleep(0.3)
+        assert page.find(".coin") == []
+        step = "const coins = document.getElementById('coins'); coins.querySelector('button.main').click();"
+        coins[motion] = page.run(f"{step} return coins.querySelectorAll('.coin').length")
+    assert coins == {"reduce": 0, "no-preference": 3}  # two links and the virtual page
+
+
+def test_all_of_it_can_be_done_by_keyboard(page: Explainer) -> None:
+    page.open()
+    page.focus("#coins [role=button]", 3)
+    page.keys("ENTER")
+    assert page.said("coins").startswith("Page 4 adds 1,000 coins")
+    page.focus("#change input")
+    before = page.said("change")
+    page.keys("ARROW_LEFT")
+    assert page.said("change") != before
+    assert page.find("#change input")[0].get_attribute("aria-valuetext") == "4 turns"
+    page.focus("#draw [role=button]", 2)
+    page.keys("ENTER", "BACK_TAB", "ENTER")
+    assert page.said("draw") == "Page 3 now links to page 2."
+    page.keys("DELETE")
+    assert page.said("draw").startswith("Page 2 and its links are gone")
+    assert len(page.find("#draw [role=button]")) == 6
+    page.type("#draw textarea", "1: 2\n2: 1 <b>")
+    page.keys("TAB", "ENTER")
+    assert "is not of the form" in page.find("#draw .wrong")[0].text
+    page.type("#draw textarea", "1: 2\n2: 3\n3: 1")
+    page.keys("TAB", "ENTER")
+    assert page.said("draw") == "The web has 3 pages and 3 links."
+
+
+def test_webs_are_drawn_by_mouse_and_shared_by_address(page: Explainer) -> None:
+    page.open()
+    page.press("draw", "The example")
+    (canvas,) = page.find("#draw .canvas")
+    page.show(canvas)
+    size = canvas.size
+    corner = (20 - size["width"] // 2, 20 - size["height"] // 2)  # from the middle
+    page.mouse.move_to_element_with_offset(canvas, *corner).click().perform()
+    assert page.said("draw").startswith("Page 8 is new.")
+    for n in (7, 0):
+        page.mouse.move_to_element(page.find("#draw [role=button]")[n]).click().perform()
+    assert page.said("draw") == "Page 8 now links to page 1."
+    disc = page.find("#draw [role=button]")[6]
+    drag = page.mouse.move_to_element(disc).click_and_hold()
+    drag.move_to_element_with_offset(canvas, 40, 50).release().perform()
+    assert page.said("draw") == "Page 7 is moved."
+    fragment = page.run("return location.hash")
+    assert fragment.startswith("#web=")
+    page.open(fragment)
+    links = page.find("#draw textarea")[0].get_attribute("value")
+    assert links.endswith("7: 1 5\n8: 1")
+
+
+@pytest.mark.parametrize("fragment", ["#web=1,1/%3Cscript%3E", "#coins", "#web=" + "9" * 5000])
+def test_an_address_that_holds_no_web_shows_the_example(page: Explainer, fragment: str) -> None:
+    page.open(fragment)
+    assert len(page.find("#draw [role=button]")) == 7
+
+
+def test_hostile_strings_of_a_file_are_shown_and_do_nothing(page: Explainer, tmp_path: Path) -> None:
+    good = {"url": HOSTILE, "importance": 0.25, "cash": 1, "history": 3, "visits": 2, "state": HOSTILE}
+    (tmp_path / "top.json").write_text(json.dumps([good, good | {"url": "x" * 10**5}]), encoding="utf-8")
+    (tmp_path / "bad.json").write_text(HOSTILE, encoding="utf-8")
+    page.open(width=400)
+    (field,) = page.find("#mine-file")
+    field.send_keys(str(tmp_path / "top.json"))
+    page.wait_for("document.querySelector('#mine td.name') !== null")
+    text = page.find("#mine td.name")[0].text
+    assert '<img src=x onerror="window.hacked=1"><script>' in text
+    assert "\\u{202e}gnp.exe" in text
+    assert page.run("return window.hacked") is None
+    assert page.find("#mine img, #mine script, #mine a") == []
+    assert page.run("return document.documentElement.scrollWidth") <= 400
+    field.send_keys(str(tmp_path / "bad.json"))
+    page.wait_for("/is not JSON/.test(document.querySelector('#mine .said').textContent)")
+    assert page.find("#mine td") == []
+
+
+@pytest.mark.skipif(
+    not AXE.exists(), reason="axe-core is not installed: make test-web does that if there is npm"
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Explainer, scheme: str) -> None:
+    page.open(scheme=scheme, motion="reduce")
+    for scene in ("coins", "bank", "hosts", "draw"):
+        page.press(scene, "Step")
+    for summary in page.find("summary"):
+        page.show(summary)
+        summary.click()
+    page.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    page.run(AXE.read_text(encoding="utf-8"))
+    found = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {preload: false}).then(found => done(found.violations.map("
+        "each => [each.impact, each.id, each.nodes.map(node => node.html.slice(0, 200)).slice(0, 3)])))"
+    )
+    assert found == []
