@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import OutputError, drop, flush
 
-from . import backup, check, crawl, dashboard, export, repair, seed, simulate, status, top, why
+from . import backup, check, crawl, dashboard, export, repair, report, seed, simulate, status, top, why
 from .common import Subcommand, complete
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "top": top,
     "status": status,
     "why": why,
+    "report": report,
     "check": check,
     "dashboard": dashboard,
     "backup": backup,

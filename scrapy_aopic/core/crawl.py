@@ -511,6 +511,11 @@ class Crawl:
         """Instant before which the host under key *host* must be left alone."""
         return max(self.frontier.not_before(host), self._not_before)
 
+    @property
+    def paused_until(self) -> float:
+        """Instant before which no host at all is requested, because of a crash; 0 if there was none."""
+        return self._not_before
+
     def longest_gap(self, name: str) -> float:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))

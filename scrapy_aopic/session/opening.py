@@ -20,6 +20,7 @@ from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.settings import read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.registry import SERVER
+from scrapy_aopic.watch.history import FILE_NAME, History
 
 from .admission import Admission
 from .state import StateKeeper
@@ -47,6 +48,7 @@ class OpenJob:
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
+        history: Where what the crawl was like is kept; ``None`` if nowhere.
         seeds: Folder where seeds wait, as messages name it; ``None`` if none can.
         seeds_path: Path to it.
 
@@ -91,6 +93,9 @@ class OpenJob:
         self.job.server_seeds = self._server_seeds
         self.admission.refused = self.job.crawl.counters.refused
         self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
+        self.history: History | None = None
+        if self._lock is not None and self.persists and read(settings, "AOPIC_HISTORY_SECONDS"):
+            self.history = History(self._lock.around.where / FILE_NAME)
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
 

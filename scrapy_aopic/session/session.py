@@ -199,7 +199,12 @@ class Session:
             recrawls=opened.recrawls,
         )
         self.watch = Watch(
-            crawler, job, self.visits, stats=self.stats, lateness=partial(Lateness.of, crawler)
+            crawler,
+            job,
+            self.visits,
+            stats=self.stats,
+            lateness=partial(Lateness.of, crawler),
+            history=opened.history,
         )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)

@@ -596,6 +596,14 @@ _COMPONENTS = (
         "seconds",
     ),
     Setting(
+        "AOPIC_HISTORY_SECONDS",
+        10,
+        number(0, FOR_EVER),
+        "How often a line of figures is added to `aopic-history.csv` in the job folder ([report](commands.md#report)); 0 for "
+        "never.",
+        "seconds",
+    ),
+    Setting(
         "AOPIC_REPORT",
         False,
         FLAG,

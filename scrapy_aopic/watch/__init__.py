@@ -8,6 +8,8 @@
 :mod:`.verdict`     what limits a crawl, from two snapshots
 :mod:`.lines`       a snapshot in a line of text
 :mod:`.live_stats`  a snapshot as Scrapy's stats
+:mod:`.history`     a snapshot as a row of a table that grows while the crawl runs
+:mod:`.page`        a report as one page of HTML
 :mod:`.why`         why a URL or a host is crawled or not, from a store
 :mod:`.rules`       what settings say beside the store
 ==================  ====================================================================================

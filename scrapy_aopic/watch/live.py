@@ -10,12 +10,18 @@ import logging
 import os
 import sys
 from collections import deque
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.settings import read
+
+from .history import row_of
 from .host_walk import HostWalk
 from .live_stats import live_stats
 from .snapshot import Connections, Hosts, Machine, Pages, Rate, Snapshot, StoreState, forecast
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
 
+    from .history import History
     from .snapshot import Forecast
 
 logger = logging.getLogger(__name__)
@@ -79,6 +86,7 @@ class Watch:
     Args:
         visits: The visits under way.
         stats: Sets the stats of the whole job.
+        history: Where what a crawl was like is kept, if the job lasts.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
     """
 
@@ -90,7 +98,9 @@ class Watch:
         *,
         stats: Stats,
         lateness: Callable[[], Lateness | None],
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self._stats = stats
         self._crawler = crawler
         self._job = job
@@ -108,13 +118,15 @@ class Watch:
         self._has_failed = False
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
         self._began = monotonic()
+        self._row_every: float = read(crawler.settings, "AOPIC_HISTORY_SECONDS")
+        self._row_due = self._began + self._row_every
         self.started_at = job.clock()
         self._beats = create_looping_call(self._beat)
 
     def start(self) -> None:
         """Begin; the engine has started."""
         self._notes.append(self._note())
-        self._earlier.append(self.snapshot())
+        self._try(lambda: self._earlier.append(self.snapshot()))
         self._beats.start(_BEAT, now=False)
 
     def stop(self) -> None:
@@ -122,6 +134,7 @@ class Watch:
         if self._beats.running:
             self._beats.stop()
             self._try(self._publish)
+            self._try(self._keep_row)
 
     # -- notes
 
@@ -150,6 +163,14 @@ class Watch:
         self._n_beats += 1
         if self._n_beats % _PUBLISH_EVERY == 0:
             self._publish()
+        if self._history is not None and monotonic() >= self._row_due:
+            self._row_due = max(self._row_due + self._row_every, monotonic())
+            self._keep_row()
+
+    def _keep_row(self) -> None:
+        """Have the thread that writes commits add a row to the history."""
+        if self._history is not None and self._job.failure is None:
+            self._job.run(partial(self._history.append, row_of(*self.look())))
 
     def _publish(self) -> None:
         """Set the stats."""
@@ -164,6 +185,8 @@ class Watch:
         """Call *method*; an error in what only looks at the crawl is none of the crawl."""
         try:
             method()
+        except StorageError:
+            pass  # the crawl notices by itself, and ends with one sentence
         except Exception:
             if not self._has_failed:
                 self._has_failed = True
@@ -224,7 +247,7 @@ class Watch:
             spider=self._name,
             created_at=crawl.created_at,
             started_at=self.started_at,
-            not_before=crawl.not_before(b""),
+            not_before=crawl.paused_until,
             order=crawl.order_name,
             counted_since=counters.since,
             pages=pages,
@@ -297,7 +320,9 @@ class Watch:
     def _size_bytes(self) -> int | None:
         at, size = self._size
         if monotonic() - at >= _SIZE_EVERY:
-            size = self._job.size_bytes()
+            size = None
+            with suppress(StorageError):  # the crawl notices by itself
+                size = self._job.size_bytes()
             self._size = (monotonic(), size)
         return size
 

@@ -120,6 +120,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_SITEMAPS": ["maybe", 2],
     "AOPIC_PROGRESS": ["maybe"],
     "AOPIC_LOG_EVERY": [-1, "often", float("nan")],
+    "AOPIC_HISTORY_SECONDS": [-1, "often", float("nan")],
     "AOPIC_REPORT": ["maybe", 2],
 }
 

@@ -19,6 +19,7 @@ from support.small_web import Follow, Web, ask, check, crawl
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import HostRecord
+from scrapy_aopic.job.commits import WatchedStore
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.watch import live
@@ -348,3 +349,27 @@ async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(
     assert bool(lines) == bool(every)
     assert not lines or "12 pages" in lines[-1]
     assert not lines or "Politeness is the limit" in lines[-1]
+
+
+@deferred_f_from_coro_f
+async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_reads: list[int] = []
+
+    class Counts(Judges):
+        async def judge(self) -> None:
+            await asyncio.sleep(0.2)
+            session = Session.of(self.crawler)
+            assert session is not None
+            reads: list[object] = []
+            with monkeypatch.context() as patched:
+                patched.setattr(WatchedStore, "get_many", lambda *args: reads.append(args))
+                patched.setattr(WatchedStore, "scan", lambda *args: reads.append(args))
+                session.watch.look()
+            n_reads.append(len(reads))
+            await super().judge()
+
+    serve(WEB)
+    await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[], after=0.05)
+    assert n_reads == [0]

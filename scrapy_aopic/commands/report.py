@@ -1,0 +1,47 @@
+"""``scrapy aopic report``: a page of what a job was like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "Write a page about a job: figures, charts over time, hosts, the most important pages. One HTML file that needs nothing else; also while the crawl runs."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    parser.add_argument("page", metavar="FILE", type=Path, help="file to write, report.html for example")
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.queries import top_hosts, top_pages
+    from scrapy_aopic.watch.history import FILE_NAME, read_history
+    from scrapy_aopic.watch.page import report_page
+    from scrapy_aopic.watch.stored import snapshot_of
+    from scrapy_aopic.watch.verdict import verdict
+
+    history = read_history(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else []
+    with snapshot(opts.jobdir) as store:
+        now = snapshot_of(store, name=str(opts.jobdir))
+        if now is None:
+            raise StorageError(f"The job in {opts.jobdir} has not begun.")
+        text = report_page(
+            now,
+            verdict(now, now).sentence,
+            history=history,
+            pages=top_pages(store, 20),
+            hosts=top_hosts(store, 20),
+        )
+    opts.page.write_text(text, encoding="utf-8", errors="backslashreplace")
+    write(f"{opts.page} is written.")
+    return 0
