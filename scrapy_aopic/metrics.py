@@ -240,11 +240,11 @@ OWN = (
     ),
     Stat(
         "aopic/hostile/codings", "counter", "responses", _SCHEDULER,
-        "responses that were not read, because they are [compressed too many times](content.md#answers-that-never-end)",
+        "responses that were not read, because they are [compressed too many times](content.md#responses-that-never-end)",
     ),
     Stat(
         "aopic/hostile/attributes", "counter", "pages", _SCHEDULER,
-        "pages that were not read, because an element has [too many attributes](content.md#answers-that-never-end)",
+        "pages that were not read, because an element has [too many attributes](content.md#responses-that-never-end)",
     ),
     Stat(
         "aopic/robots/put_back", "counter", "pages", _ROBOTS,
