@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the package beside this file, whatever is installed
 
+import monitoring
+
 from scrapy_aopic.metrics import OWN, SCRAPY
 from scrapy_aopic.settings import SECTIONS
 
@@ -182,7 +184,13 @@ def file_part(name: str) -> str:
     return f"```python\n{source[source.index('from __future__') :]}```\n"
 
 
+def alerts(_: str) -> str:
+    """What to do at each alert."""
+    return monitoring.run_book()
+
+
 PARTS: dict[str, Callable[[str], str]] = {
+    "alerts": alerts,
     "file": file_part,
     "imports": imports_picture,
     "settings": settings_table,
@@ -204,9 +212,10 @@ def main() -> int:
     )
     options = parser.parse_args()
     stale = []
-    for path in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]):
-        old = path.read_text(encoding="utf-8")
-        new = generate(old)
+    wanted = {ROOT / "docs" / name: make() for name, make in monitoring.FILES.items()}
+    for path in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *wanted]):
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        new = wanted[path] if path in wanted else generate(old)
         if new != old:
             stale.append(path.relative_to(ROOT).as_posix())
             if not options.check:

@@ -1,0 +1,172 @@
+"""What the dashboard costs: CPU a page of crawls without one, with one that nobody watches, and with one that is watched.
+
+    python benchmarks/dashboard.py [--pages 3000] [--repeats 5] [--hosts 400]
+
+Crawls of the demo web in processes of their own, by turns. A dashboard that is watched has two viewers of the stream of
+events and a scrape of /metrics each second, from another process. Two figures are printed:
+
+* the ratio of CPU a page to the crawl without a dashboard before it, as median of the pairs with the least and the largest;
+* the CPU that the dashboard's own code took, in its threads and in the event loop, as part of the crawl's. It knows nothing
+  of what the rest of the crawl loses to it, such as caches of the processor, but hardly varies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from threading import Event, Thread
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "example_project"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+TOKEN = "a-token-of-the-benchmark"
+MODES = ("none", "closed", "open")
+
+
+def child(mode: str, pages: int, hosts: int, folder: str) -> None:
+    """Crawl, and print what it took as the last line."""
+    import demo_web
+    from scrapy.crawler import CrawlerProcess
+
+    from scrapy_aopic import BroadSpider
+    from scrapy_aopic.dashboard import server
+    from scrapy_aopic.dashboard.feed import Feed
+
+    own = {"loop": 0.0, "threads": 0.0}
+
+    def timed(owner: Any, name: str, where: str) -> None:
+        method = getattr(owner, name)
+
+        def call(self: Any) -> None:
+            began = time.thread_time()
+            try:
+                method(self)
+            finally:
+                own[where] += time.thread_time() - began
+
+        setattr(owner, name, call)
+
+    timed(Feed, "beat", "loop")
+    timed(server._Handler, "handle", "threads")
+
+    class Spider(BroadSpider):
+        name = "bench"
+        seeds = demo_web.DemoWeb(n_hosts=hosts).seeds
+
+    settings = {
+        "ADDONS": {"scrapy_aopic.Addon": 500},
+        "USER_AGENT": "bench (+https://example.org/)",
+        "JOBDIR": folder,
+        "CLOSESPIDER_PAGECOUNT": pages,
+        "TELNETCONSOLE_ENABLED": False,
+        "LOG_LEVEL": "WARNING",
+        "AOPIC_DASHBOARD": mode != "none" and "127.0.0.1:0",
+        "AOPIC_DASHBOARD_TOKEN": TOKEN,
+    }
+    process = CrawlerProcess(settings)
+    crawler = process.create_crawler(Spider)
+    process.crawl(crawler)
+    began, cpu = time.monotonic(), time.process_time()
+    process.start()
+    assert crawler.stats is not None
+    done = crawler.stats.get_value("aopic/pages/visited") + crawler.stats.get_value("aopic/pages/failed", 0)
+    spent = time.process_time() - cpu
+    result = {
+        "cpu_ms_a_page": 1000 * spent / done,
+        "pages_a_second": done / (time.monotonic() - began),
+        **{f"own_{name}": seconds / spent for name, seconds in own.items()},
+    }
+    print(f"result {json.dumps(result)}", flush=True)
+
+
+def watch(port: int, path: str, over: Event) -> None:
+    """Read *path* again and again, or all of a stream."""
+    while not over.is_set():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+            response = connection.getresponse()
+            while response.read1(65536) and not over.is_set():
+                pass
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        over.wait(1)
+
+
+def run(mode: str, pages: int, hosts: int, proxy: str) -> dict[str, float]:
+    """Figures of one crawl."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [sys.executable, __file__, "--child", mode, "--pages", str(pages), "--hosts", str(hosts)]
+        process = subprocess.Popen(
+            [*arguments, "--folder", folder],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "http_proxy": proxy},
+        )
+        assert process.stdout is not None
+        over = Event()
+        threads: list[Thread] = []
+        result: dict[str, float] = {}
+        for line in process.stdout:
+            if mode == "open" and (match := re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line)):
+                for path in ("/events", "/events", "/metrics"):
+                    threads.append(Thread(target=watch, args=(int(match[1]), path, over)))
+                    threads[-1].start()
+            if line.startswith("result "):
+                result = json.loads(line.removeprefix("result "))
+        over.set()
+        for thread in threads:
+            thread.join()
+        process.wait()
+        assert process.returncode == 0
+        return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=3000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--hosts", type=int, default=400)
+    parser.add_argument("--child", choices=MODES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    opts = parser.parse_args()
+    if opts.child:
+        child(opts.child, opts.pages, opts.hosts, opts.folder)
+        return
+    import demo_web
+
+    found: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
+    with demo_web.served(n_hosts=opts.hosts) as proxy:
+        for n in range(opts.repeats):
+            for mode in MODES[n % 3 :] + MODES[: n % 3]:
+                found[mode].append(run(mode, opts.pages, opts.hosts, proxy))
+    for mode, results in found.items():
+        ratios = [
+            each["cpu_ms_a_page"] / other["cpu_ms_a_page"]
+            for each, other in zip(results, found["none"], strict=True)
+        ]
+        print(
+            f"{mode:7} {median(each['cpu_ms_a_page'] for each in results):.3f} ms a page at "
+            f"{median(each['pages_a_second'] for each in results):.0f} pages/s; {median(ratios):.3f} of none "
+            f"({min(ratios):.3f} to {max(ratios):.3f}); own {100 * median(each['own_loop'] for each in results):.3f} % in the "
+            f"event loop, {100 * median(each['own_threads'] for each in results):.3f} % in threads"
+        )
+
+
+if __name__ == "__main__":
+    main()
