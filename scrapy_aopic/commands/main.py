@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import OutputError, drop, flush
 
-from . import backup, check, crawl, dashboard, export, repair, report, seed, simulate, status, top, why
+from . import backup, check, crawl, dashboard, export, hosts, repair, report, seed, simulate, status, top, why
 from .common import Subcommand, complete
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "crawl": crawl,
     "top": top,
     "status": status,
+    "hosts": hosts,
     "why": why,
     "report": report,
     "check": check,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.job.output import write
@@ -34,6 +35,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.report import format_status
     from scrapy_aopic.job.whole import format_shards, is_cut, shards_status
     from scrapy_aopic.storage import Address
+    from scrapy_aopic.watch.history import FILE_NAME, read_history, recent
 
     if isinstance(opts.jobdir, Address) and is_cut(opts.jobdir):
         whole = shards_status(opts.jobdir)
@@ -41,5 +43,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         return 0
     with snapshot(opts.jobdir) as store:
         state = totals(store) if opts.totals else status(store)
+    if state and isinstance(opts.jobdir, Path):
+        state["rate"].update(recent(read_history(opts.jobdir / FILE_NAME), state["saved_at"]))
     write(json.dumps(state, indent=1) if opts.json else format_status(state))
     return 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.job.output import flush, write
 
 from .common import add_jobdir, add_json, snapshot
 
@@ -22,20 +24,42 @@ MEANING = (
 )
 
 
+_LONGEST = 86_400.0
+"""Seconds between two lists: a day, as a wrong unit is more likely than a longer wait."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
     parser.add_argument("--hosts", action="store_true", help="hosts instead of pages")
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        type=float,
+        help="again and again, this many seconds apart, until Ctrl-C",
+    )
     parser.add_argument("--all", action="store_true", help="also redirects and pages that failed")
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    if opts.number < 1:
+        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    if opts.watch is not None and not 0 < opts.watch < _LONGEST:
+        raise UsageError(f"--watch ({opts.watch:g}) must be a number of seconds above 0, and at most a day")
+    _show(opts)
+    while opts.watch is not None:
+        time.sleep(opts.watch)
+        if sys.stdout is not None and sys.stdout.isatty():
+            write("\x1b[H\x1b[2J")  # home, and erase the screen
+        _show(opts)
+    return 0
+
+
+def _show(opts: argparse.Namespace) -> None:
     from scrapy_aopic.job.queries import top_hosts, top_pages
     from scrapy_aopic.job.report import format_hosts, format_pages
 
-    if opts.number < 1:
-        raise UsageError(f"--number ({opts.number}) must be at least 1")
     with snapshot(opts.jobdir) as store:
         if opts.hosts:
             rows = top_hosts(store, opts.number)
@@ -45,4 +69,4 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         write(json.dumps(rows, indent=1))
     else:
         write((format_hosts if opts.hosts else format_pages)(rows))
-    return 0
+    flush()

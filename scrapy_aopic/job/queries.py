@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import heapq
 from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_aopic.core.counters import Counters, read_counters
 from scrapy_aopic.core.kept_links import split_links
-from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
+from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, State, front_queue_of, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.watch.host_walk import row_of
+from scrapy_aopic.watch.snapshot import Pages, forecast
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.records import HostRecord, Page
     from scrapy_aopic.core.saved import Saved
+    from scrapy_aopic.watch.snapshot import HostRow
 
 _SHOWN = 5
 """Waiting hosts that are named, the longest wait first."""
@@ -32,21 +37,28 @@ _PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
 
 _STATUS = (
     "pages",
+    "rate",
+    "forecast",
     "outcomes",
     "set_aside",
+    "put_back",
+    "refused",
     "hosts",
     "back_queues",
     "waits",
     "longest_waits",
+    "slow_hosts",
+    "failing_hosts",
+    "transfers",
     "front_queues",
-    "cash",
-    "turns",
-    "convergence",
     "order",
     "created_at",
     "saved_at",
     "closed",
     "size_bytes",
+    "cash",
+    "turns",
+    "convergence",
 )
 """What is said of a job, in this order."""
 
@@ -233,8 +245,12 @@ def status(store: Store) -> dict[str, Any]:
     places = dict.fromkeys(_PLACES.values(), 0)
     waits: dict[str, int] = {}
     waiting: list[HostRecord] = []  # those that wait longest
+    slow: list[HostRecord] = []
+    failing: list[HostRecord] = []
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
+        slow = _with(slow, host, host.transfer, _transfer)
+        failing = _with(failing, host, host.errors, _errors)
         if host.row:
             place = _PLACES[host.row[:1]]
             places[place] += 1
@@ -259,21 +275,85 @@ def status(store: Store) -> dict[str, Any]:
             }
             for host in waiting
         ],
+        "slow_hosts": [{"host": host.name, "seconds": host.transfer} for host in slow],
+        "failing_hosts": [
+            {"host": host.name, "errors_in_a_row": host.errors, "down_in_a_row": host.down}
+            for host in failing
+        ],
         "front_queues": dict(sorted(front.items(), reverse=True)),
     }
     known = {**_totals(store, saved), **counted}
     return {name: known[name] for name in _STATUS}
 
 
+_transfer, _errors = attrgetter("transfer"), attrgetter("errors")
+
+
+def _with(
+    most: list[HostRecord], host: HostRecord, value: float, value_of: Callable[[HostRecord], float]
+) -> list[HostRecord]:
+    """*most*, the few hosts with the largest values, with *host* if its *value* is one of these."""
+    if not value or (len(most) == _SHOWN and value <= value_of(most[-1])):
+        return most
+    return heapq.nlargest(_SHOWN, [*most, host], key=value_of)
+
+
+_KINDS: dict[str, Callable[[HostRecord, float], float]] = {
+    "slow": lambda host, _: host.transfer,
+    "failing": lambda host, _: host.errors,
+    "waiting": lambda host, now: max(host.not_before - now, 0.0) if host.row else 0.0,
+    "budget": lambda host, _: host.queued if host.row[:2] in (LATE, BEHIND) else 0,
+}
+"""By what hosts are ordered that are asked for; those for which it is 0 are left out."""
+
+
+def hosts_by(store: Store, kind: str, n: int) -> list[HostRow]:
+    """The *n* hosts that come first of a *kind*.
+
+    Args:
+        kind: ``slow`` by their last transfer, ``failing`` by errors in a row, ``waiting`` by the time that they must be left
+            alone, ``budget`` by queued pages of those on the disk whose domains are over their budgets.
+    """
+    saved = read_saved(store)
+    if saved is None:
+        return []
+    now, measure = saved.saved_at, _KINDS[kind]
+    hosts = (unpack_host(data) for _, data in store.scan(Family.HOSTS))
+    found = ((measure(host, now), host) for host in hosts)
+    best = heapq.nlargest(n, (pair for pair in found if pair[0]), key=itemgetter(0))
+    return [row_of(host, now) for _, host in best]
+
+
 def totals(store: Store) -> dict[str, Any]:
     """What :func:`status` says that need not be counted: it takes the same moment however many pages there are."""
     saved = read_saved(store)
-    return _totals(store, saved) if saved is not None else {}
+    known = _totals(store, saved) if saved is not None else {}
+    return {name: known[name] for name in _STATUS if name in known}
 
 
 def _totals(store: Store, saved: Saved) -> dict[str, Any]:
     ledger = saved.ledger
+    counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
+    lasted = saved.saved_at - saved.created_at
     return {
+        "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},
+        "forecast": forecast(
+            Pages(known=saved.pages, queued=saved.queued, dead=saved.dead_pages), None
+        ).because,
+        "put_back": {"all": counters.put_back, **counters.deferred},
+        "refused": dict(sorted(counters.refused.items(), key=lambda pair: -pair[1])),
+        "transfers": {
+            "all": counters.transfers,
+            "errors": counters.errors,
+            "down": counters.down,
+            "bytes": counters.received,
+            "mean_seconds": round(counters.transfer_seconds / counters.transfers, 3)
+            if counters.transfers
+            else None,
+            "mean_seconds_queued": round(counters.waited_seconds / counters.waited, 1)
+            if counters.waited
+            else None,
+        },
         "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
         "hosts": saved.hosts,
         "back_queues": {

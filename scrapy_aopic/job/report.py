@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.watch.lines import duration
 
 from .output import flush, write
 from .queries import top_pages, totals
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.audit import Audit
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.repair import Repaired
+    from scrapy_aopic.watch.snapshot import HostRow
 
 _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
@@ -39,6 +41,19 @@ def format_hosts(rows: list[dict[str, Any]]) -> str:
     lines += [
         f"{number:>4}  {row['importance']:>10.6f}  {row['visited']:>8,}  {row['queued']:>8,}  {row['host']}"
         for number, row in enumerate(rows, 1)
+    ]
+    return "\n".join(lines)
+
+
+def format_host_rows(rows: list[HostRow]) -> str:
+    """A table of :func:`~.queries.hosts_by`."""
+    lines = [
+        f"{'transfer':>9}  {'errors':>6}  {'queued':>8}  {'fetched':>8}  {'state':<9}  {'waits':<24}  host"
+    ]
+    lines += [
+        f"{row.transfer:>7.2f} s  {row.errors:>6,}  {row.queued:>8,}  {row.visited:>8,}  {row.state:<9}  "
+        f"{f'{duration(row.wait)}, {row.why}' if row.why else '':<24}  {row.name}"
+        for row in rows
     ]
     return "\n".join(lines)
 
@@ -71,6 +86,11 @@ def _lines(state: dict[str, Any], indent: str = "") -> str:
 def _row(row: dict[str, Any]) -> str:
     if "example" in row:
         return f"{row['pages']:,}, for example {row['example']}: {row['reason']}"
+    if "seconds" in row:
+        return f"{row['host']}: {row['seconds']:.2f} s"
+    if "errors_in_a_row" in row:
+        down = f", {row['down_in_a_row']:,} of them without a response" if row["down_in_a_row"] else ""
+        return f"{row['host']}: {row['errors_in_a_row']:,} errors in a row{down}"
     until = _time(row["until"])
     times = f", {row['in_a_row']:,} in a row" if row["in_a_row"] else ""
     return f"{row['host']} until {until}: {row['why']}{times}"

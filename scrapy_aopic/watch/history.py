@@ -160,3 +160,21 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+_RECENT = 60.0
+"""Seconds before a commit from which on a row says what the crawl was like then."""
+
+
+def recent(rows: Sequence[dict[str, str]], saved_at: float) -> dict[str, float | str | None]:
+    """What the last row says of the minute before the commit at *saved_at*; empty if it is older.
+
+    Returns:
+        ``last_minute``, pages a second, and ``limit``, what limited the crawl (:data:`.verdict.Limit`).
+    """
+    if not rows:
+        return {}
+    at = _number(rows[-1].get("at", ""))
+    if at is None or saved_at - at > _RECENT:
+        return {}
+    return {"last_minute": _number(rows[-1].get("pages_per_second", "")), "limit": rows[-1].get("limit", "")}

@@ -339,7 +339,10 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
     [
         ("statsu", 'there is no subcommand "statsu"; did you mean "status"?'),
         ("tpo", 'there is no subcommand "tpo"; did you mean "top"?'),
-        ("nothing", 'there is no subcommand "nothing": they are crawl, top, status, why, report, check'),
+        (
+            "nothing",
+            'there is no subcommand "nothing": they are crawl, top, status, hosts, why, report, check',
+        ),
     ],
 )
 def test_a_word_that_is_no_subcommand_is_met_with_a_question(

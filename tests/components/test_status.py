@@ -14,13 +14,18 @@ from support.core_crawl import Job, link
 from support.stored_jobs import make_job
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.layout import LATE
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import State, unpack_host, unpack_page
-from scrapy_aopic.job.queries import status, totals
+from scrapy_aopic.core.records import State, pack_host, unpack_host, unpack_page
+from scrapy_aopic.job.queries import hosts_by, status, totals
+from scrapy_aopic.job.report import format_status
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.watch.history import FILE_NAME
 
-COUNTED = {"outcomes", "set_aside", "waits", "longest_waits", "front_queues"}
+COUNTED = {
+    "outcomes", "set_aside", "waits", "longest_waits", "slow_hosts", "failing_hosts", "front_queues",
+}  # fmt: skip
 
 
 class Watched(MemoryStore):
@@ -105,3 +110,95 @@ def test_the_command_shows_the_totals_alone_if_it_is_asked_to(
     assert shown[0].keys() - shown[1].keys() == COUNTED
     assert shown[1]["pages"] == shown[0]["pages"] == {"queued": 100, "visited": 0, "failed": 0}
     assert shown[1]["back_queues"] == {"active": 50, "shelved": 0, "parked": 0, "dead": 0}
+
+
+def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
+    job = mixed_job(3)
+    counted = status(job.store)
+    assert {row["host"][:4] for row in counted["failing_hosts"]} == {"dead"}
+    assert [row["errors_in_a_row"] for row in counted["failing_hosts"]] == [2] * 5
+    assert len(counted["slow_hosts"]) == 5
+    assert counted["transfers"]["all"] == job.crawl.counters.transfers > 0
+    assert counted["transfers"]["down"] == 12
+    assert counted["rate"]["since_begin"] > 0
+    assert counted["forecast"] == "no crawl runs that has a speed"
+    text = format_status(counted)
+    assert text.index("pages:") < text.index("rate:") < text.index("slow hosts:") < text.index("cash:")
+    assert "2 errors in a row, 2 of them without a response" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "names"),
+    [
+        ("slow", "", {"dead", "slow", "good"}),
+        ("failing", "dead", {"dead"}),
+        ("waiting", "slow", {"slow"}),
+    ],
+)
+def test_hosts_are_listed_by_what_is_asked_for(kind: str, first: str, names: set[str]) -> None:
+    rows = hosts_by(mixed_job(100).store, kind, 100)
+    assert {row.name[:4] for row in rows} == names
+    assert rows[0].name.startswith(first)
+    values = {
+        "slow": [r.transfer for r in rows],
+        "failing": [r.errors for r in rows],
+        "waiting": [r.wait for r in rows],
+    }
+    assert values[kind] == sorted(values[kind], reverse=True)
+    assert len(hosts_by(mixed_job(100).store, kind, 2)) == 2
+    assert hosts_by(MemoryStore(), kind, 2) == []
+
+
+def test_hosts_over_their_budgets_are_listed_by_queued_pages() -> None:
+    store = mixed_job(1).store
+    late = []
+    for key, data in list(store.scan(Family.HOSTS)):
+        host = unpack_host(data)
+        if host.row[:1] == b"F" and len(late) < 2:
+            host.row = LATE + bytes(9)
+            late.append(host.name)
+            store.write({Family.HOSTS: {key: pack_host(host)}}, sync=True)
+    rows = hosts_by(store, "budget", 10)
+    assert sorted(row.name for row in rows) == sorted(late)
+
+
+def test_the_command_lists_hosts_and_wants_a_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_job(tmp_path / "job", "sqlite", 10)
+    for options, code in ((["--slow", "--json"], 0), (["--waiting"], 0), ([], 2), (["--slow", "-n", "0"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            execute(["scrapy", "aopic", "hosts", str(tmp_path / "job"), *options], Settings())
+        assert ended.value.code == code
+    assert capsys.readouterr().out.startswith("[]\n transfer")
+
+
+def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_job(tmp_path / "job", "sqlite", 10)  # at 0 seconds
+    rates = []
+    for at in (-100.0, -10.0):
+        (tmp_path / "job" / FILE_NAME).write_text(f"at,limit,pages_per_second\n{at},disk,1.5\n")
+        with pytest.raises(SystemExit):
+            execute(["scrapy", "aopic", "status", str(tmp_path / "job"), "--json"], Settings())
+        rates.append(json.loads(capsys.readouterr().out)["rate"])
+    assert rates == [{"since_begin": None}, {"since_begin": None, "last_minute": 1.5, "limit": "disk"}]
+
+
+def test_top_is_shown_again_and_again_until_it_is_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    make_job(tmp_path / "job", "sqlite", 3)
+    for options, code in ((["--watch", "2"], 130), (["--watch", "0"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            execute(["scrapy", "aopic", "top", str(tmp_path / "job"), "-n", "1", *options], Settings())
+        assert ended.value.code == code
+    assert slept == [2.0] * 3
+    assert capsys.readouterr().out.count("importance") == 3

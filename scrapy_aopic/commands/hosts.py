@@ -1,0 +1,47 @@
+"""``scrapy aopic hosts``: slow, failing, waiting hosts, and those over their budgets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json, snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "The slow, failing or waiting hosts of a job, or those over a budget. As of the last commit, also while the crawl runs."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+    parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
+    kinds = parser.add_mutually_exclusive_group(required=True)
+    for name, meaning in (
+        ("slow", "those with the longest last transfers"),
+        ("failing", "those with the most errors in a row"),
+        ("waiting", "those that must be left alone for longest"),
+        ("budget", "those on the disk whose domains are over their budgets, most queued pages first"),
+    ):
+        kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=meaning)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    import msgspec
+
+    from scrapy_aopic.job.queries import hosts_by
+    from scrapy_aopic.job.report import format_host_rows
+
+    if opts.number < 1:
+        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    with snapshot(opts.jobdir) as store:
+        rows = hosts_by(store, opts.kind, opts.number)
+    write(json.dumps(msgspec.to_builtins(rows), indent=1) if opts.json else format_host_rows(rows))
+    return 0
