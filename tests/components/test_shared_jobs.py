@@ -18,10 +18,13 @@ from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:
@@ -207,3 +210,31 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
     broken = run("check", where)
     assert broken.returncode != 0
     assert "Traceback" not in broken.stderr
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_permanent_redirects_make_pages_of_two_shards_one(serve: Serve, settings) -> None:
+    n = 12
+    pages: dict[str, Any] = {"http://a.test/": [f"http://old{i}.test/" for i in range(n)]}
+    for i in range(n):
+        pages[f"http://old{i}.test/"] = Answer(301, {"Location": f"http://new{i}.test/"})
+        pages[f"http://new{i}.test/"] = []
+    web = serve(pages)
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(pages)
+    assert check(settings["REDIS_URL"]) == len(pages)
+    views = open_snapshots(Address("aopic:follow", settings["REDIS_URL"]))
+    try:
+        merged = [
+            page.canonical
+            for view in views
+            for _, data in view.scan(Family.PAGES)
+            if (page := unpack_page(data)).canonical
+        ]
+    finally:
+        for view in views:
+            view.close()
+    assert len(merged) == n
+    elsewhere = sum(len(canonical) > PAGE_BYTES for canonical in merged)
+    assert elsewhere > 0, "an address names a page of another shard"

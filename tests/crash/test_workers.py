@@ -32,7 +32,7 @@ pytest.importorskip("hiredis")
 pytestmark = pytest.mark.slow
 
 SHARDS = 8
-LEASE = 1.0
+LEASE = 3.0
 """Seconds."""
 DEADLINE = 90.0
 """Seconds that a crawl may take on a busy machine; it takes some five."""
@@ -199,7 +199,7 @@ def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_p
         workers.wait_for(50)
         first.send_signal(signal.SIGSTOP)
         frozen = time.monotonic()
-        time.sleep(2.5 * LEASE)
+        time.sleep(1.5 * LEASE)
         first.send_signal(signal.SIGCONT)
         thawed = time.monotonic()
         workers.wait()
@@ -211,3 +211,26 @@ def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_p
             for one, other in pairwise(entries):
                 assert one.start <= thawed, (one, other)
                 assert other.start >= frozen, (one, other)
+
+
+def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        for _ in range(2):
+            workers.start()
+        workers.wait_for(60)
+        workers.redis.kill()
+        killed = time.monotonic()
+        for process in workers.all:
+            process.wait(DEADLINE)
+        # Where writes and reads fail, that is said once; a worker that lost its lease first says that.
+        assert "The crawl stops" in workers.said()
+        assert "Traceback" not in workers.said()
+        workers.redis.start()
+        assert check(workers.redis.url)[2] == []
+        for _ in range(2):
+            workers.start()
+        stopped, workers.all = workers.all[:2], workers.all[2:]
+        for process in workers.all:
+            process.wait(DEADLINE)
+        workers.all = stopped + workers.all
+        check_all(workers, [killed])
