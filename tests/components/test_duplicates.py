@@ -23,6 +23,7 @@ from scrapy_aopic.web.page_text import (
     MAX_CLEANED,
     MAX_ELEMENTS,
     MIN_CHARACTERS,
+    _seen_and_leads,
     read_canonical,
     read_text,
 )
@@ -923,3 +924,34 @@ def test_html_of_the_other_tests_says_too_little_to_be_judged() -> None:
     text = read_text(answered(html(["/1", "/2"]).decode()))
     assert text is not None
     assert not text.digest
+
+
+_PARTS = (
+    "<a href='/1'>one</a>", "<a href=' /2\n'>two</a>", "<a>no link</a>", "<a href=''>empty</a>", "<a href='#x'>part</a>",
+    "<A HREF='/3'>upper", "<area href='/4'>", "<base href='/5'>", "<form action='/6'><input></form>", "<iframe src='/7'>",
+    "<link rel=next href='/8'>", "<link rel=stylesheet href='/9'>", "<script>var a = {'b': 1};</script>", "<x:a href='/10'>",
+    "<script type='application/json'>{\"a\": 1}</script>", "<style>a {}</style>", "<template>no <a href='/11'>in</a></template>",
+    "<svg><a xlink:href='/12' href='/13'>svg</a></svg>", "<p>words &amp; words", "</p></div>", "<table><tr><td>", "<!-- <a href='/14'> -->",
+    "<frameset><frame src='/15'>", "plain words", "<a href='/16' href='/17'>",
+)  # fmt: skip
+
+
+def test_a_page_is_read_the_same_with_its_anchors_counted_and_without() -> None:
+    for seed in range(300):
+        draw = random.Random(seed)
+        body = "".join(draw.choices(_PARTS, k=draw.randrange(1, 40)))
+        root = answered(body).selector.root
+        counted, quick = (
+            _seen_and_leads(root, "http://a.test/b/c", are_few=are_few) for are_few in (False, True)
+        )
+        assert counted == quick, body
+
+
+def test_elements_beyond_the_bound_do_not_count_however_short_they_are() -> None:
+    text = f"<title>t</title>{words('y')}"
+    at_bound = "<a>" * MAX_ELEMENTS
+    assert len(at_bound) >= 3 * MAX_ELEMENTS
+    last = "<a href='/last'>"
+    assert read_text(answered(text + at_bound + last)) == read_text(answered(text + at_bound))
+    fewer = at_bound[3:]
+    assert read_text(answered(text + fewer + last)) != read_text(answered(text + fewer))

@@ -172,6 +172,20 @@ class Fragile:
         return "done"
 
 
+def test_the_collector_is_told_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+    collector = SimpleNamespace(inc_value=lambda name, n: told.append((name, n)))
+    stats, now = Stats(cast("Any", collector)), 5.0
+    monkeypatch.setattr("scrapy_aopic.session.stats.perf_counter", lambda: now)
+    for _ in range(30):
+        stats.count("pages")
+        stats.beat()
+        now += 1 / 128
+    assert [name for name, _ in told] == ["pages"] * 3
+    stats.flush()
+    assert sum(n for _, n in told) == 30
+
+
 def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
     fragile = Fragile(SimpleNamespace(is_torn=False, failure=None), said)
