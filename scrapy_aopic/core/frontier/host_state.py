@@ -145,7 +145,7 @@ class HostState(HostRecord):
     phase: int = IDLE
     back_queue: list[bytes] | None = None
     is_whole: bool = False
-    in_flight: dict[bytes, int] = {}  # each host gets one of its own
+    in_flight: dict[bytes, int] = {}  # noqa: RUF012  # msgspec gives each host one of its own
     heap: LazyHeap[Any] | None = None  # of ranks or of times
     rank: bytes = b""
     domain: bytes = b""
