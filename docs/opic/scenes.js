@@ -594,7 +594,7 @@
       const passed = wanted !== undefined && crawl.queued.has(wanted) && begun.length > 0;
       if (passed) waits += begun.length;
       scene.said.textContent =
-        `At ${crawl.now.toFixed(1)} s page ${visit.page + 1} of ${visit.host} is there. Its transfer took ` +
+        `At ${crawl.now.toFixed(1)} s page ${visit.page + 1} of ${visit.host} has arrived. Its transfer took ` +
         `${(visit.end - visit.begin).toFixed(2)} s, so ${visit.host} is left alone until ${visit.until.toFixed(1)} s.` +
         (passed ? ` Page ${wanted + 1} ranks higher, but its host was not ready: it waits, and the crawler does not.` : "");
       draw();
@@ -649,7 +649,7 @@
       const later = HOSTS.filter((host) => crawl.ready.get(host) > crawl.now && crawl.ready.get(host) < Infinity)
         .sort((one, other) => crawl.ready.get(one) - crawl.ready.get(other));
       queues.replaceChildren(
-        list("Front queues", levels.map((level) => html("li", {}, html("span", { class: "soft" }, `${level} digits: `),
+        list("Front queues", levels.map((level) => html("li", {}, html("span", { class: "soft" }, `queue ${level}: `),
           waiting.filter((page) => crawl.frontQueueOf(page) === level).map((page) => chip(page, page === winner))))),
         list("Back queues", HOSTS.filter((host) => waiting.some((page) => hostOf[page] === host)).map((host) =>
           html("li", {}, `${host.split(".")[0]}: `, waiting.filter((page) => hostOf[page] === host).map((page) => chip(page, page === winner)),
