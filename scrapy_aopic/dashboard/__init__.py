@@ -5,6 +5,7 @@
 :mod:`.guard`       who may see anything
 :mod:`.server`      HTTP, in threads of its own
 :mod:`.exposition`  the text that Prometheus reads
+:mod:`.past`        what is drawn over time
 :mod:`.questions`   answers what takes a look at the store
 :mod:`.live`        serves the crawl of this process
 :mod:`.stored`      serves a job folder, whether a crawl is using it or not

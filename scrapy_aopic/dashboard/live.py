@@ -13,6 +13,7 @@ from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.settings import read, read_address
+from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.live_stats import live_stats
 
 from .feed import Feed, Seen
@@ -74,7 +75,7 @@ def point_of(figures: dict[str, Any]) -> dict[str, float | None]:
         "pages": rate.get("pages"),
         "bytes": rate.get("bytes"),
         "ceiling": figures["hosts"]["ceiling"],
-        "queued": figures["pages"]["queued"],
+        **{name: figures["pages"][name] for name in ("queued", "visited", "failed")},
         "in_use": work.get("in_use"),
     }
 
@@ -124,6 +125,7 @@ class Dashboard:
             self._feed,
             oldest_commit=max(_OLDEST_COMMIT, _DURABILITIES * durability),
             spider=str(getattr(crawler.spider, "name", "")),
+            history=Path(settings["JOBDIR"]) / FILE_NAME if settings.get("JOBDIR") else None,
             questions=Questions(place, settings) if place is not None else None,
         )
         server.start(site, guard)

@@ -13,10 +13,12 @@ import msgspec
 from scrapy_aopic.exceptions import AopicError
 
 from .exposition import CONTENT_TYPE, exposition
+from .past import Past
 from .server import Answer, Site, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from .feed import Feed
 
@@ -61,18 +63,21 @@ def make_site(
     oldest_commit: float,
     spider: str = "",
     questions: Asked | None = None,
+    history: Path | None = None,
 ) -> Site:
     """The dashboard of a crawl.
 
     Args:
         oldest_commit: Seconds since the last commit from which the crawl is not well.
+        history: File of the history of the job, if it has one.
         questions: What is asked in a thread; ``None`` if the store cannot be looked at.
     """
+    past = Past(feed.points, history)
     paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
     }
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
-    paths["/api/v1/history"] = lambda _: Answer(_json(feed.points()))
+    paths["/api/v1/history"] = lambda _: Answer(_json(past.points()))
     paths["/metrics"] = lambda _: _metrics(feed, spider)
     paths["/api/v1/top"] = _Top(feed, questions).show
     paths["/api/v1/why"] = partial(_why, questions)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.job.folder import store_place
 from scrapy_aopic.settings import read, read_dashboard
 from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.stored import snapshot_of
 from scrapy_aopic.watch.verdict import verdict
 
@@ -25,7 +27,6 @@ from .site import make_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from scrapy_aopic.settings import Listen
     from scrapy_aopic.storage import Address
@@ -136,9 +137,13 @@ def serve(
     token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
     guard = Guard(token, where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port)
     feed = Feed(stored.look, every=_EVERY)
-    server.start(
-        make_site(feed, oldest_commit=float("inf"), questions=Questions(store_place(job), settings)), guard
+    site = make_site(
+        feed,
+        oldest_commit=float("inf"),
+        history=job / FILE_NAME if isinstance(job, Path) else None,
+        questions=Questions(store_place(job), settings),
     )
+    server.start(site, guard)
     try:
         say(address_of(server, where, token))
         while True:

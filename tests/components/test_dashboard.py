@@ -19,6 +19,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
 from support.small_web import Follow, Web, ask, crawl
 from twisted.internet.threads import deferToThread
 
+from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.stored import StoredJob
 from scrapy_aopic.dashboard.stored import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -266,6 +267,33 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_
     seen = stored.look()
     assert seen.figures["pages"]["visited"] == 2
     assert "There is no store" in seen.figures["problem"]
+
+
+def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    path.write_text(
+        "at,pages_per_second,connections\n"
+        + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501))
+        + "nan,1,2\n99"
+    )
+    seen: list[dict[str, float | None]] = [{"at": at, "pages": 7.0} for at in (2499.0, 2501.0)]
+    points = Past(lambda: seen, path).points()
+    assert len(points) == 834 + 1
+    assert points[-2:] == [
+        {
+            "at": 2500,
+            "pages": 1250,
+            "bytes": None,
+            "ceiling": None,
+            "queued": None,
+            "visited": None,
+            "failed": None,
+            "in_use": 3,
+        },
+        seen[1],
+    ]
+    assert Past(lambda: seen, tmp_path / "none.csv").points() == Past(lambda: seen, None).points() == seen
+    assert Past(lambda: seen, tmp_path).points() == seen  # a folder cannot be read
 
 
 def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None:

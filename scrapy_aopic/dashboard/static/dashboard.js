@@ -2,6 +2,7 @@
 
 const MOST_POINTS = 2200; // the server keeps 2,160
 const PLOT = { width: 1000, height: 224, left: 56, right: 12, top: 10, bottom: 24 }; // units of the picture
+const WINDOW = 9.5; // seconds, at least, that a speed in the plot is of
 const DUE = ["up to 1 s", "up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to 1 day", "longer"];
 const TIMES = ["10 ms", "30 ms", "0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "longer"];
 const STATES = [
@@ -135,9 +136,34 @@ function roundUp(n) {
 }
 
 const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+// Seconds between two points from which nothing ran between them.
+function pauseIn(list) {
+  const gaps = list.slice(1).map((point, i) => point.at - list[i].at).sort((a, b) => a - b);
+  return Math.max(30, 5 * (gaps[Math.floor(gaps.length / 2)] || 0));
+}
+
+// The points with the pages per second since about ten seconds before each, without those that have no such speed.
+function withSpeed(list) {
+  const counted = list.filter((point) => Number.isFinite(point.visited) && Number.isFinite(point.failed));
+  const pause = pauseIn(counted);
+  let j = 0;
+  return counted
+    .map((point, i) => {
+      while (j + 1 < i && point.at - counted[j + 1].at >= WINDOW) j += 1;
+      const before = counted[j];
+      const time = point.at - before.at;
+      if (i === 0 || time > pause) return null;
+      if (time < WINDOW) return Number.isFinite(point.pages) ? point : null;
+      const done = point.visited + point.failed - before.visited - before.failed;
+      return { ...point, pages: Math.max(done, 0) / time };
+    })
+    .filter(Boolean);
+}
 
 function draw() {
-  const known = points.filter((point) => point.pages !== null && point.pages !== undefined);
+  const known = withSpeed(points);
   if (known.length < 2) {
     $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
     $("legend").replaceChildren();
@@ -164,17 +190,25 @@ function draw() {
   for (let i = 0; i <= marks; i += 1) {
     const at = first + ((last - first) * i) / marks;
     const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
-    picture.append(svg("text", { x: x(at), y: box.height - 6, "text-anchor": anchor }, clock(at)));
+    picture.append(svg("text", { x: x(at), y: box.height - 6, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(at)));
   }
+  const pause = pauseIn(known);
   const line = (name, className) => {
-    const path = known.filter((point) => point[name]).map((point) => `${x(point.at).toFixed(1)},${y(point[name]).toFixed(1)}`);
-    if (path.length > 1) picture.append(svg("polyline", { class: className, points: path.join(" ") }));
-    return path.length > 1;
+    const runs = [];
+    let before;
+    for (const point of known.filter((each) => each[name] !== null && each[name] !== undefined)) {
+      if (!before || point.at - before.at > pause) runs.push([]);
+      runs[runs.length - 1].push(`${x(point.at).toFixed(1)},${y(point[name]).toFixed(1)}`);
+      before = point;
+    }
+    const drawn = runs.filter((run) => run.length > 1);
+    for (const run of drawn) picture.append(svg("polyline", { class: className, points: run.join(" ") }));
+    return drawn.length > 0;
   };
   const hasCeiling = line("ceiling", "two");
   line("pages", "one");
   $("plot").replaceChildren(picture);
-  $("legend").replaceChildren(element("span", "pages/s, average of a minute"));
+  $("legend").replaceChildren(element("span", "pages/s, over ten seconds"));
   if (hasCeiling) $("legend").append(element("span", "what politeness allows the hosts in memory", "two"));
   if ($("points").closest("details").open) listPoints(known);
 }
@@ -198,6 +232,8 @@ function addPoint(now) {
     pages: rate.pages,
     ceiling: now.hosts.ceiling,
     queued: now.pages.queued,
+    visited: now.pages.visited,
+    failed: now.pages.failed,
     in_use: now.connections ? now.connections.in_use : null,
   });
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
@@ -221,7 +257,7 @@ function showVerdict(now) {
 function showFigures(now) {
   const { pages, hosts, rate, connections } = now;
   const rows = [
-    ["pages/s", rate ? number(rate.pages) : "–"],
+    ["pages/s (last minute)", rate ? number(rate.pages) : "–"],
     ["visited", count(pages.visited)],
     ["failed", count(pages.failed)],
     ["queued", count(pages.queued)],

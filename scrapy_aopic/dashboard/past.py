@@ -1,0 +1,78 @@
+"""What is drawn over time: the history of the job, and of a job without one what this run has seen."""
+
+from __future__ import annotations
+
+from math import isfinite
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, TypeAlias
+
+from scrapy_aopic.watch.history import column, read_history
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Point: TypeAlias = dict[str, float | None]
+"""Figures of an instant, by name."""
+
+MOST = 1000
+"""Points that a page is given: more than a screen has columns for."""
+
+_EVERY = 10.0
+"""Seconds for which the file is not read again, however many pages are opened."""
+
+_COLUMNS = {
+    "at": "at",
+    "pages": "pages_per_second",
+    "bytes": "bytes_per_second",
+    "ceiling": "ceiling",
+    "queued": "queued",
+    "visited": "visited",
+    "failed": "failed",
+    "in_use": "connections",
+}
+"""Columns of the history, by what they are called here."""
+
+
+class Past:
+    """The past of a crawl.
+
+    Args:
+        seen: What this run has seen.
+        path: File of the history; ``None`` for none.
+    """
+
+    def __init__(self, seen: Callable[[], list[Point]], path: Path | None) -> None:
+        self._seen = seen
+        self._path = path
+        self._lock = Lock()
+        self._until = 0.0
+        self._written: list[Point] = []
+
+    def points(self) -> list[Point]:
+        """Points, oldest first."""
+        with self._lock:
+            if self._path is not None and monotonic() >= self._until:
+                self._written = _thinned(points_in(self._path))
+                self._until = monotonic() + _EVERY
+            written = self._written
+        last = written[-1]["at"] or 0.0 if written else 0.0
+        return [*written, *(point for point in self._seen() if (point.get("at") or 0.0) > last)]
+
+
+def points_in(path: Path) -> list[Point]:
+    """The points in the history at *path*, without those that have no instant; none if it cannot be read."""
+    try:
+        rows = read_history(path)
+    except OSError:
+        return []
+    columns = {name: column(rows, of) for name, of in _COLUMNS.items()}
+    points = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [point for point in points if point["at"] is not None and isfinite(point["at"])]
+
+
+def _thinned(points: list[Point]) -> list[Point]:
+    """At most about :data:`MOST` of *points*, the last one among them."""
+    every = -(-len(points) // MOST) or 1
+    return points[::-1][::every][::-1]
