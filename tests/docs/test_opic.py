@@ -24,7 +24,7 @@ from scrapy_aopic.core.records import QUEUED, Page
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, _rounded
 from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.job.queries import top_hosts, top_pages
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.storage import open_snapshot
@@ -399,9 +399,15 @@ def test_my_crawl_reads_what_top_writes(tmp_path: Path) -> None:
     store = open_snapshot(store_folder(tmp_path))
     try:
         rows = top_pages(store, 25)
+        hosts = top_hosts(store, 25)
     finally:
         store.close()
-    (read,) = call(SCRIPTS, "read", [["fromTop", json.dumps(rows, indent=1)]])
+    read, read_hosts = call(
+        SCRIPTS, "read", [["fromTop", json.dumps(each, indent=1)] for each in (rows, hosts)]
+    )
+    assert [(row["name"], row["visits"]) for row in read_hosts] == [
+        (row["host"], row["visited"]) for row in hosts
+    ]
     assert [row["name"] for row in read] == [row["url"] for row in rows]
     assert [row["importance"] for row in read] == [row["importance"] for row in rows]
 
