@@ -1,6 +1,6 @@
 """What it costs to share a crawl: workers of a job in shards beside one process and a job in one piece, both in Redis.
 
-    python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 300] [--pages 30]
+    python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--durability 500]
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process. CPU time of the workers and of the
 Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was fetched, and when nine tenths were, so
@@ -41,7 +41,9 @@ def cpu(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def crawl(n_hosts: int, n_pages: int, shards: int, n_workers: int) -> tuple[float, float, float]:
+def crawl(
+    n_hosts: int, n_pages: int, shards: int, n_workers: int, *, durability: int
+) -> tuple[float, float, float]:
     """CPU milliseconds of the workers and of the server a page, and pages a second."""
 
     def answer(exchange: Exchange) -> Answer:
@@ -58,6 +60,7 @@ def crawl(n_hosts: int, n_pages: int, shards: int, n_workers: int) -> tuple[floa
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_STORE": "redis",
         "AOPIC_SHARDS": shards,
+        "AOPIC_DURABILITY": durability,
         "AOPIC_MIN_GAP": 0.05,
         "AOPIC_POLITENESS_FACTOR": 1,
         "CONCURRENT_REQUESTS": 64,
@@ -113,8 +116,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--hosts", type=int, default=300)
-    parser.add_argument("--pages", type=int, default=30, help="of each host")
+    parser.add_argument("--hosts", type=int, default=120)
+    parser.add_argument("--pages", type=int, default=14, help="of each host")
+    parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
     options = parser.parse_args()
     sys.stdout.write(
         "| shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages/s |\n"
@@ -122,7 +126,9 @@ def main() -> None:
     sys.stdout.write("|---:|---:|---:|---:|---:|---:|\n")
     first = 0.0
     for shards, n_workers in [(1, 1), *((options.shards, n) for n in options.workers)]:
-        of_workers, of_server, rate = crawl(options.hosts, options.pages, shards, n_workers)
+        of_workers, of_server, rate = crawl(
+            options.hosts, options.pages, shards, n_workers, durability=options.durability
+        )
         first = first or of_workers
         sys.stdout.write(
             f"| {shards} | {n_workers} | {of_workers:.2f} | {of_workers / first:.2f} | {of_server:.3f} | {rate:.0f} |\n"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from copy import copy
@@ -60,6 +61,9 @@ logger = logging.getLogger(__name__)
 
 _OPENED_AT_ONCE = 16
 """Shards that are being opened, at most, one after another: each takes some milliseconds to a second of a thread."""
+
+_CLOSED_AT_ONCE = 32
+"""Shards that are closed at the same time, a thread each."""
 
 _LEAST_PAGES = 1_000
 """Page records that each shard keeps in memory at least."""
@@ -445,8 +449,9 @@ class SharedJob(Job):
                         continue
                 if not isinstance(held.failure, LostError):
                     error = error or held.failure
-            for held in self._shards.held.values():
-                held.close()
+            # At once: each may have to find out that the server is gone.
+            with ThreadPoolExecutor(_CLOSED_AT_ONCE) as closing:
+                deque(closing.map(Held.close, self._shards.held.values()), maxlen=0)
             self._exchange.close()
             if error is not None:
                 raise error
