@@ -43,6 +43,7 @@ _NAMED = {
     "canonical": "duplicate",
     "content type": "content type",
     "robots.txt": "robots.txt",
+    "robots.txt unreachable": "robots.txt",
     "unreadable": "unreadable",
     "no answer": "no answer",
     "http 404": "not found",

@@ -90,7 +90,8 @@ def _row(row: dict[str, Any]) -> str:
         return f"{row['host']}: {row['seconds']:.2f} s"
     if "errors_in_a_row" in row:
         down = f", {row['down_in_a_row']:,} of them without a response" if row["down_in_a_row"] else ""
-        return f"{row['host']}: {row['errors_in_a_row']:,} errors in a row{down}"
+        errors = f"{row['errors_in_a_row']:,} error{'s' * (row['errors_in_a_row'] != 1)}"
+        return f"{row['host']}: {errors} in a row{down}"
     until = _time(row["until"])
     times = f", {row['in_a_row']:,} in a row" if row["in_a_row"] else ""
     return f"{row['host']} until {until}: {row['why']}{times}"

@@ -63,7 +63,7 @@ _APART = 2.0
 _AT_ONCE = 1000
 """Hosts that are looked at in one go: measured at 1.0 ms."""
 
-_SIZE_EVERY = 30.0
+_SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
 
 

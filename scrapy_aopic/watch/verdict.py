@@ -11,7 +11,8 @@ done          nothing is queued, or only dead hosts have pages
 pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or all waiting hosts are down
 disk          no page is leased until a commit has landed, or the last commit took long
-machine       the process uses a whole core, or the event loop is late and the processor is busy
+machine       the process uses a whole core, or the event loop is late and the processor is busy; or it is
+              busy and callbacks hold many pages; or, when nothing below holds, hosts stay ready meanwhile
 spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
               half of the connections; or nothing but callbacks is at work
 connections   the downloader has as many requests as it takes
@@ -48,6 +49,12 @@ _WHOLE_CORE = 0.9
 _BUSY = 0.5
 """CPU seconds a second below which a late event loop does not compute, but is blocked."""
 
+_MOSTLY = 0.7
+"""CPU seconds a second from which pages that wait for callbacks rather wait for the processor."""
+
+_ALMOST = 0.9
+"""Part of the connections that is as good as all: some are always between two requests."""
+
 _MOST = 0.5
 """Part of the transfers from which on failures are the rule."""
 
@@ -76,16 +83,25 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
         found = check(before, now)
         if found is not None:
             return found
-    work, ready = (
-        now.connections,
-        f"{_n(now.hosts.ready, 'host')} {'is' if now.hosts.ready == 1 else 'are'} ready",
-    )
-    free = (
-        f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free"
-        if work is not None
-        else ""
-    )
+    stuck = _stuck(before, now)
+    if stuck is not None:
+        return stuck
+    work, n = now.connections, now.hosts.ready
+    ready = f"{_n(n, 'host')} {'is' if n == 1 else 'are'} ready"
+    free = f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free" if work else ""
     return Verdict("none", f"Nothing limits the crawl: {ready}{free}.")
+
+
+def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
+    """What is behind hosts that stay ready although connections are free."""
+    _, cpu = _load(before, now)
+    if not (before.hosts.ready and now.hosts.ready) or cpu < _BUSY:
+        return None
+    return Verdict(
+        "machine",
+        f"This machine is the bottleneck: the process uses {cpu:.2f} of a core, and does not get to "
+        f"{_n(now.hosts.ready, 'host')} that could be requested.",
+    )
 
 
 def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
@@ -172,7 +188,13 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
         return None
     callbacks, hosts = min(then.callbacks, work.callbacks), now.hosts
     is_alone = not (work.in_use or hosts.ready or hosts.waiting or hosts.gated)
-    if callbacks > work.limit / 2 or (callbacks and is_alone):
+    if now.at > before.at and callbacks > work.limit / 2 and cpu >= _MOSTLY:
+        return Verdict(
+            "machine",
+            f"This machine is the bottleneck: the process uses {cpu:.2f} of a core, and {_n(work.callbacks, 'page')} wait "
+            "for their callbacks, items or links.",
+        )
+    if now.at > before.at and (callbacks > work.limit / 2 or (callbacks and is_alone)):
         return Verdict(
             "spider",
             f"The spider is the bottleneck: {_n(work.callbacks, 'page')} wait for callbacks, items or links.",
@@ -182,13 +204,17 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
 
 def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     work, hosts = now.connections, now.hosts
-    if work is None or work.in_use < work.limit:
+    if work is None or work.in_use < _ALMOST * work.limit:
         return None
+    if work.in_use < work.limit and not hosts.ready:
+        return None
+    is_all = work.in_use >= work.limit
+    busy = f"all {work.limit:,}" if is_all else f"{work.in_use:,} of {work.limit:,}"
     n = hosts.ready + hosts.gated
     could = f", and {_n(n, 'more host')} wait{'s' * (n == 1)} for one" if n else ""
     return Verdict(
         "connections",
-        f"Connections are the bottleneck: all {work.limit:,} are busy{could}. Raise CONCURRENT_REQUESTS.",
+        f"Connections are the bottleneck: {busy} are busy{could}. Raise CONCURRENT_REQUESTS.",
     )
 
 

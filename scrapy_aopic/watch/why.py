@@ -234,6 +234,8 @@ def _reason(outcome: str) -> str:
         return f"the server responded with status {outcome[5:]}"
     if outcome == "content type":
         return "it is of a content type that is not read (AOPIC_CONTENT_TYPES)"
+    if outcome == "robots.txt unreachable":
+        return "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)"
     if outcome == "no answer":
         return "there was no response, or a middleware dropped the request"
     return f"there was no response ({outcome})"

@@ -39,7 +39,7 @@ def counters_of(job: Job) -> Counters | None:
         ("", "page"), ("redirect", "redirect"), ("http 404", "not found"), ("http 410", "not found"),
         ("http 403", "other 4xx"), ("http 429", "too many requests"), ("http 503", "5xx"), ("http 700", "other"),
         ("DownloadTimeoutError", "no answer"), ("ConnectionRefusedError", "no answer"), ("ResponseFailed", "no answer"),
-        ("unreadable: no such callback", "unreadable"), ("robots.txt", "robots.txt"), ("canonical", "duplicate"),
+        ("unreadable: no such callback", "unreadable"), ("robots.txt", "robots.txt"), ("robots.txt unreachable", "robots.txt"), ("canonical", "duplicate"),
         ("whatever a user raises", "other"),
     ],
 )  # fmt: skip

@@ -40,8 +40,8 @@ POLITE = Hosts(known=60, waiting=40, in_flight=15, seen=55, ceiling=25.0, waits=
 
 
 def ten_seconds_later(**changes: Any) -> Snapshot:
-    """A snapshot ten seconds after :data:`BEFORE`, in which 200 transfers ended and half a core was used."""
-    machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=15.0)
+    """A snapshot ten seconds after :data:`BEFORE`, in which 200 transfers ended and a third of a core was used."""
+    machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=13.0)
     return replace(
         BEFORE, **{"at": 1010.0, "transfers": Transfers(n=600, down=12), "machine": machine, **changes}
     )
@@ -68,6 +68,13 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("disk", {"store": StoreState(is_behind=True, commit_age=4.25)}, "the last commit that landed is 4.2 s old"),
     ("disk", {"store": StoreState(commits=11, last_commit=2.4)}, "the last commit took 2.4 s."),
     ("machine", {"machine": Machine(late_seconds=1, late_samples=200, cpu_seconds=19.6)}, "uses 0.96 of a core."),
+    (
+        "machine",
+        {"machine": Machine(late_seconds=1.5, late_samples=200, cpu_seconds=18.4)},
+        "the process uses 0.84 of a core, and does not get to 5 hosts that could be requested",
+    ),
+    ("connections", {"connections": Connections(limit=100, in_use=96)}, "96 of 100 are busy, and 5 more hosts wait"),
+    ("politeness", {"connections": Connections(limit=100, in_use=96), "hosts": POLITE}, "Politeness is the limit"),
     (
         "machine",
         {"machine": Machine(late_seconds=41.0, late_samples=200, cpu_seconds=17.0)},
@@ -118,6 +125,16 @@ def test_callbacks_that_hold_pages_are_the_spiders(then: int, now: int, hosts: H
     before = replace(BEFORE, connections=Connections(limit=100, callbacks=then))
     found = verdict(before, ten_seconds_later(connections=Connections(limit=100, callbacks=now), hosts=hosts))
     assert found.limit == limit
+
+
+def test_callbacks_of_a_busy_process_wait_for_the_processor() -> None:
+    before = replace(BEFORE, connections=Connections(limit=100, callbacks=60))
+    machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=18.4)
+    found = verdict(
+        before, ten_seconds_later(connections=Connections(limit=100, callbacks=70), machine=machine)
+    )
+    assert found.limit == "machine"
+    assert "70 pages wait for their callbacks, items or links" in found.sentence
 
 
 def test_a_snapshot_alone_has_a_verdict_too() -> None:
