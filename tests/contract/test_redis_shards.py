@@ -1,0 +1,118 @@
+"""What the shards of a job on a server see of each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from support import redis_server
+from support.redis_server import Server
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis_shards import JobCut, Letter, Look, Registry, State, begin, read_cut
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def address(server) -> Address:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    return Address("job", server.url, lease=2.0)
+
+
+def state(
+    head: str = "h",
+    *,
+    is_idle: bool = True,
+    sent: dict[int, int] | None = None,
+    got: dict[int, int] | None = None,
+) -> State:
+    return State(head, "worker", is_idle, [0] * 6, sent or {}, got or {}, [0] * 4)
+
+
+@pytest.mark.parametrize(
+    ("states", "is_quiet"),
+    [
+        ({0: state(), 1: state()}, True),
+        ({0: state()}, False),  # one was never opened
+        ({0: state(), 1: state("older")}, False),  # it has made a commit since
+        ({0: state(), 1: state(is_idle=False)}, False),
+        ({0: state(sent={1: 3}), 1: state(got={0: 3})}, True),
+        ({0: state(sent={1: 3}), 1: state(got={0: 2})}, False),
+        ({0: state(sent={1: 3}), 1: state()}, False),
+        # As many were sent as were received, but not the same ones.
+        ({0: state(sent={1: 3}, got={1: 1}), 1: state(sent={0: 2}, got={0: 4})}, False),
+    ],
+)
+def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way(
+    states: dict[int, State], is_quiet: bool
+) -> None:
+    assert Look(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
+
+
+def test_one_of_several_processes_makes_a_job(address: Address) -> None:
+    prepared, began = [], []
+
+    def make() -> None:
+        began.append(begin(address, JobCut(4, "list"), lambda: prepared.append(1)))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (prepared, sorted(began)) == ([1], [False] * 7 + [True])
+    assert read_cut(address) == JobCut(4, "list")
+
+
+def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
+    def fail() -> None:
+        raise StorageError("no seeds")
+
+    with pytest.raises(StorageError, match="no seeds"):
+        begin(address, JobCut(4, "list"), fail)
+    assert read_cut(address) is None
+    assert begin(address, JobCut(4, "list"), lambda: None)
+
+
+def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(address: Address) -> None:
+    begin(address, JobCut(2, "list"), lambda: None)
+    with closing(Registry(address, 2)) as one, closing(Registry(address, 2)) as other:
+        letters = [Letter(0, number, b"text %d" % number) for number in (1, 2, 10)]
+        one.post({0: state(sent={1: 10})}, [(1, letter) for letter in letters], [])
+        assert one.look({0: 1}).letters == {}
+        found = other.look({1: 1})
+        assert found.letters == {1: letters}
+        assert found.states == {0: state(sent={1: 10})}
+        assert other.look({1: 1}).letters == {1: []}, "they were brought"
+        assert other.look({1: 2}).letters == {1: letters}, "it was opened anew, and may have forgotten them"
+        other.post({}, [], [(1, [(0, 1), (0, 2)])])
+        assert other.look({1: 3}).letters == {1: letters[2:]}
+
+
+@pytest.mark.slow
+def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
+    begin(address, JobCut(2, "list"), lambda: None)
+    with closing(Registry(address, 2)) as one, closing(Registry(address, 2)) as other:
+        one.look({})
+        assert list(other.look({}).workers) == [one.token, other.token]
+        while one.token in other.look({}).workers:
+            pass
+        assert list(other.look({}).workers) == [other.token]
+        one.look({})
+        assert one.token in other.look({}).workers
+        one.leave()
+        assert one.token not in other.look({}).workers
