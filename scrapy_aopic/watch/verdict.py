@@ -12,7 +12,8 @@ pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or all waiting hosts are down
 disk          no page is leased until a commit has landed, or the last commit took long
 machine       the process uses a whole core, or the event loop is late and the processor is busy; or it is
-              busy and callbacks hold many pages; or, when nothing below holds, hosts stay ready meanwhile
+              busy and callbacks hold many pages; or, when nothing below holds, hosts stay ready while the
+              processor is busy, or more of them than half of the free connections
 spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
               half of the connections; or nothing but callbacks is at work
 connections   the downloader has as many requests as it takes
@@ -95,8 +96,18 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
 def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
     """What is behind hosts that stay ready although connections are free."""
     _, cpu = _load(before, now)
-    if not (before.hosts.ready and now.hosts.ready) or cpu < _BUSY:
+    ready, work = min(before.hosts.ready, now.hosts.ready), now.connections
+    if not ready or now.at <= before.at:
         return None
+    if cpu < _BUSY:
+        if work is None or 2 * ready <= work.limit - work.in_use:
+            return None
+        return Verdict(
+            "machine",
+            f"This machine is the bottleneck: {_n(now.hosts.ready, 'host')} could be requested and "
+            f"{work.limit - work.in_use:,} connections are free, but the process, which uses {cpu:.2f} of a core, does not get "
+            "to them. Do others take the processor, or is the engine paused?",
+        )
     return Verdict(
         "machine",
         f"This machine is the bottleneck: the process uses {cpu:.2f} of a core, and does not get to "

@@ -73,6 +73,11 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         {"machine": Machine(late_seconds=1.5, late_samples=200, cpu_seconds=18.4)},
         "the process uses 0.84 of a core, and does not get to 5 hosts that could be requested",
     ),
+    (
+        "machine",
+        {"connections": Connections(limit=20, in_use=15)},
+        "5 hosts could be requested and 5 connections are free, but the process, which uses 0.30 of a core",
+    ),
     ("connections", {"connections": Connections(limit=100, in_use=96)}, "96 of 100 are busy, and 5 more hosts wait"),
     ("politeness", {"connections": Connections(limit=100, in_use=96), "hosts": POLITE}, "Politeness is the limit"),
     (
