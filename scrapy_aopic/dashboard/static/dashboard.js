@@ -257,7 +257,7 @@ function showVerdict(now) {
 function showFigures(now) {
   const { pages, hosts, rate, connections } = now;
   const rows = [
-    ["pages/s (last minute)", rate ? number(rate.pages) : "–"],
+    ["pages/s (1 min)", rate ? number(rate.pages) : "–"],
     ["visited", count(pages.visited)],
     ["failed", count(pages.failed)],
     ["queued", count(pages.queued)],
