@@ -9,14 +9,14 @@ done nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Settled
 from .duplicates import Claim
-from .records import FAILED, HOST_BYTES, PAGE_BYTES, Link, host_key
+from .records import FAILED, HOST_BYTES, PAGE_BYTES, Link, Page, host_key
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .merging import Merging
     from .order import Order
     from .pages import Pages
-    from .records import Page
     from .revisits.revisits import Revisits
     from .shards.mail import Mail
     from .support import Support
@@ -65,7 +64,7 @@ class _Targets:
     whole: int
     away: dict[bytes, tuple[Link, int]]
     keys: list[bytes]
-    paid_away: Sequence[int] = ()
+    paid_away: list[int] = field(default_factory=list)
 
 
 class Visits:

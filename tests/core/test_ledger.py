@@ -417,7 +417,7 @@ def test_before_any_cash_is_out_nothing_is_important():
 
 
 def test_totals_can_be_written_and_read_even_when_they_outgrow_64_bits():
-    totals = Totals(5, 1 << 90, 1 << 91, 1 << 92, (1 << 93, 1 << 94), (5, 6))
+    totals = Totals(5, 1 << 90, 1 << 91, 1 << 92, 2.5, (1 << 93, 1 << 94, 0, 6), [5, 6, 0, 1], (1 << 95, 7))
     assert Totals(**unpack(pack(asdict(totals)))) == totals
 
 
