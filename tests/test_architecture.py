@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,6 +202,12 @@ def test_what_is_imported_of_the_package_is_there(path: Path):
                 assert hasattr(module, alias.name) or importlib.util.find_spec(
                     f"{node.module}.{alias.name}"
                 ), alias.name
+
+
+def test_no_two_modules_of_tests_have_one_name():
+    # pytest takes the second one for the first, and collects neither, but only if both are collected in one run.
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, n in names.items() if n > 1] == []
 
 
 def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
