@@ -103,7 +103,7 @@ class LinkMiddleware:
     async def _give_way(self, turns: Turns) -> None:
         """Let the event loop go on, and wait for the disk if that is behind."""
         await turns.step()
-        while self.session is not None and self.session.is_full:
+        while self.session is not None and self.session.is_behind:
             await turns.pause(SOON)
 
     async def process_spider_output(

@@ -136,6 +136,11 @@ class Commits:
         return self._clock() - self._saved_at > self._within
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether that is because the disk has not taken the next one yet, and not because there was nothing to commit."""
+        return self.is_behind and self._write is not None and not self._write.done()
+
+    @property
     def age(self) -> float:
         """Seconds since the moment of the last commit that landed."""
         return self._clock() - self._saved_at

@@ -171,6 +171,11 @@ class Job:
         return self._commits.is_behind
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether that is because the disk has not taken the next one yet."""
+        return self._commits.waits_for_disk
+
+    @property
     def commits(self) -> int:
         """Commits that were stored."""
         return self._commits.n_landed

@@ -165,6 +165,11 @@ class SharedJob(Job):
         return all(each.commits.is_behind and each.has_work(now) for each in held)
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether the server has not taken the next commit yet of any shard that may not be leased from."""
+        return any(each.commits.waits_for_disk for each in self._shards.held.values())
+
+    @property
     def is_quiet(self) -> bool:
         """Whether no shard of the job had anything to do, wherever it is, and no letter was on its way."""
         last = self._last

@@ -270,7 +270,7 @@ class Session:
     # -- what middlewares ask
 
     @property
-    def is_full(self) -> bool:
+    def is_behind(self) -> bool:
         """Whether callbacks and ``start()`` wait before they yield more, since the disk is behind.
 
         Else one without end would fill the memory. None waits for a store that has failed: a crawl ends after its

@@ -312,7 +312,7 @@ class Watch:
             commits=job.commits,
             last_commit=job.last_commit,
             slowest_commit=job.slowest_commit,
-            is_behind=job.is_behind,
+            is_behind=job.waits_for_disk,
             cache_hits=hits,
             cache_misses=misses,
         )

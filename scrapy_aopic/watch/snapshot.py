@@ -191,7 +191,7 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True):
         commits: Commits that landed in this run.
         last_commit: Seconds that the last of them took.
         slowest_commit: Seconds that the slowest of them took.
-        is_behind: Whether no page is leased until the disk has caught up.
+        is_behind: Whether no page is leased until the disk has taken a commit that is under way.
         cache_hits: Page records found in memory.
         cache_misses: Page records looked up in the store.
     """

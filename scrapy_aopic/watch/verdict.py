@@ -9,7 +9,8 @@ limit         what holds
 stopped       the snapshot is of a store
 done          nothing is queued, or only dead hosts have pages
 pause         a crash has left a time before which no request is made
-network       most transfers since the first snapshot failed, or all waiting hosts are down
+network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
+              waiting hosts are down
 disk          no page is leased until a commit has landed, or the last commit took long
 machine       the process uses a whole core, or the event loop is late and the processor is busy; or it is
               busy and callbacks hold many pages; or, when nothing below holds, hosts stay ready while the
@@ -60,7 +61,10 @@ _MOST = 0.5
 """Part of the transfers from which on failures are the rule."""
 
 _FEW = 3
-"""Failed transfers that may be chance."""
+"""Transfers that may be chance, failed or under way."""
+
+_DUE = 20
+"""Transfers that would have ended by now, as long as they took so far, from which on none is no chance."""
 
 
 class Verdict(NamedTuple):
@@ -141,6 +145,12 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"The network is the bottleneck: {down:,} of the last {n:,} transfers got no response, or a refusal. "
             "Is there a network, and is the proxy in order?",
         )
+    if not n and _n_due(before, now) >= _DUE:
+        return Verdict(
+            "network",
+            f"The network is the bottleneck: none of {now.connections.in_use if now.connections else 0:,} transfers under way "
+            f"has ended for {now.at - before.at:.0f} s. Is there a network, and is the proxy in order?",
+        )
     hosts = now.hosts
     n_down, is_idle = hosts.waits.get("down", 0), now.connections is None or not now.connections.in_use
     if n_down and n_down == hosts.waiting and not hosts.ready and not hosts.shelved and is_idle:
@@ -150,6 +160,15 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
         )
     return None
+
+
+def _n_due(before: Snapshot, now: Snapshot) -> float:
+    """Transfers that would have ended between the snapshots if they took as long as those before."""
+    then, work, past = before.connections, now.connections, now.transfers
+    n = min(then.in_use, work.in_use) if then is not None and work is not None else 0
+    if n < _FEW or not past.seconds:
+        return 0.0
+    return n * (now.at - before.at) * past.n / past.seconds
 
 
 def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -229,19 +248,25 @@ def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     )
 
 
-def _politeness(_: Snapshot, now: Snapshot) -> Verdict | None:
+def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
     hosts = now.hosts
     busy = hosts.in_flight + hosts.dry
     left_alone = hosts.waiting + hosts.gated + hosts.parked
     if hosts.ready or not (left_alone or busy):
         return None
-    rate = f"{now.rate.pages:.1f} pages/s" if now.rate is not None else "its pages"
-    most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if hosts.ceiling else ""
+    # Not the rate of the last minute: what hosts allow is as of now.
+    done = now.pages.visited + now.pages.failed - before.pages.visited - before.pages.failed
+    rate = (
+        done / (now.at - before.at) if now.at > before.at else now.rate.pages if now.rate is not None else 0.0
+    )
+    # The pages may have been settled when more hosts were at hand.
+    is_less = rate <= hosts.ceiling
+    most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""
     why = max(hosts.waits, key=hosts.waits.__getitem__, default="")
     most_wait = f", most because of their {_WHY[why]}" if why and left_alone > 1 else ""
     return Verdict(
         "politeness",
-        f"Politeness is the limit: {rate}{most}; {_n(left_alone, 'host')} must be left alone{most_wait}, and "
+        f"Politeness is the limit: {rate:.1f} pages/s{most}; {_n(left_alone, 'host')} must be left alone{most_wait}, and "
         f"{hosts.in_flight:,} are requested. More hosts would help.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from support.small_web import Follow, Web, ask, check, crawl
 from support.stored_jobs import link, make_job
 
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.commits import Commits
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.queries import status
 from scrapy_aopic.storage import open_store
+from scrapy_aopic.storage.memory import MemoryStore
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
@@ -90,6 +93,30 @@ def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(
         assert ask(folder, status)["pages"]["queued"] == 4
     finally:
         job.close()
+
+
+def test_only_a_disk_that_has_a_commit_to_take_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, goes_on = 1000.0, threading.Event()
+
+    class SlowDisk(MemoryStore):
+        def write(self, batch: Batch, *, sync: bool) -> None:
+            assert goes_on.wait(60)
+            super().write(batch, sync=sync)
+
+    monkeypatch.setattr("scrapy_aopic.job.clock.JobClock.__call__", lambda _: now)
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: SlowDisk())
+    goes_on.set()
+    job = Job(None, Policy(commit_within=1.0), kind="memory")
+    now += 5.0
+    assert job.is_behind  # by the clock, until a beat begins another commit
+    assert not job.waits_for_disk
+    goes_on.clear()
+    job.tick()
+    assert job.waits_for_disk
+    goes_on.set()
+    job.run(lambda: None).result(60)  # in the thread that writes, after the commit
+    assert not job.waits_for_disk
+    job.close()
 
 
 @each_store

@@ -30,7 +30,7 @@ BEFORE = Snapshot(
     rate=Rate(seconds=60.0, pages=20.0),
     hosts=Hosts(known=60, ready=5, waiting=40, in_flight=15, seen=60, ceiling=25.0, waits={"gap": 40}),
     connections=Connections(limit=100, in_use=15, callbacks=5),
-    transfers=Transfers(n=400, down=10),
+    transfers=Transfers(n=400, seconds=40.0, down=10),
     store=StoreState(commits=10, last_commit=0.1, commit_age=0.3),
     machine=Machine(late_seconds=1.0, late_samples=100, cpu_seconds=10.0),
 )
@@ -42,9 +42,13 @@ POLITE = Hosts(known=60, waiting=40, in_flight=15, seen=55, ceiling=25.0, waits=
 def ten_seconds_later(**changes: Any) -> Snapshot:
     """A snapshot ten seconds after :data:`BEFORE`, in which 200 transfers ended and a third of a core was used."""
     machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=13.0)
-    return replace(
-        BEFORE, **{"at": 1010.0, "transfers": Transfers(n=600, down=12), "machine": machine, **changes}
-    )
+    later = {
+        "at": 1010.0,
+        "pages": replace(BEFORE.pages, visited=575, failed=25),
+        "transfers": Transfers(n=600, seconds=60.0, down=12),
+        "machine": machine,
+    }
+    return replace(BEFORE, **{**later, **changes})
 
 
 CASES: list[tuple[Limit, dict[str, Any], str]] = [
@@ -55,6 +59,16 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
     ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
+    (
+        "network",
+        {"transfers": BEFORE.transfers},
+        "none of 15 transfers under way has ended for 10 s. Is there a network",
+    ),
+    (
+        "none",  # two transfers of a slow web may take longer than those before
+        {"transfers": BEFORE.transfers, "connections": Connections(limit=100, in_use=2)},
+        "",
+    ),
     (
         "network",
         {
@@ -101,6 +115,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         {"hosts": POLITE},
         "20.0 pages/s of about 25.0 that 55 hosts allow; 40 hosts must be left alone, most because of their gap, and 15",
     ),
+    ("politeness", {"hosts": replace(POLITE, ceiling=9.0)}, "Politeness is the limit: 20.0 pages/s; 40 hosts"),
     ("politeness", {"hosts": Hosts(in_flight=3, seen=3)}, "0 hosts must be left alone, and 3 are requested"),
 ]  # fmt: skip
 
@@ -160,7 +175,7 @@ def test_a_line_has_progress_and_verdict() -> None:
     )
     line = summary(now, Verdict("politeness", "Politeness is the limit."))
     assert line == (
-        "400 pages (+1,200 in 60 s, 20.0/s) · 5 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
+        "600 pages (+1,200 in 60 s, 20.0/s) · 4 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
         "Politeness is the limit. · ends in 2 h 10 min: CLOSESPIDER_TIMEOUT ends it"
     )
 
