@@ -130,6 +130,8 @@ def run(seconds: float) -> int:
             f"{len(fetched):,} URLs of {polite.n_hosts:,} hosts were fetched; requests to a host that overlapped: "
             f"{polite.n_overlaps}, that were early: {polite.n_short_gaps}"
         )
+        for violation in polite.violations:
+            say(violation)
         is_good = checked.returncode == 0 and not any(ended)
         return 0 if is_good and not (polite.n_overlaps or polite.n_short_gaps) else 1
 
