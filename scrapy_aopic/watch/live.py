@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec.structs import replace
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.exceptions import StorageError
@@ -258,7 +259,7 @@ class Watch:
                 limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
             ),
             outcomes=dict(counters.outcomes),
-            transfers=transfers_of(counters),
+            transfers=replace(transfers_of(counters), quiet=self._quiet(note)),
             put_back=counters.put_back,
             deferred=dict(counters.deferred),
             refused=dict(counters.refused),
@@ -270,6 +271,15 @@ class Watch:
             failing=walk.failing,
             waiting=walk.waiting,
         )
+
+    def _quiet(self, note: _Note) -> float:
+        """Seconds for which no transfer has ended, as of *note*."""
+        since = note.instant
+        for earlier in reversed(self._notes):
+            if earlier.transfers != note.transfers:
+                break
+            since = earlier.instant
+        return note.instant - since
 
     def _forecast(self, pages: Pages, rate: Rate | None) -> Forecast:
         left = None

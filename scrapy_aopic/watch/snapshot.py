@@ -149,6 +149,7 @@ class Transfers(msgspec.Struct, frozen=True, kw_only=True):
         durations: How many took up to each of :data:`scrapy_aopic.core.counters.BOUNDS`, and longer.
         errors: With a status of 500 or more.
         down: Without a response, or with one that asks to come later.
+        quiet: Seconds, a minute at most, for which none has ended; 0 of a stored job.
     """
 
     n: int = 0
@@ -157,6 +158,7 @@ class Transfers(msgspec.Struct, frozen=True, kw_only=True):
     durations: list[int] = []
     errors: int = 0
     down: int = 0
+    quiet: float = 0.0
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):

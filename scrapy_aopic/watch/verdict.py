@@ -63,6 +63,9 @@ _MOST = 0.5
 _FEW = 3
 """Transfers that may be chance, failed or under way."""
 
+_QUIET = 2.0
+"""Seconds without the end of a transfer that are no chance if many were due; a page shows the verdict within 3 s."""
+
 _DUE = 20
 """Transfers that would have ended by now, as long as they took so far, from which on none is no chance."""
 
@@ -145,12 +148,16 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"The network is the bottleneck: {down:,} of the last {n:,} transfers got no response, or a refusal. "
             "Is there a network, and is the proxy in order?",
         )
-    if not n and _n_due(before, now) >= _DUE:
-        return Verdict(
-            "network",
-            f"The network is the bottleneck: none of {now.connections.in_use if now.connections else 0:,} transfers under way "
-            f"has ended for {now.at - before.at:.0f} s. Is there a network, and is the proxy in order?",
-        )
+    work, past = now.connections, now.transfers
+    if work is not None and work.in_use >= _FEW and past.quiet >= _QUIET and past.seconds:
+        # As many would have ended if they took as long as those so far. (Some began later: it is an upper bound.)
+        due = work.in_use * past.quiet * past.n / past.seconds
+        if due >= _DUE:
+            return Verdict(
+                "network",
+                f"The network is the bottleneck: none of {work.in_use:,} transfers under way has ended for {past.quiet:.0f} s. "
+                "Is there a network, and is the proxy in order?",
+            )
     hosts = now.hosts
     n_down, is_idle = hosts.waits.get("down", 0), now.connections is None or not now.connections.in_use
     if n_down and n_down == hosts.waiting and not hosts.ready and not hosts.shelved and is_idle:
@@ -160,15 +167,6 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
         )
     return None
-
-
-def _n_due(before: Snapshot, now: Snapshot) -> float:
-    """Transfers that would have ended between the snapshots if they took as long as those before."""
-    then, work, past = before.connections, now.connections, now.transfers
-    n = min(then.in_use, work.in_use) if then is not None and work is not None else 0
-    if n < _FEW or not past.seconds:
-        return 0.0
-    return n * (now.at - before.at) * past.n / past.seconds
 
 
 def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
