@@ -106,6 +106,11 @@ class Counters(msgspec.Struct):
         """Visits that ended, whatever they showed."""
         return sum(self.outcomes.values())
 
+    @property
+    def queue_seconds(self) -> float | None:
+        """Average time that pages waited in the queue; ``None`` if none has."""
+        return self.waited_seconds / self.waited if self.waited else None
+
     def settled(self, outcome: str) -> None:
         """A visit ended with *outcome*, that of the page."""
         name = class_of_outcome(outcome)

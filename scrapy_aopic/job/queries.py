@@ -334,6 +334,7 @@ def totals(store: Store) -> dict[str, Any]:
 def _totals(store: Store, saved: Saved) -> dict[str, Any]:
     ledger = saved.ledger
     counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
+    queue_seconds = counters.queue_seconds
     lasted = saved.saved_at - saved.created_at
     return {
         "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},
@@ -350,9 +351,7 @@ def _totals(store: Store, saved: Saved) -> dict[str, Any]:
             "mean_seconds": round(counters.transfer_seconds / counters.transfers, 3)
             if counters.transfers
             else None,
-            "mean_seconds_queued": round(counters.waited_seconds / counters.waited, 1)
-            if counters.waited
-            else None,
+            "mean_seconds_queued": round(queue_seconds, 1) if queue_seconds is not None else None,
         },
         "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
         "hosts": saved.hosts,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 
-from .snapshot import DUE_BOUNDS, N_LISTED, HostRow
+from .snapshot import DUE_BOUNDS, N_LISTED, HostRow, Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -156,6 +156,18 @@ class HostWalk:
             return max(host.crawl_delay, 0.0)
         own = politeness.of(host.name) if politeness.rule is not None else politeness
         return max(own.gap(host.transfer), host.crawl_delay)
+
+    def hosts(self) -> Hosts:
+        """What a snapshot has of the hosts that were looked at, but for their states."""
+        return Hosts(
+            backing_off=self.backing_off,
+            crawl_delayed=self.crawl_delayed,
+            waits=self.waits,
+            due_in=self.due_in,
+            front_queues=dict(sorted(self.front_queues.items(), reverse=True)),
+            seen=self.n,
+            ceiling=self.ceiling,
+        )
 
     @property
     def slow(self) -> list[HostRow]:

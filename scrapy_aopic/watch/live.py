@@ -263,7 +263,7 @@ class Watch:
             put_back=counters.put_back,
             deferred=dict(counters.deferred),
             refused=dict(counters.refused),
-            queue_seconds=counters.waited_seconds / counters.waited if counters.waited else None,
+            queue_seconds=counters.queue_seconds,
             ledger=ledger_of(crawl.totals),
             store=self._store_state(),
             machine=self._machine(before, note),
@@ -291,7 +291,8 @@ class Watch:
     def _hosts(self, walk: HostWalk) -> Hosts:
         frontier = self._job.crawl.frontier
         states = walk.states
-        return Hosts(
+        return replace(
+            walk.hosts(),
             known=frontier.n_hosts,
             ready=len(frontier.places.ready),
             waiting=len(frontier.places.waiting),
@@ -303,13 +304,6 @@ class Watch:
             shelved=sum(frontier.n_shelved.values()),
             parked=frontier.n_parked,
             dead=frontier.n_dead,
-            backing_off=walk.backing_off,
-            crawl_delayed=walk.crawl_delayed,
-            waits=walk.waits,
-            due_in=walk.due_in,
-            front_queues=dict(sorted(walk.front_queues.items(), reverse=True)),
-            seen=walk.n,
-            ceiling=walk.ceiling,
         )
 
     def _store_state(self) -> StoreState:

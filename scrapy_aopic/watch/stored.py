@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.counters import Counters, read_counters
 from scrapy_aopic.core.layout import ACTIVE, Family
 from scrapy_aopic.core.records import unpack_host
 from scrapy_aopic.core.saved import read_saved
 
 from .host_walk import HostWalk
-from .snapshot import Hosts, Ledger, Pages, Snapshot, StoreState, Transfers, forecast
+from .snapshot import Ledger, Pages, Snapshot, StoreState, Transfers, forecast
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ledger import Totals
@@ -52,27 +54,22 @@ def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
         counted_since=counters.since,
         pages=pages,
         forecast=forecast(pages, None),
-        hosts=Hosts(
+        hosts=replace(
+            walk.hosts(),
             known=saved.hosts,
             ready=walk.states.get("ready", 0),
             waiting=walk.states.get("waiting", 0),
             shelved=sum(saved.shelved.values()),
             parked=saved.parked,
             dead=saved.dead,
-            backing_off=walk.backing_off,
-            crawl_delayed=walk.crawl_delayed,
-            waits=walk.waits,
-            due_in=walk.due_in,
-            front_queues=dict(sorted(walk.front_queues.items(), reverse=True)),
-            seen=walk.n,
-            ceiling=0.0,
+            ceiling=0.0,  # the settings are not known here
         ),
         outcomes=dict(counters.outcomes),
         transfers=transfers_of(counters),
         put_back=counters.put_back,
         deferred=dict(counters.deferred),
         refused=dict(counters.refused),
-        queue_seconds=counters.waited_seconds / counters.waited if counters.waited else None,
+        queue_seconds=counters.queue_seconds,
         ledger=ledger_of(saved.ledger),
         store=StoreState(name=name, size_bytes=store.size_bytes()),
         slow=walk.slow,
