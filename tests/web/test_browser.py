@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.chromium import AXE, MARKS, start_chromium
 from support.dashboard import TOKEN, Served
 from support.small_web import ask
 
@@ -30,18 +30,9 @@ from scrapy_aopic.job.queries import totals
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.watch.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-AXE = Path(os.environ.get("AOPIC_AXE") or "axe.min.js")
 PROJECT = Path(__file__).parents[2] / "example_project"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("AOPIC_TEST_WEB" not in os.environ, reason="these need a browser: make test-web"),
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason="there is no Chromium: apt-get install chromium chromium-driver"
-    ),
-]
+pytestmark = MARKS
 
 Browser = Any
 
@@ -61,19 +52,7 @@ class Over(Exception):
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for each in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-    ):
-        options.add_argument(each)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = start_chromium()
     try:
         yield driver
     finally:

@@ -3,53 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.chromium import AXE, MARKS, start_chromium
 
 EXPLAINER = Path(__file__).parents[2] / "docs" / "opic"
 ADDRESS = (EXPLAINER / "index.html").as_uri()
 SCENES = ("coins", "bank", "next", "change", "hosts", "draw", "mine")
 HOSTILE = 'http://x/"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202egnp.exe'
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-AXE = Path(os.environ.get("AOPIC_AXE") or "axe.min.js")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("AOPIC_TEST_WEB" not in os.environ, reason="these need a browser: make test-web"),
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason="there is no Chromium: apt-get install chromium chromium-driver"
-    ),
-]
+pytestmark = MARKS
 
 
 class Explainer:
     """The explainer in a browser of its own."""
 
     def __init__(self) -> None:
-        webdriver = pytest.importorskip("selenium.webdriver")
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
-        for each in (
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--hide-scrollbars",
-            "--window-size=1500,1100",
-        ):
-            options.add_argument(each)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver: Any = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-        self._actions = webdriver.ActionChains
+        self.driver: Any = start_chromium("--window-size=1500,1100", logs=("browser", "performance"))
+        self._actions = pytest.importorskip("selenium.webdriver").ActionChains
 
     def open(
         self, fragment: str = "", *, width: int = 1000, scheme: str = "light", motion: str = "no-preference"
