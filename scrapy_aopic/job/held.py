@@ -140,8 +140,12 @@ class Held:
 
     @property
     def is_torn(self) -> bool:
-        """Whether a read of its store failed."""
+        """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
         return self._watched.torn is not None
+
+    def tear(self, error: StorageError) -> None:
+        """What was read cannot be, because of *error*: leave everything as it is from now on."""
+        self._watched.torn = self._watched.torn or error
 
     @property
     def has_post(self) -> bool:

@@ -22,7 +22,7 @@ import logging
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -43,7 +43,7 @@ from .offsets import Offsets
 from .shards import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -242,21 +242,44 @@ class SharedJob(Job):
                 self._shards.held[post.number].post_failed(post)
         for look, own in looks:
             is_news |= self._take(look, own)
-        for held in list(self._shards.held.values()):
-            if held.failure is not None:
-                self._drop(held, held.failure)
-                continue
-            if held.is_leaving and held.is_free:
-                if held.end():
-                    self._hand_over(held)
-                continue
-            is_news |= held.read(self.clock) > 0
-            held.tick(now)
-            if held.has_post or looks:
-                self._post(held)
+        for held in self._usable():
+            with self._watching(held):
+                is_news |= self._go_on_with(held, now, is_seen=bool(looks))
         if looks:
             self._balance(looks[-1][0])
         return is_news
+
+    def _go_on_with(self, held: Held, now: float, *, is_seen: bool) -> bool:
+        """Do what is due for *held*; returns whether letters were read."""
+        if held.is_leaving and held.is_free:
+            if held.end():
+                self._hand_over(held)
+            return False
+        has_read = held.read(self.clock) > 0
+        held.tick(now)
+        if held.has_post or is_seen:
+            self._post(held)
+        return has_read
+
+    def _usable(self) -> Iterator[Held]:
+        """Each shard that is held, as long as it can be used; one that cannot is dropped, or ends the crawl."""
+        for held in list(self._shards.held.values()):
+            if (failure := held.failure) is None:
+                yield held
+            else:
+                self._drop(held, failure)
+
+    @contextmanager
+    def _watching(self, held: Held) -> Iterator[None]:
+        """*held* may be a shard that this process has lost without knowing it yet.
+
+        Then letters that its next owner has sent, or has removed, look like damage. So what goes wrong stops this shard
+        alone; a moment later its lease shows what it was: see :meth:`_drop`.
+        """
+        try:
+            yield
+        except StorageError as error:
+            held.tear(error)
 
     def hurry(self) -> None:
         """Let the next commit of each shard begin as soon as none is under way."""
@@ -294,10 +317,12 @@ class SharedJob(Job):
         self._shared_clock.advance(look.now)
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
-        for number, held in self._shards.held.items():
+        for held in self._usable():
+            number = held.number
             if own.get(number) == self._serials.get(number):
                 held.deliver(look.letters.get(number, ()))
-            held.acknowledged(look.states)
+            with self._watching(held):
+                held.acknowledged(look.states)
             held.compare(look.states.get(number))
             self._learn(held, whole)
         return (self._is_quiet and not was_quiet) or bool(look.letters)
@@ -450,8 +475,9 @@ class SharedJob(Job):
                     held.has_ended = True
                     held.commits.commit(is_clean=True)
                     if held.failure is None:
-                        self._post(held)
-                        continue
+                        with self._watching(held):
+                            self._post(held)
+                            continue
                 if not isinstance(held.failure, LostError):
                     error = error or held.failure
             # At once: each may have to find out that the server is gone.

@@ -6,26 +6,35 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.core_crawl import link
 from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.cutting import begin_cut
+from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.suffixes import registered_domain
+
+if TYPE_CHECKING:
+    from scrapy_aopic.job.shards import Shards
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -238,3 +247,52 @@ async def test_permanent_redirects_make_pages_of_two_shards_one(serve: Serve, se
     assert len(merged) == n
     elsewhere = sum(len(canonical) > PAGE_BYTES for canonical in merged)
     assert elsewhere > 0, "an address names a page of another shard"
+
+
+LEASE = 1.0
+"""Seconds."""
+
+
+def tick_until(job: SharedJob, is_done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < deadline
+        job.tick()
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
+    settings, caplog, *, is_lost: bool
+) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+
+        def states() -> dict[bytes, bytes]:
+            return client.hgetall("{aopic:follow}:states")
+
+        held = cast("Shards", job.crawl).held
+        tick_until(job, lambda: len(held) == 2 and len(states()) == 2)
+        received = {**json.loads(states()[b"1"]), "got": {"0": 7}}
+        client.hset("{aopic:follow}:states", "1", json.dumps(received))
+        for n in range(20):  # some are in shard 1, so that shard 0 has a letter to it
+            job.seed(link(f"host{n}.test", n), job.clock(), worth=1.0, enriches=False)
+        tick_until(job, lambda: not held[0].is_ready)
+        assert job.failure is None, "it may be lost"
+        if is_lost:
+            keys = Keys(address.of_shard(0))
+            head = client.get(keys.head)
+            token = keys.read_head(head).token
+            client.set(keys.head, head.replace(token.encode(), b"0" * len(token)))
+            client.set(keys.owner, b"another worker")
+        tick_until(job, lambda: len(held) == 1 or job.failure)
+    if is_lost:
+        assert [*held] == [1]
+        assert job.failure is None
+        assert "The crawl goes on with the other shards" in caplog.text
+        job.close()
+    else:
+        with pytest.raises(StorageError, match="Shard 1 has received letter 7 from shard 0 of 2"):
+            job.close()
