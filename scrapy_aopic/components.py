@@ -83,8 +83,18 @@ class Components:
         self.politeness.serve(session.pacer if session is not None else None)
         if self._robots is not None:
             self._robots.pacer = session.pacer if session is not None else None
+        if session is not None:
+            self._observe()
         if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:
             from .dashboard.live import Dashboard  # noqa: PLC0415  # few crawls have one
 
             self._dashboard = Dashboard(self._crawler, session, where)
             self._dashboard.start()
+
+    def _observe(self) -> None:
+        """Show the crawl to OpenTelemetry, if that is installed."""
+        try:
+            from .watch.telemetry import observe  # noqa: PLC0415  # few crawls have it
+        except ImportError:
+            return
+        observe(self._crawler)
