@@ -851,6 +851,9 @@
   /** Bytes of a file that is read: a list of 30 pages has some 10,000. */
   const MOST_BYTES = 5_000_000;
 
+  /** Where the dashboard that serves this page has the top pages of its crawl; empty on other sites. */
+  const SERVED = document.querySelector('meta[name="top-pages"]')?.content ?? "";
+
   function mine() {
     const scene = parts("mine");
     const drop = scene.find("[data-drop]");
@@ -858,14 +861,29 @@
 
     async function open(file) {
       if (!file) return;
-      let rows;
       try {
-        rows = file.size > MOST_BYTES
+        show(file.size > MOST_BYTES
           ? `This file has ${count(file.size)} bytes; at most ${count(MOST_BYTES)} are read. “-n 30” makes a short one.`
-          : Opic.fromTop(await file.text());
+          : Opic.fromTop(await file.text()));
       } catch {
-        rows = "This file cannot be read.";
+        show("This file cannot be read.");
       }
+    }
+
+    /** Show the crawl of the dashboard that this page is a part of. */
+    async function look() {
+      scene.said.textContent = "Looking at all pages …";
+      try {
+        const response = await fetch(SERVED, { cache: "no-store" });
+        const { pages, problem } = await response.json();
+        show(problem || (pages.length ? Opic.fromTop(JSON.stringify(pages)) : "No page is known yet."));
+      } catch {
+        show("The crawl does not answer.");
+      }
+    }
+
+    /** Show *rows*, or say why there are none. */
+    function show(rows) {
       scene.table.replaceChildren();
       if (typeof rows === "string") {
         scene.said.textContent = rows;
@@ -890,6 +908,10 @@
         })));
     }
 
+    if (SERVED) {
+      scene.controls.append(button("Show this crawl", look, { class: "main" }));
+      scene.find("[data-own]").hidden = false;
+    }
     input.addEventListener("change", () => open(input.files[0]));
     for (const kind of ["dragenter", "dragover"]) {
       drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,6 @@ from .server import Answer, Site, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from .feed import Feed
 
@@ -28,7 +28,18 @@ _FILES = {
     "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Every file that the server shows, by path, and its type."""
+"""Every file of the page, by path, and its type."""
+
+EXPLAINER = {
+    "/opic/": ("index.html", "text/html; charset=utf-8"),
+    "/opic/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/opic/ledger.js": ("ledger.js", "text/javascript; charset=utf-8"),
+    "/opic/scenes.js": ("scenes.js", "text/javascript; charset=utf-8"),
+}
+"""Every file of the explainer: ``docs/opic``, which a wheel has in ``static/opic``."""
+
+_IN_DASHBOARD = b'<meta name="top-pages" content="/api/v1/top">\n</head>'
+"""What the head of the explainer ends with here, so that its last scene shows the crawl."""
 
 _PATIENCE = 5.0
 """Seconds for the event loop to take a snapshot. Then it does not answer, whatever it is doing."""
@@ -76,6 +87,7 @@ def make_site(
     paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
     }
+    paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
     paths["/api/v1/history"] = lambda _: Answer(_json(past.points()))
     paths["/metrics"] = lambda _: _metrics(feed, spider)
@@ -90,6 +102,17 @@ def make_site(
 
 def _file(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
     return Answer((files(__package__) / "static" / name).read_bytes(), content_type)
+
+
+def _explainer(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
+    folder = files(__package__) / "static" / "opic"
+    if not folder.is_dir():  # not installed from a wheel, but the source tree itself
+        folder = Path(__file__).parents[2] / "docs" / "opic"
+    try:
+        body = (folder / name).read_bytes()
+    except OSError:
+        return sentence(404, "This installation is without the explainer; it is a part of the documentation.")
+    return Answer(body.replace(b"</head>", _IN_DASHBOARD, 1), content_type)
 
 
 def _snapshot(feed: Feed) -> Answer:

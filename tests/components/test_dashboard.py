@@ -93,9 +93,11 @@ def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Call
 
 @deferred_f_from_coro_f
 async def test_a_crawl_shows_itself(look: Callable[..., Any]) -> None:
-    seen = await look("/", "/dashboard.css", "/dashboard.js", "/icon.svg", "/healthz", "/readyz")
+    explainer = [f"/opic/{name}" for name in ("", "style.css", "ledger.js", "scenes.js")]
+    seen = await look("/", "/dashboard.css", "/dashboard.js", "/icon.svg", *explainer, "/healthz", "/readyz")
     assert {status for status, _ in seen.values()} == {200}
     assert "dashboard.js" in seen["/"][1]
+    assert '<meta name="top-pages" content="/api/v1/top">\n</head>' in seen["/opic/"][1]
     assert seen["/healthz"][1] == "ok\n"
     assert seen["/readyz"][1] == "ready\n"
 

@@ -22,6 +22,7 @@ import scrapy_aopic
 from scrapy_aopic import metrics
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.layout import FORMAT
+from scrapy_aopic.dashboard.site import EXPLAINER
 from scrapy_aopic.job.export import LINK_COLUMNS, PAGE_COLUMNS
 from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.spiders import AREAS, CHECKS, FIELDS
@@ -319,3 +320,18 @@ def test_the_version_is_that_of_the_project() -> None:
 
 def test_the_format_in_the_documents_is_the_one_that_is_written() -> None:
     assert re.findall(r"in \*format\* (\d+)", TEXTS["docs/how-it-works.md"]) == [str(FORMAT)]
+
+
+# The explainer
+
+
+def test_a_wheel_has_what_the_dashboard_shows_of_the_explainer() -> None:
+    """The files are in docs/, and a wheel is made of the package."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    included = dict(
+        re.findall(r'^"(docs/opic/\S+)" = "scrapy_aopic/dashboard/static/opic/(\S+)"', project, re.MULTILINE)
+    )
+    page = (ROOT / "docs" / "opic" / "index.html").read_text(encoding="utf-8")
+    needed = {"index.html", *re.findall(r'<(?:script|link)[^>]* (?:src|href)="([\w.]+)"', page)}
+    assert included == {f"docs/opic/{name}": name for name in needed}
+    assert {name for name, _ in EXPLAINER.values()} == needed

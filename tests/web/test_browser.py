@@ -106,7 +106,10 @@ class Answering:
     """Answers with hostile text."""
 
     def top_pages(self, _: int) -> list[dict[str, Any]]:
-        return [{"url": each, "importance": 0.1, "visits": 1, "state": each} for each in HOSTILE]
+        return [
+            {"url": each, "importance": 0.1, "cash": 1, "history": 3, "visits": 1, "state": each}
+            for each in HOSTILE
+        ]
 
     def why(self, question: str) -> dict[str, Any]:
         return {"kind": question, "sentences": HOSTILE}
@@ -348,3 +351,27 @@ def test_it_says_when_the_crawl_is_gone(browser: Browser, page: Callable[..., Se
         browser, "document.getElementById('state').textContent.startsWith('The crawl is over: finished')"
     )
     assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "figures")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
+    browser: Browser, page: Callable[..., Served], scheme: str
+) -> None:
+    resize(browser, 400, scheme)
+    page()
+    browser.find_element("link text", "OPIC explained").click()
+    wait_for(browser, "document.querySelector('#coins svg') !== null")
+    (button,) = (
+        each
+        for each in browser.find_elements("css selector", "#mine button")
+        if each.text == "Show this crawl"
+    )
+    button.click()
+    wait_for(browser, "document.querySelector('#mine td.name') !== null")
+    assert len(browser.find_elements("css selector", "#mine tbody tr")) == len(HOSTILE)
+    assert HOSTILE[0][:20] in text(browser, "mine")
+    assert "of all importance" in text(browser, "mine")
+    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+    assert_clean(browser)
+    assert_accessible(browser)
