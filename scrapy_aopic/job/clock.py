@@ -12,10 +12,41 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_DRIFT = 2e-4
+"""Seconds a second by which the clocks of two machines may drift apart: twice what a bad quartz does."""
+
+_STANDSTILL = 1.0
+"""Seconds by which a clock may be ahead to be corrected: more than that is no drift, but the server's was set."""
+
+
+class ServerTime(NamedTuple):
+    """What a server said the time was.
+
+    Attributes:
+        instant: What it said, in seconds since the epoch.
+        asked: When it was asked (``time.monotonic``).
+        heard: When its reply was there (``time.monotonic``).
+    """
+
+    instant: float
+    asked: float
+    heard: float
+
+    @property
+    def earliest(self) -> float:
+        """Seconds by which its clock is ahead of ``time.monotonic``, at least."""
+        return self.instant - self.heard
+
+    @property
+    def latest(self) -> float:
+        """The same, at most."""
+        return self.instant - self.asked
 
 
 class JobClock:
@@ -49,18 +80,44 @@ class JobClock:
 class SharedClock(JobClock):
     """The time of a job that several machines share: that of its server, which is looked at now and then.
 
+    What one process says of a host, "not before", another one may have to keep after a hand-over. So no clock may be ahead
+    of the server's, and each knows how far it may be behind: what it says is later by that much.
+
     Args:
-        now: The server's time, in seconds since the epoch.
+        heard: The server's time.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, heard: ServerTime) -> None:
         super().__init__()
         self.jump = 0.0
         self._setting = threading.Lock()
-        self._offset = now - time.monotonic()
+        self._floor = 0.0
+        self._offset, self._latest, self._heard_at = heard.earliest, heard.latest, heard.heard
+
+    def __call__(self) -> float:
+        """The instant now."""
+        return max(self._offset + time.monotonic(), self._floor)
+
+    @property
+    def lag(self) -> float:
+        """Seconds by which it may be behind the server's, and thus behind that of another process."""
+        return max(self._latest - self._offset, 0.0)
+
+    def hear(self, heard: ServerTime) -> None:
+        """Follow the server's time: forward at once; back by standing still, if it is little."""
+        with self._setting:
+            drift = _DRIFT * max(heard.heard - self._heard_at, 0.0)
+            self._latest, self._heard_at = min(self._latest + drift, heard.latest), heard.heard
+            if self._latest < heard.earliest:  # the server's clock was set
+                self._latest = heard.latest
+            earliest = max(self._offset - drift, heard.earliest)
+            if earliest > heard.latest + _STANDSTILL:
+                return
+            self._floor = self()
+            self._offset = min(earliest, heard.latest)
 
     def advance(self, instant: float) -> None:
-        """It is *instant* already, by the server or by a shard that another machine has crawled."""
+        """It is *instant* already, by a shard that another process has crawled."""
         with self._setting:
             self._offset = max(self._offset, instant - time.monotonic())
 

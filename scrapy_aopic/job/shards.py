@@ -8,12 +8,19 @@ Rule 1: what is about a shard that this process does not hold, or no longer, cha
 
 Rule 2: a page of another shard than that of the visit in which it is found is taken for new, even if that shard is held
 here, so that the link is sent with its request: the other shard may lose its last commit, and the page with it.
+
+Rule 3: until when a host must be left alone is said with what this process's clock may be behind, because the shard may be
+handed over to one whose clock is right.
+
+Rule 4: a shard that raises a :class:`StorageError` is not touched again: others may have changed its rows, because this
+process has lost it without knowing that yet.
 """
 
 from __future__ import annotations
 
+from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
 from scrapy_aopic.core.counters import Counters
@@ -22,9 +29,10 @@ from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Outcome, Pace
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 from scrapy_aopic.core.shards.cut import Cut, ShardId
+from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy_aopic.core.api import Findings
     from scrapy_aopic.core.duplicates import Text
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.core.shard import Shard
 
+    from .clock import SharedClock
     from .held import Held
 
 _MAX_HOSTS = 50_000
@@ -45,6 +54,27 @@ _SOON = 0.02
 
 _MAX_STRANGERS = 1_000
 """Hosts of other processes' shards whose pace is remembered: only callbacks' own downloads lead to them."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _watched(
+    method: Callable[Concatenate[Shards, P], T],
+) -> Callable[Concatenate[Shards, P], T]:
+    """Have *method* tear the shard that raises a :class:`StorageError`: see rule 4."""
+
+    @wraps(method)
+    def watched(self: Shards, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except StorageError as error:
+            if self._asked is not None:
+                self._asked.tear(error)
+            raise
+
+    return watched
 
 
 class Shards:
@@ -58,7 +88,10 @@ class Shards:
         politeness: For how long hosts are left alone.
     """
 
-    def __init__(self, of: int, policy: Policy, now: float) -> None:
+    def __init__(self, of: int, policy: Policy, clock: SharedClock) -> None:
+        now = clock()
+        self._clock = clock
+        self._asked: Held | None = None
         self.held: dict[int, Held] = {}
         self.counters = Counters(since=now, is_whole=True)
         self.created_at = now
@@ -81,14 +114,14 @@ class Shards:
 
     def _of_name(self, name: str) -> Held | None:
         """The shard of the host called *name*, if it is held and may be changed."""
-        held = self.held.get(self._number(name))
-        return None if held is None or held.has_ended else held
+        held = self._asked = self.held.get(self._number(name))
+        return None if held is None or held.has_ended or held.is_torn else held
 
     def _of_key(self, key: bytes) -> Held | None:
         """The same of the host under the key that *key* begins with, if its name was heard."""
         number = self._by_host.get(key[:HOST_BYTES])
-        held = self.held.get(number) if number is not None else None
-        return None if held is None or held.has_ended else held
+        held = self._asked = self.held.get(number) if number is not None else None
+        return None if held is None or held.has_ended or held.is_torn else held
 
     def _each(self) -> Iterator[Shard]:
         return (held.shard for held in self.held.values())
@@ -137,6 +170,7 @@ class Shards:
         """The frontiers of all shards that are held."""
         return Fronts([shard.frontier for shard in self._each()])
 
+    @_watched
     def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
         """The page under *key* of the host called *host*, if a shard knows it that is held.
 
@@ -146,19 +180,22 @@ class Shards:
         number = self._number(host)
         if lease is not None and self._number(lease.host) != number:
             return None
-        held = self.held.get(number)
-        return held.shard.page(key) if held is not None else None
+        held = self._asked = self.held.get(number)
+        return held.shard.page(key) if held is not None and not held.is_torn else None
 
+    @_watched
     def find_many(self, keys: Sequence[bytes], lease: Lease) -> list[Page | None]:
         """The pages under *keys* that the shard of *lease* knows, with one read."""
         held = self._of_name(lease.host)
         return held.shard.pages.get_many(keys) if held is not None else [None] * len(keys)
 
+    @_watched
     def page(self, key: bytes) -> Page | None:
         """The page under *key*, if its host was named before."""
         held = self._of_key(key)
         return held.shard.page(key) if held is not None else None
 
+    @_watched
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""
         held = self._of_key(key)
@@ -169,6 +206,7 @@ class Shards:
         del page
         return True
 
+    @_watched
     def worth(self, key: bytes, page: Page, now: float) -> tuple[float, int]:
         """Importance and cash of *page*, which is under *key*."""
         held = self._of_key(key)
@@ -191,13 +229,15 @@ class Shards:
 
     # -- pages come in
 
+    @_watched
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
         """Queue a page that no page in flight pays, in whatever shard; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
         held = self._of_key(found_on) if found_on else self._of_name(link.host)
         if held is None:
-            held = next((each for each in self.held.values() if not each.has_ended), None)
+            usable = (each for each in self.held.values() if not (each.has_ended or each.is_torn))
+            held = self._asked = next(usable, None)
             found_on = b""
         if held is None:
             self._early.append((link, is_endowed, worth))
@@ -214,6 +254,7 @@ class Shards:
 
     # -- leases
 
+    @_watched
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
         """Hand out the best page over all shards whose host may be fetched from at *now*."""
         first = inf
@@ -222,12 +263,14 @@ class Shards:
             if held.wakes_at > now:
                 first = min(first, held.wakes_at)
             elif held.is_ready:
+                self._asked = held
                 ready.append((held.shard.best(now), held))
             elif not held.is_leaving and held.has_work(now):
                 first = min(first, now + _SOON)
         # A shard may have pages to visit again although nothing stands ready in its queues.
         ready.sort(key=lambda pair: (pair[0] is None, pair[0] or ()))
         for _, held in ready:
+            self._asked = held
             found = held.shard.lease(now)
             if isinstance(found, Lease):
                 self._number(found.host)
@@ -239,6 +282,7 @@ class Shards:
             first = min(first, held.wakes_at)
         return NotBefore(first) if first != inf else Empty()
 
+    @_watched
     def release(self, lease: Lease, now: float) -> Ending:
         """The transfer of *lease* is over."""
         held = self._of_name(lease.host)
@@ -247,6 +291,7 @@ class Shards:
         held.touch()
         return held.shard.release(lease, now)
 
+    @_watched
     def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
         """End the visit of a leased page."""
         held = self._of_name(lease.host)
@@ -258,6 +303,7 @@ class Shards:
             self.counters.settled(found.outcome)
         return settled
 
+    @_watched
     def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
         """End a lease without a visit."""
         held = self._of_name(lease.host)
@@ -270,6 +316,7 @@ class Shards:
 
     # -- hosts
 
+    @_watched
     def transferred(
         self,
         name: str,
@@ -289,7 +336,13 @@ class Shards:
         if held is not None:
             held.touch()
             return held.shard.transferred(
-                name, transfer, now, outcome, retry_after=retry_after, at_least=at_least, address=address
+                name,
+                transfer,
+                now + self._clock.lag,
+                outcome,
+                retry_after=retry_after,
+                at_least=at_least,
+                address=address,
             )
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers.clear()
@@ -298,20 +351,23 @@ class Shards:
         self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, at_least))
         return gap
 
+    @_watched
     def hold(self, host: bytes, not_before: float) -> None:
         """Leave the host under key *host* alone until *not_before*, if not longer."""
         held = self._of_key(host)
         if held is not None:
             held.touch()
-            held.shard.hold(host, not_before)
+            held.shard.hold(host, not_before + self._clock.lag)
 
+    @_watched
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to the host called *name*."""
         held = self._of_name(name)
         if held is not None:
             held.touch()
-            held.shard.set_crawl_delay(name, seconds, now)
+            held.shard.set_crawl_delay(name, seconds, now + self._clock.lag)
 
+    @_watched
     def not_before(self, host: bytes) -> float:
         """Instant before which the host under key *host* must be left alone."""
         held = self._of_key(host)
@@ -324,16 +380,19 @@ class Shards:
         """Instant before which no page of any shard is leased, because of crashes; 0 if there is none."""
         return min((shard.paused_until for shard in self._each()), default=0.0)
 
+    @_watched
     def longest_gap(self, name: str) -> float:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         held = self._of_name(name)
         return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))
 
+    @_watched
     def is_dead(self, host: bytes) -> bool:
         """Whether the crawl does not wait for the host under key *host*."""
         held = self._of_key(host)
         return held is not None and held.shard.is_dead(host)
 
+    @_watched
     def down(self, host: bytes) -> int:
         """Transfers in a row that showed the host under key *host* to be down."""
         held = self._of_key(host)
@@ -341,26 +400,31 @@ class Shards:
 
     # -- pages that are the same
 
+    @_watched
     def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
         """Note the *text* of a leased page; returns the key of the page of its shard that had it first."""
         held = self._of_name(lease.host)
         return held.shard.judge(lease, text, key) if held is not None else b""
 
+    @_watched
     def copy_of(self, lease: Lease) -> bytes:
         """Key of a page of another registered domain that has the text of a leased page, in its shard."""
         held = self._of_name(lease.host)
         return held.shard.copy_of(lease) if held is not None else b""
 
+    @_watched
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page be a duplicate of the one under *other*, if its shard knows that as such."""
         held = self._of_name(lease.host)
         return held is not None and held.shard.give_way(lease, other, key)
 
+    @_watched
     def are_same(self, key: bytes, other: bytes) -> bool:
         """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
         held = self._of_key(key)
         return held is not None and held.shard.are_same(key, other)
 
+    @_watched
     def same_as(self, key: bytes) -> bytes:
         """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
         held = self._of_key(key)
@@ -368,11 +432,13 @@ class Shards:
 
     # -- robots.txt
 
+    @_watched
     def robots(self, key: bytes) -> bytes | None:
         """What was kept under *key* by :meth:`keep_robots`."""
         held = self._of_key(key)
         return held.shard.robots(key) if held is not None else None
 
+    @_watched
     def keep_robots(self, key: bytes, data: bytes) -> None:
         """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
         held = self._of_key(key)

@@ -34,7 +34,7 @@ from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.redis_lease import InUseError
 from scrapy_aopic.storage.redis_shards import Registry
 
-from .clock import SharedClock
+from .clock import ServerTime, SharedClock
 from .exchange import Exchange
 from .folder import store_folder
 from .held import Held
@@ -130,9 +130,9 @@ class SharedJob(Job):
                 note_server(store_folder(folder), address)
             self._registry = Registry(address, shards)
             opened.callback(self._registry.close)
-            self._shared_clock = SharedClock(self._registry.now())
+            self._shared_clock = SharedClock(ServerTime(*self._registry.now()))
             self.clock = self._shared_clock
-            self._shards = Shards(shards, policy, self.clock())
+            self._shards = Shards(shards, policy, self._shared_clock)
             self.crawl = cast("Crawl", self._shards)  # which answers what a session asks a crawl
             self._writer = ThreadPoolExecutor(1, "aopic-commit")
             opened.callback(self._writer.shutdown)
@@ -314,7 +314,7 @@ class SharedJob(Job):
 
     def _take(self, look: Look, own: Mapping[int, int]) -> bool:
         """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
-        self._shared_clock.advance(look.now)
+        self._shared_clock.hear(ServerTime(look.now, look.asked, look.heard))
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
         for held in self._usable():

@@ -96,6 +96,8 @@ class Look:
 
     Attributes:
         now: The server's time, in seconds since the epoch.
+        asked: When the server was asked (``time.monotonic``).
+        heard: When its reply was there (``time.monotonic``).
         workers: The workers that are alive, by token, in the order in which they came.
         states: Of the shards that have one.
         heads: Of the stores of all shards; ``""`` for one that was never opened.
@@ -109,6 +111,8 @@ class Look:
     heads: list[str]
     is_owned: list[bool]
     letters: dict[int, list[Letter]] = field(default_factory=dict)
+    asked: float = 0.0
+    heard: float = 0.0
 
     @property
     def is_quiet(self) -> bool:
@@ -200,11 +204,13 @@ class Registry:
         self._brought: dict[tuple[int, int], set[bytes]] = {}
         self._states: dict[bytes, tuple[bytes, State]] = {}
         self._link = connect(address)
-        self._process = {"pid": os.getpid(), "host": socket.gethostname(), "since": self.now()}
+        self._process = {"pid": os.getpid(), "host": socket.gethostname(), "since": self.now()[0]}
 
-    def now(self) -> float:
-        """The server's time, in seconds since the epoch."""
-        return _seconds(self._link.ask((b"TIME",))[0])
+    def now(self) -> tuple[float, float, float]:
+        """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
+        asked = time.monotonic()
+        instant = _seconds(self._link.ask((b"TIME",))[0])
+        return instant, asked, time.monotonic()
 
     def look(self, own: Mapping[int, int], *, joins: bool = True) -> Look:
         """All shards, with the letters to those in *own* that were not brought before.
@@ -217,6 +223,7 @@ class Registry:
             StorageError: If the server cannot be reached, or something is damaged.
         """
         keys, stores = self._keys, self._stores
+        asked = time.monotonic()
         replies = self._link.transact(
             (b"TIME",),
             (b"HGETALL", keys.of_job(b"workers")),
@@ -225,6 +232,7 @@ class Registry:
             (b"MGET", *(store.owner for store in stores)),
             *((b"HKEYS", keys.mail(number)) for number in own),
         )
+        heard = time.monotonic()
         assert replies is not None, "nothing is watched"
         instant, workers, states, heads, owners, *boxes = replies
         now = _seconds(instant)
@@ -241,6 +249,8 @@ class Registry:
             [head.decode("ascii", "replace") if head is not None else "" for head in heads],
             [owner is not None for owner in owners],
             dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
+            asked,
+            heard,
         )
 
     def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:

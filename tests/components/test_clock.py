@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -19,6 +21,7 @@ from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.job import clock as job_clock
+from scrapy_aopic.job.clock import ServerTime, SharedClock
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.storage import open_snapshot
 
@@ -183,3 +186,90 @@ def test_after_a_restart_of_the_machine_its_clock_counts_unless_it_goes_back(
     assert job.clock() == before + 3 * DAY
     job.close()
     assert not caplog.text
+
+
+# -- jobs that several machines share
+
+SERVER = 1_700_000_000.0
+
+
+class Machines:
+    """A server and a worker, whose clock is *fast* (seconds a second); time passes as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, fast: float = 0.0) -> None:
+        self.passed, self.set_by, self._fast = 0.0, 0.0, fast
+        faked = SimpleNamespace(time=lambda: self.server, monotonic=lambda: self.monotonic)
+        monkeypatch.setattr(job_clock, "time", faked)
+
+    @property
+    def server(self) -> float:
+        return SERVER + self.set_by + self.passed
+
+    @property
+    def monotonic(self) -> float:
+        return self.passed * (1 + self._fast)
+
+    def ask(self, there: float, back: float) -> ServerTime:
+        """What the worker hears if its question and the reply take so many seconds."""
+        asked = self.monotonic
+        self.passed += there
+        instant = self.server
+        self.passed += back
+        return ServerTime(instant, asked, self.monotonic)
+
+
+DELAYS = st.floats(0, 0.5)
+A_LOOK = 2e-4 + 1e-6
+"""What clocks drift apart from one look to the next, and what floats cut off (seconds)."""
+
+
+@given(
+    st.floats(-1e-4, 1e-4),
+    st.tuples(DELAYS, DELAYS),
+    st.lists(st.tuples(st.floats(0, 1), DELAYS, DELAYS), max_size=100),
+)
+def test_the_clock_of_a_worker_is_never_ahead_of_the_servers_and_knows_how_far_it_is_behind(
+    fast: float, first: tuple[float, float], looks: list[tuple[float, float, float]]
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        machines = Machines(monkeypatch, fast=fast)
+        clock = SharedClock(machines.ask(*first))
+        last = 0.0
+        for passes, there, back in looks:
+            machines.passed += passes
+            clock.hear(machines.ask(there, back))
+            assert clock() >= last, "it never goes back"
+            last = clock()
+            assert clock() <= machines.server + A_LOOK
+            assert clock() + clock.lag >= machines.server - A_LOOK
+
+
+def test_a_clock_that_is_corrected_makes_no_host_of_another_worker_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machines = Machines(monkeypatch)
+    slow = SharedClock(machines.ask(0.0, 0.2))  # its process was not at its turn when the reply came
+    fast = SharedClock(machines.ask(0.0, 0.0))
+    assert fast() - slow() == pytest.approx(0.2)
+    not_before, due = slow() + slow.lag + 1.0, machines.passed + 1.0
+    machines.passed = due - 0.001
+    fast.hear(machines.ask(0.0, 0.0))
+    assert fast() < not_before
+    machines.passed = due + 0.2
+    assert fast() >= not_before
+
+
+def test_a_server_whose_clock_was_set_is_followed_forward_and_not_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machines = Machines(monkeypatch)
+    clock = SharedClock(machines.ask(0.0, 0.01))
+    machines.set_by += DAY
+    clock.hear(machines.ask(0.0, 0.01))
+    assert 0 <= machines.server - clock() <= clock.lag + 1e-6 < 0.1
+    machines.set_by -= DAY
+    before = clock()
+    machines.passed += 5.0
+    clock.hear(machines.ask(0.0, 0.01))
+    assert clock() - before == pytest.approx(5.01), "it goes on at its pace"
+    assert clock.lag == 0.0

@@ -19,6 +19,7 @@ from support.core_crawl import link
 from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
@@ -296,3 +297,41 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
     else:
         with pytest.raises(StorageError, match="Shard 1 has received letter 7 from shard 0 of 2"):
             job.close()
+
+
+def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    shards = cast("Shards", job.crawl)
+    tick_until(job, lambda: len(shards.held) == 2)
+    for n in range(20):
+        shards.seed(link(f"host{n}.test", n), job.clock())
+    stale = shards.held[0]
+    tick_until(job, lambda: stale.shard.counts.queued and shards.held[1].shard.counts.queued)
+    leases = [found for _ in range(20) if isinstance(found := shards.lease(job.clock()), Lease)]
+    lost = [lease for lease in leases if stale.shard.shard_of(lease.host) == 0]
+
+    def settle(*_: object) -> None:
+        raise StorageError("A page is queued of which there is no record.")
+
+    monkeypatch.setattr(stale.shard, "settle", settle)
+    with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+        keys = Keys(address.of_shard(0))
+        head = client.get(keys.head)
+        token = keys.read_head(head).token
+        client.set(keys.head, head.replace(token.encode(), b"0" * len(token)))
+        client.set(keys.owner, b"another worker")
+    with pytest.raises(StorageError, match="of which there is no record"):
+        shards.settle(lost[0], [], job.clock())
+    assert job.has_torn_shards, "so that the session takes it for what it is"
+    for lease in lost:
+        assert shards.settle(lease, [], job.clock()).ending == Ending.STALE, "its rows are left alone"
+    tick_until(job, lambda: len(shards.held) == 1 or job.failure)
+    assert job.failure is None
+    assert [*shards.held] == [1]
+    for lease in leases:
+        shards.release(lease, job.clock())
+        is_lost = lease in lost
+        assert shards.settle(lease, [], job.clock()).ending == (Ending.STALE if is_lost else Ending.OK)
+    job.close()
