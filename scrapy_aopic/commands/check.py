@@ -35,9 +35,8 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.queries import count_pages
     from scrapy_aopic.job.report import format_audit
     from scrapy_aopic.job.whole import audit_job, format_whole, is_cut
-    from scrapy_aopic.storage import Address
 
-    if isinstance(opts.jobdir, Address) and is_cut(opts.jobdir):
+    if is_cut(opts.jobdir):
         whole = audit_job(opts.jobdir)
         write(json.dumps(asdict(whole), indent=1) if opts.json else format_whole(whole))
         return 0 if whole.holds else 1

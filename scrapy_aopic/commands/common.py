@@ -112,7 +112,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def snapshot(job: Path | Address) -> Iterator[Store]:
-    """The store of *job* as of its last commit, to be read; a crawl may be using it.
+    """The store of *job*, which is in one piece, as of its last commit, to be read; a crawl may be using it.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.

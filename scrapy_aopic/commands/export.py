@@ -9,7 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir, snapshot
+from .common import add_jobdir
 
 if TYPE_CHECKING:
     import argparse
@@ -34,14 +34,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.export import check_export, export_links, export_pages
+    from scrapy_aopic.job.views import opened_views
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")
     for path in filter(None, (opts.links, opts.pages)):
         check_export(path)
-    with snapshot(opts.jobdir) as store:
+    with opened_views(opts.jobdir) as stores:
         if opts.links:  # first, for a job may have none
-            write(f"{export_links(store, opts.links, progress=True):,} links in {opts.links}")
+            write(f"{export_links(stores, opts.links, progress=True):,} links in {opts.links}")
         if opts.pages:
-            write(f"{export_pages(store, opts.pages, progress=True):,} pages in {opts.pages}")
+            write(f"{export_pages(stores, opts.pages, progress=True):,} pages in {opts.pages}")
     return 0

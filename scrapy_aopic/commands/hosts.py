@@ -9,7 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir, add_json, snapshot
+from .common import add_jobdir, add_json
 
 if TYPE_CHECKING:
     import argparse
@@ -36,12 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     import msgspec
 
-    from scrapy_aopic.job.queries import hosts_by
+    from scrapy_aopic.job.merged import hosts_by
     from scrapy_aopic.job.report import format_host_rows
+    from scrapy_aopic.job.views import opened_views
 
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")
-    with snapshot(opts.jobdir) as store:
-        rows = hosts_by(store, opts.kind, opts.number)
+    with opened_views(opts.jobdir) as stores:
+        rows = hosts_by(stores, opts.kind, opts.number)
     write(json.dumps(msgspec.to_builtins(rows), indent=1) if opts.json else format_host_rows(rows))
     return 0

@@ -17,7 +17,22 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import OutputError, drop, flush
 
-from . import backup, check, crawl, dashboard, export, hosts, repair, report, seed, simulate, status, top, why
+from . import (
+    backup,
+    check,
+    crawl,
+    dashboard,
+    export,
+    hosts,
+    repair,
+    report,
+    restore,
+    seed,
+    simulate,
+    status,
+    top,
+    why,
+)
 from .common import Subcommand, complete
 
 if TYPE_CHECKING:
@@ -36,6 +51,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "check": check,
     "dashboard": dashboard,
     "backup": backup,
+    "restore": restore,
     "repair": repair,
     "seed": seed,
     "export": export,

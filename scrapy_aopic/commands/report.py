@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir, snapshot
+from .common import add_jobdir
 
 if TYPE_CHECKING:
     import argparse
@@ -24,23 +24,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job.queries import top_hosts, top_pages
+    from scrapy_aopic.job.merged import top_hosts, top_pages, whole_snapshot
+    from scrapy_aopic.job.views import opened_views
     from scrapy_aopic.watch.history import FILE_NAME, read_history
     from scrapy_aopic.watch.page import report_page
-    from scrapy_aopic.watch.stored import snapshot_of
     from scrapy_aopic.watch.verdict import verdict
 
     history = read_history(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else []
-    with snapshot(opts.jobdir) as store:
-        now = snapshot_of(store, name=str(opts.jobdir))
+    with opened_views(opts.jobdir) as stores:
+        now = whole_snapshot(stores, name=str(opts.jobdir))
         if now is None:
             raise StorageError(f"The job in {opts.jobdir} has not begun.")
         text = report_page(
             now,
             verdict(now, now).sentence,
             history=history,
-            pages=top_pages(store, 20),
-            hosts=top_hosts(store, 20),
+            pages=top_pages(stores, 20),
+            hosts=top_hosts(stores, 20),
         )
     opts.page.write_text(text, encoding="utf-8", errors="backslashreplace")
     write(f"{opts.page} is written.")

@@ -33,12 +33,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.job.queries import status, totals
     from scrapy_aopic.job.report import format_status
-    from scrapy_aopic.job.whole import format_shards, is_cut, shards_status
-    from scrapy_aopic.storage import Address
+    from scrapy_aopic.job.whole import format_shards, is_cut, shards_status, stored_status
     from scrapy_aopic.watch.history import FILE_NAME, read_history, recent
 
-    if isinstance(opts.jobdir, Address) and is_cut(opts.jobdir):
-        whole = shards_status(opts.jobdir)
+    if is_cut(opts.jobdir):
+        whole = (stored_status if isinstance(opts.jobdir, Path) else shards_status)(opts.jobdir)
         write(json.dumps(whole, indent=1) if opts.json else format_shards(whole))
         return 0
     with snapshot(opts.jobdir) as store:

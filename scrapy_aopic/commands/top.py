@@ -11,7 +11,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import flush, write
 
-from .common import add_jobdir, add_json, snapshot
+from .common import add_jobdir, add_json
 
 if TYPE_CHECKING:
     import argparse
@@ -57,16 +57,19 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _show(opts: argparse.Namespace) -> None:
-    from scrapy_aopic.job.queries import top_hosts, top_pages
+    from scrapy_aopic.core.ledger import TOTAL
+    from scrapy_aopic.job.merged import top_hosts, top_pages
     from scrapy_aopic.job.report import format_hosts, format_pages
+    from scrapy_aopic.job.views import opened_views
 
-    with snapshot(opts.jobdir) as store:
+    with opened_views(opts.jobdir) as stores:
+        total = len(stores) * TOTAL
         if opts.hosts:
-            rows = top_hosts(store, opts.number)
+            rows = top_hosts(stores, opts.number)
         else:
-            rows = top_pages(store, opts.number, everything=opts.all)
+            rows = top_pages(stores, opts.number, everything=opts.all)
     if opts.json:
         write(json.dumps(rows, indent=1))
     else:
-        write((format_hosts if opts.hosts else format_pages)(rows))
+        write(format_hosts(rows) if opts.hosts else format_pages(rows, total=total))
     flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir, add_json, crawl_settings, snapshot
+from .common import add_jobdir, add_json, crawl_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -26,12 +26,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     import msgspec
 
+    from scrapy_aopic.job.answers import why_in_shards
+    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.job.whole import who_crawls
     from scrapy_aopic.watch.rules import CrawlRules
-    from scrapy_aopic.watch.why import why
 
     rules = CrawlRules(crawl_settings(settings))
-    with snapshot(opts.jobdir) as store:
-        answers = [why(store, question, rules) for question in opts.questions]
+    with opened_views(opts.jobdir) as stores:
+        workers = who_crawls(opts.jobdir) if len(stores) > 1 else None
+        answers = [why_in_shards(stores, question, rules, workers) for question in opts.questions]
     if opts.json:
         write(json.dumps([msgspec.to_builtins(answer) for answer in answers], indent=1))
     else:

@@ -5,7 +5,7 @@ turned out to be another one are kept only for an order on the whole graph. Weig
 ``spidermiddlewares.py``, and spent at the visit.
 
 Links to pages of other shards have a row of their own, with addresses (:mod:`.shards.cut`), under the page's key and a
-zero byte; they are only kept where revisits pay them.
+zero byte.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _ELSEWHERE = b"\0"
 """What follows the key of a page whose links to pages of other shards are kept under it."""
 
 
-def split_links(targets: bytes) -> list[bytes]:
-    """Page keys in a row of the links family."""
-    return [targets[begin : begin + PAGE_BYTES] for begin in range(0, len(targets), PAGE_BYTES)]
+def split_links(source: bytes, targets: bytes) -> list[bytes]:
+    """Page keys in the row under *source* of the links family, or addresses if it is of links to pages of other shards."""
+    n = PAGE_BYTES if len(source) == PAGE_BYTES else ADDRESS_BYTES
+    return [targets[begin : begin + n] for begin in range(0, len(targets), n)]
 
 
 class KeptLinks:
@@ -61,12 +62,12 @@ class KeptLinks:
 
     def elsewhere(self, key: bytes) -> list[bytes]:
         """Addresses of the pages of other shards that the one under *key* linked to at its last visit."""
-        row = self.table.get(key + _ELSEWHERE) or b""
-        return [row[at : at + ADDRESS_BYTES] for at in range(0, len(row), ADDRESS_BYTES)]
+        row = key + _ELSEWHERE
+        return split_links(row, self.table.get(row) or b"")
 
     def of(self, key: bytes) -> list[bytes]:
         """Keys of the pages that the one under *key* linked to at its last visit."""
-        return split_links(self.table.get(key) or b"")
+        return split_links(key, self.table.get(key) or b"")
 
 
 class Scores:
@@ -83,7 +84,7 @@ class Scores:
         self._n_ranked = 0
         if self._order is not None:
             for key, targets in store.scan(Family.LINKS):
-                self._graph.add(key, split_links(targets))
+                self._graph.add(key, split_links(key, targets))
 
     @property
     def is_on(self) -> bool:

@@ -1,7 +1,8 @@
 """Copies of jobs, also of those that are running.
 
 A copy is made row by row from a snapshot: it shares no file with its source, and each row is compared with its checksum.
-Until it is whole it has another name, and its store cannot be opened.
+Until it is whole it has another name, and its store cannot be opened. The copy of a job in shards has a store for each of them, all as
+of one moment (:mod:`.parts`).
 """
 
 from __future__ import annotations
@@ -9,22 +10,29 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage import Address, copy_store, exists, lock_job, open_snapshot
+from scrapy_aopic.storage import Address, copy_store, exists, lock_job
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
 from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
 from .offsets import read_offsets
+from .parts import part_folder, parts_folder, write_parts
 from .seeds import lists
 from .server_seeds import ServerSeeds
+from .views import open_stores
+from .whole import find_cut
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage.redis_shards import JobCut
 
 
 def backup(source: Path | Address, target: Path, *, progress: bool = False) -> int:
@@ -36,7 +44,7 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
     Raises:
         StorageError: If there is no job, it cannot be read, or the copy cannot be written.
     """
-    if not exists(store_place(source)):
+    if not exists(store_place(source)) and find_cut(source) is None:
         where = source if isinstance(source, Address) else f"the folder {source}"
         raise StorageError(f"There is no job in {where}.")
     part = target.with_name(target.name + ".part")
@@ -77,13 +85,42 @@ def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:
     for path in lists(seeds_folder(source)):
         with suppress(FileNotFoundError):
             _copy_file(path, seeds_folder(target) / path.name)
-    with closing(open_snapshot(store_folder(source))) as store:
-        taken, waiting = read_offsets(store).names, {path.name for path in lists(seeds_folder(source))}
+    cut = find_cut(source)
+    places = [part_folder(source, n) for n in range(cut.shards)] if cut else [store_folder(source)]
+    with ExitStack() as opened:
+        stores = _open(source, opened)
+        taken, waiting = read_offsets(stores[0]).names, {path.name for path in lists(seeds_folder(source))}
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
-        with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
-            return copy_store(store, store_folder(source), store_folder(target), line.update)
+        return _copy_stores(stores, places, target, cut, progress=progress)
+
+
+def _open(source: Path | Address, opened: ExitStack) -> list[Store]:
+    stores = open_stores(source)
+    for store in stores:
+        opened.callback(store.close)
+    return stores
+
+
+def _copy_stores(
+    stores: Sequence[Store],
+    places: Sequence[Path | Address],
+    target: Path,
+    cut: JobCut | None,
+    *,
+    progress: bool,
+) -> int:
+    """Copy *stores*, those at *places*, to the job folder *target*; returns the number of rows."""
+    with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
+        if cut is None:
+            return copy_store(stores[0], places[0], store_folder(target), line.update)
+        parts_folder(target).mkdir()
+        n = 0
+        for number, (store, place) in enumerate(zip(stores, places, strict=True)):
+            n += copy_store(store, place, part_folder(target, number), line.update)
+        write_parts(target, cut)
+        return n
 
 
 def _copy_from_server(source: Address, target: Path, *, progress: bool) -> int:
@@ -92,16 +129,15 @@ def _copy_from_server(source: Address, target: Path, *, progress: bool) -> int:
     server = ServerSeeds(
         source, waiting
     )  # before the snapshot: a list that is taken up to its end is removed
-    try:
-        with closing(open_snapshot(source)) as store:
-            taken, still = read_offsets(store).names, server.names()
-            for path in lists(waiting):
-                if path.name not in taken and path.name not in still:  # all of it is in the snapshot
-                    path.unlink()
-            with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
-                return copy_store(store, source, store_folder(target), line.update)
-    finally:
-        server.close()
+    cut = find_cut(source)
+    places = [source.of_shard(number) for number in range(cut.shards)] if cut else [source]
+    with closing(server), ExitStack() as opened:
+        stores = _open(source, opened)
+        taken, still = read_offsets(stores[0]).names, server.names()
+        for path in lists(waiting):
+            if path.name not in taken and path.name not in still:  # all of it is in the snapshot
+                path.unlink()
+        return _copy_stores(stores, places, target, cut, progress=progress)
 
 
 def _copy_file(source: Path, target: Path) -> None:

@@ -22,13 +22,15 @@ from scrapy_aopic.core.records import State
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
-from .queries import KnownPage, count_pages, each_link, each_page
+from .merged import count_pages, each_link, each_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
+
+    from .queries import KnownPage
 
 Row = TypeVar("Row")
 
@@ -67,8 +69,8 @@ LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {
 }
 
 
-def export_pages(store: Store, path: Path, *, progress: bool = False) -> int:
-    """Write every page that the job knows to *path*; returns how many.
+def export_pages(stores: Sequence[Store], path: Path, *, progress: bool = False) -> int:
+    """Write every page that the job with *stores* knows to *path*; returns how many.
 
     Raises:
         ExchangeError: If *path* cannot be written.
@@ -76,25 +78,25 @@ def export_pages(store: Store, path: Path, *, progress: bool = False) -> int:
     return _export(
         path,
         PAGE_COLUMNS,
-        each_page(store, CHUNK),
+        each_page(stores, CHUNK),
         unit="pages",
-        total=count_pages(store),
+        total=count_pages(stores),
         progress=progress,
     )
 
 
-def export_links(store: Store, path: Path, *, progress: bool = False) -> int:
-    """Write every link that was kept to *path*; returns how many.
+def export_links(stores: Sequence[Store], path: Path, *, progress: bool = False) -> int:
+    """Write every link that the job with *stores* has kept to *path*; returns how many.
 
     Raises:
         ExchangeError: If no links were kept, or *path* cannot be written.
     """
-    if next(store.scan(Family.LINKS), None) is None:
+    if all(next(store.scan(Family.LINKS), None) is None for store in stores):
         raise ExchangeError(
             f"{path} is not written: this job has kept no links. AOPIC_KEEP_LINKS = True keeps those of the pages "
             "that are visited from then on."
         )
-    return _export(path, LINK_COLUMNS, each_link(store, CHUNK), unit="links", total=None, progress=progress)
+    return _export(path, LINK_COLUMNS, each_link(stores, CHUNK), unit="links", total=None, progress=progress)
 
 
 def check_export(path: Path) -> None:

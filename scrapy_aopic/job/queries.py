@@ -198,8 +198,7 @@ def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
     """All links that were kept, as URLs of source and target, about *n* at a time."""
     links: list[tuple[bytes, bytes]] = []
     for source, targets in store.scan(Family.LINKS):
-        if len(source) == PAGE_BYTES:  # others are of links to pages of other shards, whose URLs are there
-            links += [(source, target) for target in split_links(targets)]
+        links += [(source[:PAGE_BYTES], target) for target in split_links(source, targets)]
         if len(links) >= n:
             yield _named(store, links)
             links = []

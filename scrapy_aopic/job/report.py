@@ -24,11 +24,11 @@ _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
 
 
-def format_pages(rows: list[dict[str, Any]]) -> str:
-    """A table of :func:`top_pages`."""
+def format_pages(rows: list[dict[str, Any]], *, total: int = TOTAL) -> str:
+    """A table of :func:`top_pages`; *total* is all cash, in units."""
     lines = [f"{'':>4}  {'importance':>10}  {'cash':>8}  {'history':>8}  visits  page"]
     lines += [
-        f"{number:>4}  {row['importance']:>10.6f}  {row['cash'] / TOTAL:>8.1e}  {row['history'] / TOTAL:>8.1e}  "
+        f"{number:>4}  {row['importance']:>10.6f}  {row['cash'] / total:>8.1e}  {row['history'] / total:>8.1e}  "
         f"{row['visits']:>6}  {row['url']}{'' if row['state'] == 'visited' else '  (' + row['state'] + ')'}"
         for number, row in enumerate(rows, 1)
     ]

@@ -60,6 +60,17 @@ def give_on_server(
     return given
 
 
+def put_on_server(address: Address, paths: Iterable[Path]) -> None:
+    """Let the lists of seeds at *paths* wait at *address*, under their names.
+
+    Raises:
+        StorageError: If the server does not take them.
+    """
+    with closing(connect(address)) as link:
+        for path in paths:
+            _put(link, Keys(address), path)
+
+
 def _put(link: Link, keys: Keys, path: Path) -> None:
     name = path.name.encode()
     link.transact((b"SREM", keys.seed_lists, name), (b"DEL", keys.seed_list(name)))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_shards import Registry, read_cut
 from scrapy_aopic.web.suffixes import list_name, registered_domain
+
+from .parts import read_parts
+from .views import open_stores
 
 if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
@@ -23,20 +27,40 @@ _COUNTS = ("queued", "visited", "failed", "hosts")
 """What each shard counts, in this order."""
 
 
-def is_cut(address: Address) -> bool:
-    """Whether the job at *address* is one in shards.
+def find_cut(job: Path | Address) -> JobCut | None:
+    """How *job* is cut; ``None`` if it is in one piece, or gone.
+
+    Raises:
+        StorageError: If that cannot be read, or the server cannot be reached.
+    """
+    return read_parts(job) if isinstance(job, Path) else read_cut(job)
+
+
+def is_cut(job: Path | Address) -> bool:
+    """Whether *job* is one in shards.
+
+    Raises:
+        StorageError: If that cannot be read, or the server cannot be reached.
+    """
+    return find_cut(job) is not None
+
+
+def _cut_of(job: Path | Address) -> JobCut:
+    cut = find_cut(job)
+    if cut is None:
+        raise StorageError(f"The job in {job} is in one piece, or gone.")
+    return cut
+
+
+def who_crawls(job: Path | Address) -> dict[int, str] | None:
+    """Who crawls each shard of *job* now; empty for a shard that nobody crawls, and ``None`` for a copy in a folder.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
-    return read_cut(address) is not None
-
-
-def _cut_of(address: Address) -> JobCut:
-    cut = read_cut(address)
-    if cut is None:
-        raise StorageError(f"The job in {address} is in one piece, or gone.")
-    return cut
+    if isinstance(job, Path):
+        return None
+    return {row["shard"]: row["worker"] for row in shards_status(job)["shards"]}
 
 
 # -- status
@@ -98,6 +122,43 @@ def shards_status(address: Address) -> dict[str, Any]:
     }
 
 
+def stored_status(job: Path) -> dict[str, Any]:
+    """What :func:`shards_status` says, of the copy of a job in the folder *job*, which nobody crawls.
+
+    Raises:
+        StorageError: If there is no such job, or a store cannot be read.
+    """
+    with ExitStack() as opened:
+        stores = open_stores(job)
+        for store in stores:
+            opened.callback(store.close)
+        saved = [read_saved(store) for store in stores]
+        mail = [read_counts(store) for store in stores]
+    shards = [
+        {
+            "shard": number,
+            **{name: getattr(each, name) if each is not None else 0 for name in _COUNTS},
+            "worker": "",
+            "is_idle": False,
+        }
+        for number, each in enumerate(saved)
+    ]
+    sent = {(sender, to): each.last for sender, (posted, _) in enumerate(mail) for to, each in posted.items()}
+    applied = sum(mail[to][1].get(sender, Got()).last for sender, to in sent)
+    return {
+        "pages": {name: sum(row[name] for row in shards) for name in _COUNTS[:3]},
+        "hosts": sum(row["hosts"] for row in shards),
+        "letters": {"sent": sum(sent.values()), "on_their_way": sum(sent.values()) - applied},
+        "cash": {
+            "total": len(stores) * TOTAL,
+            "virtual_pages": sum(each.ledger.virtual if each is not None else TOTAL for each in saved),
+        },
+        "is_finished": False,
+        "workers": [],
+        "shards": shards,
+    }
+
+
 def format_shards(state: dict[str, Any]) -> str:
     """What :func:`shards_status` says, for people."""
     pages, letters, cash = state["pages"], state["letters"], state["cash"]
@@ -154,22 +215,22 @@ class WholeAudit:
     holds: bool = True
 
 
-def audit_job(address: Address) -> WholeAudit:
-    """Check every shard of the job at *address*, and the mail between them, as of one moment.
+def audit_job(job: Path | Address) -> WholeAudit:
+    """Check every shard of *job*, and the mail between them, as of one moment.
 
     Raises:
         StorageError: If a shard was never opened, its letters were written by another list of public suffixes, or the
             server cannot be reached.
     """
-    cut = _cut_of(address)
+    cut = _cut_of(job)
     if cut.suffixes != list_name():
         raise StorageError(
-            f"The job in {address} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
+            f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
             f"of {list_name()}: install the same version."
         )
     result = WholeAudit(cut.shards, total=cut.shards * TOTAL)
     with ExitStack() as opened:
-        views = open_snapshots(address)
+        views = open_stores(job)
         for view in views:
             opened.callback(view.close)
         for number, view in enumerate(views):

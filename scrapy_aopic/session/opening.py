@@ -14,6 +14,7 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.cutting import begin_cut, check_cut
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.parts import check_no_parts
 from scrapy_aopic.job.seeds import START, give
 from scrapy_aopic.job.server_seeds import ServerSeeds, give_on_server
 from scrapy_aopic.job.shared import SharedJob
@@ -78,6 +79,7 @@ class OpenJob:
             kind: str = read(settings, "AOPIC_STORE")
             path = job_dir(settings)
             folder = Path(path) if path else None
+            check_no_parts(folder)
             address = read_address(settings, spider.name) if kind == SERVER else None
             shards: int = read(settings, "AOPIC_SHARDS")
             check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"))

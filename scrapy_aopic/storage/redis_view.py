@@ -87,8 +87,8 @@ class RedisView:
             if keys.read_head(head) is None:
                 if cut and address.shard < 0:
                     raise StorageError(
-                        f"The job in {address} is cut into shards, each with a store of its own: of these, 'scrapy aopic' can "
-                        "show the status, check and seed."
+                        f"The job in {address} is cut into shards, each with a store of its own: of these, this command "
+                        "takes none yet (docs/many-machines.md)."
                     )
                 raise StorageError(f"There is no store in {address}; start a crawl with it first.")
         except BaseException:

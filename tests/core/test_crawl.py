@@ -1080,7 +1080,7 @@ def test_a_domain_that_was_late_is_fetched_from_as_soon_as_somebody_vouches_for_
 
 
 def kept(job: Job) -> dict[bytes, list[bytes]]:
-    return {key: split_links(targets) for key, targets in job.store.scan(Family.LINKS)}
+    return {key: split_links(key, targets) for key, targets in job.store.scan(Family.LINKS)}
 
 
 def test_links_are_kept_in_the_order_of_the_document_each_once():

@@ -1,0 +1,41 @@
+"""``scrapy aopic restore``: a copy of a job back onto a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import write
+
+from .common import complete, job_place
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "Put a copy of a job, as 'backup' makes one, onto a server. A crawl there goes on with it; the copy stays as it is."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FOLDER", type=Path, help="job folder that no crawl uses: a copy")
+    parser.add_argument(
+        "target", metavar="URL", type=job_place, help="where to put it: redis://HOST:PORT/DATABASE#KEY"
+    )
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.job.restore import restore
+
+    if isinstance(opts.target, Path):
+        raise UsageError(
+            f"the target must be redis://HOST:PORT/DATABASE#KEY, not {opts.target}: a copy in a folder is a job already"
+        )
+    if not opts.target.key:
+        raise UsageError("the target needs the key of the job: redis://HOST:PORT/DATABASE#KEY")
+    target = complete(opts.target, settings)
+    assert not isinstance(target, Path)
+    write(f"{restore(opts.source, target, progress=True):,} rows of {opts.source} are in {target}.")
+    return 0

@@ -1,0 +1,305 @@
+"""Commands on a job in shards: what each says of the whole, of letters on their way, and of copies."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.redis_server import Server
+from support.small_web import Follow, Web, crawl
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.shards.cut import Cut, ShardId
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job import merged
+from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.restore import restore
+from scrapy_aopic.job.views import opened_views
+from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.storage import Address
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.web.suffixes import registered_domain
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+pytestmark = pytest.mark.slow
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SHARDS = 4
+CUT = Cut(ShardId(0, SHARDS), registered_domain)
+HOSTS = [f"h{n}.test" for n in range(8)]
+PAGES: dict[str, Any] = {
+    "http://a.test/": ["/1", *(f"http://{host}/" for host in HOSTS)],
+    "http://a.test/1": ["/"],
+    **{f"http://{host}/": [f"http://{host}/x", "http://a.test/"] for host in HOSTS},
+    **{f"http://{host}/x": [] for host in HOSTS},
+}
+ABROAD = next(host for host in HOSTS if CUT.of_host(host) != CUT.of_host("a.test"))
+"""A host of another shard than that of a.test."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def settings(server, client) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": SHARDS,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+@pytest.fixture
+def address(server) -> Address:
+    return Address("aopic:follow", server.url)
+
+
+def aopic(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def said(folder: Path, *arguments: str) -> str:
+    done = aopic(folder, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@deferred_f_from_coro_f
+async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, settings, address) -> None:
+    serve(PAGES)
+    await crawl(Follow, settings)
+    with opened_views(address) as stores:
+        pages = merged.top_pages(stores, 100)
+        assert {row["url"] for row in pages} == PAGES.keys()
+        assert pages[0]["url"] == "http://a.test/", "which nine pages link to"
+        importances = [row["importance"] for row in pages]
+        assert importances == sorted(importances, reverse=True)
+        assert sum(importances) == pytest.approx(1), "each is a part of the whole job"
+        assert merged.top_pages(stores, 3) == pages[:3]
+        hosts = merged.top_hosts(stores, 100)
+        assert {row["host"] for row in hosts} == {"a.test", *HOSTS}
+        assert sum(row["importance"] for row in hosts) == pytest.approx(1)
+        assert hosts[0]["host"] == "a.test"
+        slow = merged.hosts_by(stores, "slow", 100)
+        assert {row.name for row in slow} == {"a.test", *HOSTS}
+        assert [row.transfer for row in slow] == sorted((row.transfer for row in slow), reverse=True)
+        assert merged.hosts_by(stores, "slow", 2) == slow[:2]
+        now = merged.whole_snapshot(stores, name="all")
+    assert now is not None
+    assert (now.pages.visited, now.pages.queued, now.hosts.known) == (len(PAGES), 0, 1 + len(HOSTS))
+    assert now.ledger.pages + now.ledger.virtual == now.ledger.total == SHARDS * TOTAL
+    assert now.outcomes == {"page": len(PAGES)}
+    assert now.transfers.n == len(PAGES)
+    assert now.is_closed
+
+
+@deferred_f_from_coro_f
+async def test_an_export_names_pages_of_other_shards(serve: Serve, settings, address, tmp_path: Path) -> None:
+    old = {f"http://old{n}.test/": Answer(301, {"Location": f"http://new{n}.test/"}) for n in range(8)}
+    new: dict[str, Any] = {f"http://new{n}.test/": [] for n in range(8)}
+    serve({"http://a.test/": [*old, "/1"], "http://a.test/1": ["http://never.test/"], **old, **new})
+    await crawl(Follow, {**settings, "AOPIC_KEEP_LINKS": True})
+    said(tmp_path, "export", str(address), "--pages", "pages.csv", "--links", "links.csv")
+    with (tmp_path / "pages.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    pages = {row["url"]: row for row in rows}
+    assert len(rows) == len(pages) == 3 + len(old) + len(new)
+    assert {url: row["merged_into"] for url, row in pages.items() if row["merged_into"]} == {
+        f"http://old{n}.test/": f"http://new{n}.test/" for n in range(8)
+    }
+    assert sum(float(row["importance"]) for row in rows) == pytest.approx(1)
+    assert sum(int(row["cash"]) for row in rows) <= SHARDS * TOTAL
+    with (tmp_path / "links.csv").open(newline="") as file:
+        links = {(row["source"], row["target"]) for row in csv.DictReader(file)}
+    assert links == {
+        *(("http://a.test/", url) for url in old),
+        ("http://a.test/", "http://a.test/1"),
+        ("http://a.test/1", "http://never.test/"),
+    }
+
+
+@deferred_f_from_coro_f
+async def test_a_page_in_a_letter_is_known_to_be_there(
+    serve: Serve, settings, address, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    # The page's visit is committed when the crawl is closed, so that nobody reads its letters.
+    await crawl(
+        Follow,
+        {**settings, "AOPIC_DURABILITY": 2_000, "CLOSESPIDER_PAGECOUNT": 1, "AOPIC_KEEP_LINKS": True},
+    )
+    home, there = CUT.of_host("a.test"), CUT.of_host(ABROAD)
+    url = f"http://{ABROAD}/"
+    answers = json.loads(
+        said(tmp_path, "why", "--json", str(address), url, ABROAD, "http://a.test/", "http://nowhere.test/")
+    )
+    in_letter, host, fetched, unknown = answers
+    assert in_letter["kind"] == host["kind"] == "in a letter"
+    assert f"It is in a letter from shard {home} to shard {there}" in in_letter["sentences"][0]
+    assert f"A page of it is in a letter from shard {home}" in host["sentences"][0]
+    assert in_letter["facts"]["letters"] == [[home, 1]]
+    assert in_letter["facts"]["units"] > 0
+    assert f"is in shard {there} of {SHARDS}, which no worker crawls now" in in_letter["sentences"][-1]
+    assert fetched["kind"] == "fetched"
+    assert fetched["facts"]["shard"] == home
+    assert unknown["kind"] == "unknown"
+    with opened_views(address) as stores:
+        assert url not in {row["url"] for row in merged.top_pages(stores, 100)}
+    said(tmp_path, "export", str(address), "--links", "links.csv")
+    assert f"http://a.test/,{url}" in (tmp_path / "links.csv").read_text(), "a letter says what it leads to"
+    whole = audit_job(address)
+    assert whole.holds
+    assert whole.letters > 0
+
+
+@deferred_f_from_coro_f
+async def test_every_command_takes_the_whole_job_and_its_copy(
+    serve: Serve, settings, address, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
+    where = str(address)
+    assert "rows copied" in said(tmp_path, "backup", where, "copy")
+    assert "exists" in aopic(tmp_path, "backup", where, "copy").stderr
+    for job in (where, "copy"):
+        assert "http://a.test/" in said(tmp_path, "top", job)
+        assert "a.test" in said(tmp_path, "top", "--hosts", job)
+        assert "a.test" in said(tmp_path, "hosts", "--slow", job)
+        assert "in shard" in said(tmp_path, "why", job, "http://a.test/")
+        assert "everything holds" in said(tmp_path, "check", job)
+        assert "letters between shards" in said(tmp_path, "status", job)
+        assert "is written" in said(tmp_path, "report", job, "report.html")
+        assert "http://a.test/" in (tmp_path / "report.html").read_text()
+        assert "pages in pages.csv" in said(tmp_path, "export", job, "--pages", "pages.csv")
+    states = [json.loads(said(tmp_path, "status", "--json", job)) for job in (where, "copy")]
+    for name in ("pages", "hosts", "letters", "cash"):
+        assert states[0][name] == states[1][name]
+
+
+@deferred_f_from_coro_f
+async def test_a_restored_job_goes_on_where_its_copy_was(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    web = serve({**PAGES, "http://late.test/": []})
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
+    said(tmp_path, "seed", str(address), "http://late.test/")
+    rows = backup(address, tmp_path / "copy")
+    before = audit_job(address)
+    n = len(web.asked)
+    refused = aopic(tmp_path, "restore", "copy", str(address))
+    assert refused.returncode == 2
+    assert "There is a job in" in refused.stderr
+    client.flushall()
+    assert f"{rows:,} rows of copy are in {address}" in said(tmp_path, "restore", "copy", str(address))
+    after = audit_job(address)
+    assert after.holds
+    assert after == before
+    await crawl(Follow, settings)
+    assert len(web.asked[n:]) == len({*web.asked[n:]}), "nothing is fetched twice"
+    assert {*web.asked} == {*PAGES, "http://late.test/"}
+    assert len(web.asked) <= len(PAGES) + 2, "the page that was in flight at the most"
+    assert audit_job(address).holds
+
+
+@deferred_f_from_coro_f
+async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
+    serve: Serve, settings, client, tmp_path: Path, monkeypatch
+) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"])
+    serve(PAGES)
+    await crawl(Follow, settings)
+    backup(address, tmp_path / "copy")
+    whole = audit_job(address)
+    client.flushall()
+
+    class Killed(BaseException):
+        pass
+
+    n = 0
+
+    def kill(*arguments: Any) -> Any:
+        nonlocal n
+        n += 1
+        if n == SHARDS:
+            raise Killed
+        return copy(*arguments)
+
+    copy = restore.__globals__["_copy"]
+    monkeypatch.setattr("scrapy_aopic.job.restore._copy", kill)
+    with pytest.raises(Killed):
+        restore(tmp_path / "copy", address)
+    monkeypatch.undo()
+    client.set("{aopic:follow}:s0:0:stray", b"1")
+    with pytest.raises(StorageError, match="There is no store"), opened_views(address):
+        pass
+    restore(tmp_path / "copy", address)
+    assert audit_job(address) == whole
+    assert not client.exists("{aopic:follow}:s0:0:stray"), "what was left behind is gone"
+
+
+@deferred_f_from_coro_f
+async def test_a_job_in_one_piece_is_restored_as_a_whole(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "AOPIC_SHARDS": 1, "CLOSESPIDER_PAGECOUNT": 4})
+    n = backup(address, tmp_path / "copy")
+    with opened_views(address) as (store,):
+        rows = {family: dict(store.scan(family)) for family in Family}
+    client.flushall()
+    assert restore(tmp_path / "copy", address) == n
+    assert {name.split(b":s")[0] for name in client.scan_iter("*:s*:*")} == set()
+    with opened_views(address) as (store,):
+        assert {family: dict(store.scan(family)) for family in Family} == rows
+    await crawl(Follow, {**settings, "AOPIC_SHARDS": 1})
+    assert {*web.asked} == {*PAGES}
+
+
+@deferred_f_from_coro_f
+async def test_a_copy_in_shards_is_no_job_folder(
+    serve: Serve, settings, address, tmp_path: Path, caplog
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    backup(address, tmp_path / "copy")
+    n = len(web.asked)
+    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "copy")})
+    assert "holds a copy of a job in 4 shards" in caplog.text
+    assert len(web.asked) == n

@@ -1,0 +1,103 @@
+"""Commands look at a job, and copy it, while two workers crawl it: each sees one moment, and the crawl does not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import redis_server
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+from test_kill import N_HOSTS, N_PAGES
+from test_workers import SHARDS, Workers, check_all, running
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.job import merged
+from scrapy_aopic.job.backup import backup
+from scrapy_aopic.job.restore import restore
+from scrapy_aopic.job.views import opened_views
+from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.storage import Address
+from scrapy_aopic.web.suffixes import registered_domain
+
+pytestmark = pytest.mark.slow
+
+
+def said(folder: Path, *arguments: str) -> str:
+    """What a command says of a job that is being crawled."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def look(address: Address, folder: Path) -> int:
+    """Everything that one look shows is of one moment; returns how many pages were visited then."""
+    with opened_views(address) as stores:
+        audited = audit_shards(stores, registered_domain)
+        assert audited.violations == []
+        pages = [page for chunk in merged.each_page(stores, 100) for page in chunk]
+        now = merged.whole_snapshot(stores)
+        best = merged.top_pages(stores, 5, everything=True)
+    assert now is not None
+    assert len(pages) == len({page.url for page in pages}) == now.pages.known
+    assert sum(page.record.visits > 0 for page in pages) == now.pages.visited + now.pages.failed
+    assert sum(page.importance for page in pages) == pytest.approx(1)
+    assert sum(page.cash for page in pages) + now.ledger.virtual + audited.in_transit == SHARDS * TOTAL
+    assert [row["importance"] for row in best] == sorted((page.importance for page in pages), reverse=True)[
+        :5
+    ]
+    copied = backup(address, folder)
+    assert copied > len(pages)
+    assert audit_job(folder).holds
+    return now.pages.visited
+
+
+def test_looks_and_copies_of_a_job_that_two_workers_crawl(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        workers.start()
+        workers.start()
+        address = Address("aopic:follow", workers.redis.url)
+        seen = []
+        for n in (40, 80, 120):
+            workers.wait_for(n)
+            seen.append(look(address, tmp_path / f"copy-{n}"))
+        assert seen == sorted(seen)
+        assert 0 < seen[0] < N_HOSTS * N_PAGES
+        _ask(workers, str(address), tmp_path)
+        workers.wait()
+        check_all(workers, [])
+        _go_on_with(tmp_path / "copy-80", Address("aopic:copy", workers.redis.url))
+
+
+def _ask(workers: Workers, where: str, folder: Path) -> None:
+    url = f"http://{workers.web.log[0].host}{workers.web.log[0].target}"
+    (answer,) = json.loads(said(folder, "why", "--json", where, url))
+    assert answer["kind"] in ("fetched", "queued", "in flight")
+    assert " is in shard " in answer["sentences"][-1]
+    assert url.split("/")[2] in said(folder, "top", "--hosts", where)
+    assert "is written" in said(folder, "report", where, "report.html")
+
+
+def _go_on_with(copy: Path, place: Address) -> None:
+    """The *copy* of a job that was being crawled is a whole job elsewhere."""
+    before = audit_job(copy)
+    restore(copy, place)
+    assert audit_job(place) == before
+    assert before.visited < N_HOSTS * N_PAGES
