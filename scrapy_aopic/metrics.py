@@ -129,6 +129,16 @@ OWN = (
     ),
     Stat("aopic/live/cpu", "gauge", "CPU s/s", _LIVE, "processor time of this process in the last minute"),
     Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process"),
+    Stat(
+        "aopic/shards/held", "gauge", "shards", _LIVE,
+        "of a job in [shards](many-machines.md#several-workers): those that this worker holds; in the dashboard of the "
+        "whole job, those that any worker holds",
+    ),
+    Stat("aopic/shards/workers", "gauge", "workers", _LIVE, "workers of such a job that are alive"),
+    Stat(
+        "aopic/shards/letters", "gauge", "letters", "the dashboard of the whole job",
+        "letters between the shards of such a job that are on their way",
+    ),
     Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job"),
     Stat("aopic/job/visited", "gauge", "pages", _CLOSING, "visited in the whole job, redirects included"),
     Stat("aopic/job/failed", "gauge", "pages", _CLOSING, "failed in the whole job, unreadable ones included"),

@@ -23,6 +23,8 @@ from .server import Server
 from .site import make_site
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
@@ -127,6 +129,7 @@ class Dashboard:
             spider=str(getattr(crawler.spider, "name", "")),
             history=Path(settings["JOBDIR"]) / FILE_NAME if settings.get("JOBDIR") else None,
             questions=Questions(place, settings) if place is not None else None,
+            whole=self._whole(),
         )
         server.start(site, guard)
         self._server = server
@@ -148,6 +151,15 @@ class Dashboard:
             return read_address(settings, str(getattr(self._crawler.spider, "name", "")))
         folder = settings.get("JOBDIR")
         return store_folder(Path(folder)) if folder and kind != "memory" else None
+
+    def _whole(self) -> Callable[[], dict[str, Any]] | None:
+        """What looks at all shards, of a job that is cut into some."""
+        settings = self._crawler.settings
+        if read(settings, "AOPIC_STORE") != "redis" or read(settings, "AOPIC_SHARDS") < 2:
+            return None
+        from .whole import WholeJob  # noqa: PLC0415  # needs a package that other jobs do not
+
+        return WholeJob(read_address(settings, str(getattr(self._crawler.spider, "name", "")))).look
 
     def _look(self) -> Seen | None:
         if not self._session.is_open:

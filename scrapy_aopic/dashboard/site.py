@@ -75,12 +75,14 @@ def make_site(
     spider: str = "",
     questions: Asked | None = None,
     history: Path | None = None,
+    whole: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Site:
     """The dashboard of a crawl.
 
     Args:
         oldest_commit: Seconds since the last commit from which the crawl is not well.
         history: File of the history of the job, if it has one.
+        whole: Looks at all shards of a job that is cut into some; may raise AopicError or OSError.
         questions: What is asked in a thread; ``None`` if the store cannot be looked at.
     """
     past = Past(feed.points, history)
@@ -92,6 +94,7 @@ def make_site(
     paths["/api/v1/history"] = lambda _: Answer(_json(past.points()))
     paths["/metrics"] = lambda _: _metrics(feed, spider)
     paths["/api/v1/top"] = _Top(feed, questions).show
+    paths["/api/v1/whole"] = partial(_whole, whole)
     paths["/api/v1/why"] = partial(_why, questions)
     return Site(
         feed,
@@ -152,6 +155,15 @@ def readiness(feed: Feed) -> Answer:
     if not figures.get("is_live") or figures.get("not_before", 0) > figures.get("at", 0):
         return sentence(503, "not ready")
     return sentence(200, "ready")
+
+
+def _whole(look: Callable[[], Mapping[str, Any]] | None, _: Mapping[str, str]) -> Answer:
+    if look is None:
+        return Answer(_json({"problem": "The job is in one piece."}))
+    try:
+        return Answer(_json(look()))
+    except (AopicError, OSError) as error:
+        return Answer(_json({"problem": str(error)}))
 
 
 def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.job.folder import store_place
 from scrapy_aopic.settings import read, read_dashboard
-from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.stored import snapshot_of
 from scrapy_aopic.watch.verdict import verdict
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.settings import Listen
-    from scrapy_aopic.storage import Address
     from scrapy_aopic.watch.snapshot import Snapshot
 
 _EVERY = 2.0
@@ -112,6 +112,19 @@ class StoredJob:
         }
 
 
+def _looks(job: Path | Address) -> tuple[Callable[[], Seen], Callable[[], dict[str, Any]] | None]:
+    """What looks at *job*, and what looks at all shards of one that is cut into some."""
+    if isinstance(job, Address):
+        from scrapy_aopic.job.whole import is_cut  # noqa: PLC0415  # needs a package that other jobs do not
+
+        from .whole import WholeJob, seen_of_whole  # noqa: PLC0415
+
+        if is_cut(job):
+            whole = WholeJob(job)
+            return partial(seen_of_whole, whole, str(job)), whole.look
+    return StoredJob(job).look, None
+
+
 def serve(
     job: Path | Address,
     where: Listen,
@@ -131,17 +144,18 @@ def serve(
         OSError: If nothing can listen there.
     """
     read_dashboard({**settings, "AOPIC_DASHBOARD": f"{where.host}:{where.port or 0}"})
-    stored = StoredJob(job)
-    stored.look()
+    look, whole = _looks(job)
+    look()
     server = listen(where)
     token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
     guard = Guard(token, where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port)
-    feed = Feed(stored.look, every=_EVERY)
+    feed = Feed(look, every=_EVERY)
     site = make_site(
         feed,
         oldest_commit=float("inf"),
         history=job / FILE_NAME if isinstance(job, Path) else None,
         questions=Questions(store_place(job), settings),
+        whole=whole,
     )
     server.start(site, guard)
     try:

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.layout import CLOCK_KEY
@@ -44,6 +44,20 @@ logger = logging.getLogger(__name__)
 
 _JUMP = 5.0
 """Seconds by which the machine's clock may differ from the job's before this is said."""
+
+
+class PartOfJob(NamedTuple):
+    """What a process has of a job in shards.
+
+    Attributes:
+        shards: Of the job.
+        held: Those of this process.
+        workers: Processes that crawl the job.
+    """
+
+    shards: int
+    held: int
+    workers: int
 
 
 class Job:
@@ -136,6 +150,11 @@ class Job:
                 {"jump": clock.jump, "folder": self.name},
             )
         return clock
+
+    @property
+    def part(self) -> PartOfJob | None:
+        """What this process has of it; ``None`` if it is in one piece."""
+        return None
 
     @property
     def is_torn(self) -> bool:

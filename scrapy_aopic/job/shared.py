@@ -38,7 +38,7 @@ from .clock import ServerTime, SharedClock
 from .exchange import Exchange
 from .folder import store_folder
 from .held import Held
-from .job import Job
+from .job import Job, PartOfJob
 from .offsets import Offsets
 from .shards import Shards
 
@@ -177,6 +177,12 @@ class SharedJob(Job):
             return False
         # What was stored here since that look may have letters that nobody has seen.
         return all(held.state.head == last.heads[number] for number, held in self._shards.held.items())
+
+    @property
+    def part(self) -> PartOfJob:
+        """What this worker has of it, as of the last look at the server."""
+        workers = len(self._last.workers) if self._last is not None else 1
+        return PartOfJob(self._n, len(self._shards.held), workers)
 
     @property
     def takes_seeds(self) -> bool:

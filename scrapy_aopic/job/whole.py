@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import Audit, audit
-from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
@@ -77,7 +77,7 @@ def shards_status(address: Address) -> dict[str, Any]:
         look = registry.look({}, joins=False)
     states = [look.states.get(number) for number in range(cut.shards)]
     named = {token: f"{worker['host']}:{worker['pid']}" for token, worker in look.workers.items()}
-    shards = []
+    shards: list[dict[str, Any]] = []
     for number, state in enumerate(states):
         owner = named.get(state.worker, "a worker that has died") if state is not None else ""
         shards.append(
@@ -86,6 +86,7 @@ def shards_status(address: Address) -> dict[str, Any]:
                 **dict(zip(_COUNTS, state.counts if state is not None else (0, 0, 0, 0), strict=True)),
                 "worker": (owner or "a worker") if look.is_owned[number] else "",
                 "is_idle": state is not None and state.is_idle,
+                "letters": 0,
             }
         )
     sent = {
@@ -94,19 +95,20 @@ def shards_status(address: Address) -> dict[str, Any]:
         if state is not None
         for to, last in state.sent.items()
     }
-    on_their_way = sum(
-        last - (other.got.get(sender, 0) if (other := states[to]) is not None else 0)
-        for (sender, to), last in sent.items()
-    )
+    for (sender, to), last in sent.items():
+        other = states[to]
+        shards[to]["letters"] += max(last - (other.got.get(sender, 0) if other is not None else 0), 0)
+    on_their_way = sum(shard["letters"] for shard in shards)
     return {
         "pages": {
             name: sum(state.counts[n] for state in states if state is not None)
             for n, name in enumerate(_COUNTS[:3])
         },
         "hosts": sum(state.counts[3] for state in states if state is not None),
-        "letters": {"sent": sum(sent.values()), "on_their_way": max(on_their_way, 0)},
+        "letters": {"sent": sum(sent.values()), "on_their_way": on_their_way},
         "cash": {
             "total": cut.shards * TOTAL,
+            "pages": sum(Sums(*state.sums).held for state in states if state is not None),
             "virtual_pages": sum(state.sums[-1] for state in states if state is not None),
         },
         "is_finished": look.is_quiet,

@@ -25,7 +25,7 @@ from scrapy_aopic.settings import read
 from .history import row_of
 from .host_walk import HostWalk
 from .live_stats import live_stats
-from .snapshot import Connections, Hosts, Machine, Pages, Rate, Snapshot, StoreState, forecast
+from .snapshot import Connections, Hosts, Machine, Pages, Part, Rate, Snapshot, StoreState, forecast
 from .stored import ledger_of, transfers_of
 from .verdict import Verdict, verdict
 
@@ -267,6 +267,7 @@ class Watch:
             ledger=ledger_of(crawl.totals),
             store=self._store_state(),
             machine=self._machine(before, note),
+            part=self._part(),
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,
@@ -329,6 +330,13 @@ class Watch:
                 size = self._job.size_bytes()
             self._size = (monotonic(), size)
         return size
+
+    def _part(self) -> Part | None:
+        """What this process has of a job in shards."""
+        found = self._job.part
+        return (
+            Part(shards=found.shards, held=found.held, workers=found.workers) if found is not None else None
+        )
 
     def _machine(self, before: _Note, note: _Note) -> Machine:
         seconds = note.instant - before.instant

@@ -30,6 +30,9 @@ def live_stats(now: Snapshot, verdict: Verdict) -> dict[str, float | None]:
         "aopic/live/cpu": round(machine.cpu, 3) if machine is not None else None,
         "aopic/live/memory_bytes": machine.memory if machine is not None else None,
     }
+    if now.part is not None:
+        values["aopic/shards/held"] = now.part.held
+        values["aopic/shards/workers"] = now.part.workers
     for state in _STATES:
         values[f"aopic/live/hosts/{state}"] = getattr(now.hosts, state)
     for limit in LIMITS:

@@ -234,6 +234,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process has of a job in shards.
+
+    Attributes:
+        shards: Of the job.
+        held: Those that this worker holds; all that some worker holds, if this is of the whole job.
+        workers: That were alive when the shards were last looked at.
+    """
+
+    shards: int = 0
+    held: int = 0
+    workers: int = 0
+
+
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host in a list.
 
@@ -284,6 +298,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         queue_seconds: Average time that pages waited in the queue; ``None`` if none has.
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job.
+        part: ``None`` of a job in one piece. All figures are of the shards that are held.
         slow: Hosts in memory with the longest last transfers, slowest first.
         failing: Hosts in memory with the most errors in a row, worst first.
         waiting: Hosts in memory that wait longest.
@@ -312,6 +327,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger = Ledger()
     store: StoreState = StoreState()
     machine: Machine | None = None
+    part: Part | None = None
     slow: list[HostRow] = []
     failing: list[HostRow] = []
     waiting: list[HostRow] = []

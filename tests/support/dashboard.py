@@ -6,12 +6,17 @@ import http.client
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.guard import Guard
 from scrapy_aopic.dashboard.server import Server, Site, sentence
+from scrapy_aopic.dashboard.stored import serve
+from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.settings import Listen
+from scrapy_aopic.storage import Address
 
 TOKEN = "a-token-that-a-test-knows"
 
@@ -87,3 +92,57 @@ class Served:
     def ask_for_stream(self, connection: socket.socket) -> None:
         request = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
         connection.sendall(request.encode())
+
+
+def get(port: int, path: str) -> Got:
+    """The answer of a dashboard on *port*."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with closing(connection):
+        connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+        response = connection.getresponse()
+        return Got(response.status, response.headers, response.read().decode())
+
+
+class _Over(Exception):
+    """The end of a server."""
+
+
+@contextmanager
+def serve_job(job: Path | Address) -> Iterator[int]:
+    """Serve *job* as ``scrapy aopic dashboard`` does, ten times as fast; gives the port.
+
+    Raises:
+        AopicError: If it cannot be served.
+    """
+    over, began = Event(), Event()
+    addresses: list[str] = []
+    errors: list[Exception] = []
+
+    def sleep(seconds: float) -> None:
+        if over.wait(seconds / 10):
+            raise _Over
+
+    def say(address: str) -> None:
+        addresses.append(address)
+        began.set()
+
+    def run() -> None:
+        try:
+            serve(job, Listen("127.0.0.1", 0), {"AOPIC_DASHBOARD_TOKEN": TOKEN}, say=say, sleep=sleep)
+        except _Over:
+            pass
+        except (AopicError, OSError) as error:
+            errors.append(error)
+        finally:
+            began.set()
+
+    server = Thread(target=run)
+    server.start()
+    try:
+        began.wait()
+        if errors:
+            raise errors[0]
+        yield int(addresses[0].partition("?")[0].rstrip("/").rpartition(":")[2])
+    finally:
+        over.set()
+        server.join()

@@ -266,7 +266,12 @@ function showFigures(now) {
     ["in callbacks", connections ? count(connections.callbacks) : "–"],
     ["traffic", rate ? `${bytes(rate.bytes)}/s` : "–"],
   ];
-  const place = $("figures");
+  boxes("figures", rows);
+}
+
+// A row of figures, each a name and a text.
+function boxes(id, rows) {
+  const place = $(id);
   if (place.children.length !== rows.length) {
     place.replaceChildren(
       ...rows.map(([name]) => {
@@ -364,6 +369,52 @@ function showStore(now) {
   bars("durations", "Transfers by their time", transfers.durations.map((n, i) => [i < 8 ? `up to ${TIMES[i]}` : TIMES[i], n, ""]).filter((row) => row[1]), { empty: "No transfer has ended." });
 }
 
+// A job in shards: what all workers do together, which no worker knows by itself.
+
+const WHOLE_EVERY = 5000; // milliseconds
+const OF_A_WORKER = ["hosts", "outcomes", "lists", "order", "store"]; // sections that say nothing of a whole job
+let wholeDue = 0;
+
+async function showWhole({ part, is_live: isLive }) {
+  $("whole").hidden = !part;
+  $("whole-figures").hidden = Boolean(part) && !isLive; // they are on top of the page
+  for (const id of OF_A_WORKER) $(id).hidden = Boolean(part) && !isLive;
+  if (!part || Date.now() < wholeDue) return;
+  wholeDue = Date.now() + WHOLE_EVERY;
+  const state = await ask("/api/v1/whole");
+  if (state.problem) {
+    setText("whole-note", state.problem);
+    return;
+  }
+  const held = state.shards.filter((shard) => shard.worker).length;
+  const letters = state.letters.on_their_way;
+  setText(
+    "whole-note",
+    state.is_finished
+      ? "No shard has anything to do, and no letter is on its way: the job is done."
+      : `${count(held)} of ${count(state.shards.length)} shards are crawled by ${count(state.workers.length)} ${state.workers.length === 1 ? "worker" : "workers"}. ${isLive ? `All other sections are of the ${count(part.held)} shards of this worker.` : "Hosts, outcomes and what limits a worker are in the dashboard of each of them."}`,
+  );
+  boxes("whole-figures", [
+    ["pages/s (1 min)", number(state.pages_per_second)],
+    ["visited", count(state.pages.visited)],
+    ["failed", count(state.pages.failed)],
+    ["queued", count(state.pages.queued)],
+    ["hosts", count(state.hosts)],
+    ["letters on the way", count(letters)],
+  ]);
+  table(
+    "workers",
+    [["worker", "name"], ["shards", "n"], ["pages/s", "n"], ["for", "n"]],
+    state.workers.map((worker) => [worker.worker, count(worker.shards), number(worker.pages_per_second), seconds(worker.seconds)]),
+    { empty: "No worker crawls this job now." },
+  );
+  table(
+    "shards",
+    [["shard", ""], ["worker", "name"], ["queued", "n"], ["visited", "n"], ["failed", "n"], ["hosts", "n"], ["letters", "n"]],
+    state.shards.map((shard) => [count(shard.shard), shard.worker ? `${shard.worker}${shard.is_idle ? " (idle)" : ""}` : "none", count(shard.queued), count(shard.visited), count(shard.failed), count(shard.hosts), count(shard.letters)]),
+  );
+}
+
 function show(now) {
   const name = now.spider || now.store.name || "crawl";
   setText("title", name);
@@ -373,6 +424,7 @@ function show(now) {
   state.classList.toggle("bad", Boolean(now.problem));
   setText("state", now.problem || (now.is_live ? "Running" : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${at}`));
   showVerdict(now);
+  showWhole(now);
   showFigures(now);
   showForecast(now);
   showHosts(now);
