@@ -11,7 +11,6 @@ import msgspec
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.live_stats import live_stats
@@ -144,13 +143,13 @@ class Dashboard:
         )
 
     def _place(self) -> Path | Address | None:
-        """Where the store can be looked at; ``None`` if it is in memory, or in a folder that goes with the crawl."""
+        """Where the job can be looked at; ``None`` if it is in memory, or in a folder that goes with the crawl."""
         settings = self._crawler.settings
         kind = read(settings, "AOPIC_STORE")
         if kind == "redis":
             return read_address(settings, str(getattr(self._crawler.spider, "name", "")))
         folder = settings.get("JOBDIR")
-        return store_folder(Path(folder)) if folder and kind != "memory" else None
+        return Path(folder) if folder and kind != "memory" else None
 
     def _whole(self) -> Callable[[], dict[str, Any]] | None:
         """What looks at all shards, of a job that is cut into some."""

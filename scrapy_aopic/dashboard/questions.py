@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scrapy_aopic.job.queries import top_pages
-from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.job.answers import why_in_shards
+from scrapy_aopic.job.merged import top_pages
+from scrapy_aopic.job.views import opened_views
+from scrapy_aopic.job.whole import who_crawls
 from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import why
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,14 +23,14 @@ _LONGEST = 8192
 
 
 class Questions:
-    """Answers for the job whose store is in *place*.
+    """Answers for *job*, in its folder or on a server, in one piece or in shards.
 
     Args:
         settings: Those of its crawl, for the rules on URLs.
     """
 
-    def __init__(self, place: Path | Address, settings: Mapping[Any, Any]) -> None:
-        self._place = place
+    def __init__(self, job: Path | Address, settings: Mapping[Any, Any]) -> None:
+        self._job = job
         self._settings = settings
         self._rules: CrawlRules | None = None
 
@@ -39,11 +40,8 @@ class Questions:
         Raises:
             StorageError: If the store cannot be read.
         """
-        store = open_snapshot(self._place)
-        try:
-            return top_pages(store, n)
-        finally:
-            store.close()
+        with opened_views(self._job) as stores:
+            return top_pages(stores, n)
 
     def why(self, question: str) -> dict[str, Any]:
         """Why a URL, or a host, is crawled or not.
@@ -53,9 +51,8 @@ class Questions:
             SettingError: If the rules of the crawl cannot be known.
         """
         rules = self._rules = self._rules or CrawlRules(self._settings)
-        store = open_snapshot(self._place)
-        try:
-            answer: dict[str, Any] = msgspec.to_builtins(why(store, question[:_LONGEST], rules))
-        finally:
-            store.close()
+        with opened_views(self._job) as stores:
+            workers = who_crawls(self._job) if len(stores) > 1 else None
+            found = why_in_shards(stores, question[:_LONGEST], rules, workers)
+        answer: dict[str, Any] = msgspec.to_builtins(found)
         return answer

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, StorageError
-from scrapy_aopic.job.folder import store_place
+from scrapy_aopic.job.merged import whole_snapshot
+from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.settings import read, read_dashboard
-from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage import Address
 from scrapy_aopic.watch.history import FILE_NAME
-from scrapy_aopic.watch.stored import snapshot_of
 from scrapy_aopic.watch.verdict import verdict
 
 from .feed import Feed, Seen
@@ -64,7 +63,7 @@ class StoredJob:
             StorageError: At the first look, if there is no job, or it cannot be read.
         """
         try:
-            now = self._snapshot()
+            now = self.snapshot()
         except AopicError as error:
             if self._last is None:
                 raise
@@ -82,12 +81,14 @@ class StoredJob:
         }
         return Seen(figures, point_of(figures), self._stats)
 
-    def _snapshot(self) -> Snapshot:
-        store = open_snapshot(store_place(self._job))
-        try:
-            found = snapshot_of(store, name=str(self._job))
-        finally:
-            store.close()
+    def snapshot(self) -> Snapshot:
+        """The figures of the last commit.
+
+        Raises:
+            StorageError: If there is no job, or it cannot be read.
+        """
+        with opened_views(self._job) as stores:
+            found = whole_snapshot(stores, name=str(self._job))
         if found is None:
             raise StorageError(f"There is no job in {self._job} yet; start a crawl with it first.")
         return found
@@ -117,11 +118,11 @@ def _looks(job: Path | Address) -> tuple[Callable[[], Seen], Callable[[], dict[s
     if isinstance(job, Address):
         from scrapy_aopic.job.whole import is_cut  # noqa: PLC0415  # needs a package that other jobs do not
 
-        from .whole import WholeJob, seen_of_whole  # noqa: PLC0415
+        from .whole import WholeDashboard, WholeJob  # noqa: PLC0415
 
         if is_cut(job):
             whole = WholeJob(job)
-            return partial(seen_of_whole, whole, str(job)), whole.look
+            return WholeDashboard(whole, StoredJob(job).snapshot, str(job)).look, whole.look
     return StoredJob(job).look, None
 
 
@@ -154,7 +155,7 @@ def serve(
         feed,
         oldest_commit=float("inf"),
         history=job / FILE_NAME if isinstance(job, Path) else None,
-        questions=Questions(store_place(job), settings),
+        questions=Questions(job, settings),
         whole=whole,
     )
     server.start(site, guard)

@@ -11,9 +11,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.whole import shards_status
-from scrapy_aopic.watch.snapshot import Hosts, Ledger, Pages, Part, Rate, Snapshot, StoreState, forecast
+from scrapy_aopic.watch.snapshot import Pages, Part, Rate, Snapshot, StoreState, forecast
 from scrapy_aopic.watch.verdict import Verdict
 
 from .feed import Seen
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 _EVERY = 2.0
 """Seconds for which a look is remembered: one takes a few milliseconds of the server."""
+
+_STORES_EVERY = 10.0
+"""Seconds for which a look into the stores is remembered: it reads all hosts that the workers have in memory, and while it
+is open they copy what they change."""
 
 _MINUTE = 60.0
 """Seconds that speeds are of at most."""
@@ -100,24 +106,81 @@ class WholeJob:
         }
 
 
-def figures_of_whole(state: dict[str, Any], name: str) -> tuple[Snapshot, Verdict]:
-    """What :meth:`WholeJob.look` saw as a snapshot, and how the job is in a sentence."""
-    pages, cash, speed = state["pages"], state["cash"], state["pages_per_second"]
-    counts = Pages(known=sum(pages.values()), **pages)
+class WholeDashboard:
+    """What a dashboard shows of a job in shards that belongs to no worker.
+
+    Args:
+        snapshot: Looks at all stores; may raise StorageError, as one that was never opened has no figures.
+        name: What messages call the job.
+    """
+
+    def __init__(
+        self,
+        whole: WholeJob,
+        snapshot: Callable[[], Snapshot],
+        name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._whole = whole
+        self._snapshot = snapshot
+        self._name = name
+        self._clock = clock
+        self._base: Snapshot | None = None
+        self._base_at = float("-inf")
+
+    def look(self) -> Seen:
+        """The figures of the last commits of all shards.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        state = self._whole.look()
+        now, found = figures_of_whole(state, self._stored(), self._name)
+        figures = {**msgspec.to_builtins(now, str_keys=True), "verdict": found._asdict()}
+        if figures["rate"] is not None:  # what no state says
+            figures["rate"].update(transfers=None, bytes=None)
+        figures["hosts"]["ceiling"] = None
+        stats = {f"aopic/job/{each}": n for each, n in state["pages"].items()}
+        stats |= {"aopic/job/hosts": state["hosts"], "aopic/cash/virtual": state["cash"]["virtual_pages"]}
+        stats["aopic/shards/workers"] = len(state["workers"])
+        stats["aopic/shards/held"] = sum(bool(shard["worker"]) for shard in state["shards"])
+        stats["aopic/shards/letters"] = state["letters"]["on_their_way"]
+        speed = state["pages_per_second"]
+        point = {"at": state["at"], "pages": speed, "ceiling": None, "in_use": None, **state["pages"]}
+        return Seen(figures, point, stats)
+
+    def _stored(self) -> Snapshot | None:
+        """What the stores say, as of at most :data:`_STORES_EVERY` ago; ``None`` if they cannot be read now."""
+        now = self._clock()
+        if now - self._base_at >= _STORES_EVERY:
+            self._base_at = now
+            try:
+                self._base = self._snapshot()
+            except StorageError:
+                self._base = None
+        return self._base
+
+
+def figures_of_whole(state: dict[str, Any], stored: Snapshot | None, name: str) -> tuple[Snapshot, Verdict]:
+    """What :meth:`WholeJob.look` saw as a snapshot, and how the job is in a sentence.
+
+    Args:
+        stored: What the stores say, some seconds older.
+    """
+    pages, speed = state["pages"], state["pages_per_second"]
+    counts = Pages(known=sum(pages.values()), dead=stored.pages.dead if stored is not None else 0, **pages)
     rate = Rate(seconds=state["seconds"], pages=speed, growth=state["growth"]) if speed is not None else None
-    held, of, workers = (
-        sum(bool(shard["worker"]) for shard in state["shards"]),
-        len(state["shards"]),
-        len(state["workers"]),
-    )
-    now = Snapshot(
+    held, of = sum(bool(shard["worker"]) for shard in state["shards"]), len(state["shards"])
+    workers = len(state["workers"])
+    base = stored or Snapshot(at=state["at"], store=StoreState(name=name))
+    now = replace(
+        base,
         at=state["at"],
         pages=counts,
         rate=rate,
         forecast=forecast(counts, rate),
-        hosts=Hosts(known=state["hosts"]),
-        ledger=Ledger(total=cash["total"], pages=cash["pages"], virtual=cash["virtual_pages"]),
-        store=StoreState(name=name),
+        hosts=replace(base.hosts, known=state["hosts"]),
         part=Part(shards=of, held=held, workers=workers),
     )
     letters = state["letters"]["on_their_way"]
@@ -131,32 +194,3 @@ def figures_of_whole(state: dict[str, Any], name: str) -> tuple[Snapshot, Verdic
         f"them its own dashboard shows. {letters:,} letter{'s' * (letters != 1)} between shards "
         f"{'is' if letters == 1 else 'are'} on the way.",
     )
-
-
-def seen_of_whole(whole: WholeJob, name: str) -> Seen:
-    """A job in shards, as a dashboard shows it that belongs to no worker.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    state = whole.look()
-    now, found = figures_of_whole(state, name)
-    figures = {**msgspec.to_builtins(now, str_keys=True), "verdict": found._asdict()}
-    if figures["rate"] is not None:  # what no state says
-        figures["rate"].update(transfers=None, bytes=None)
-    figures["hosts"]["ceiling"] = None
-    stats = {f"aopic/job/{each}": n for each, n in state["pages"].items()}
-    stats |= {"aopic/job/hosts": state["hosts"], "aopic/cash/virtual": state["cash"]["virtual_pages"]}
-    stats |= {
-        "aopic/shards/workers": len(state["workers"]),
-        "aopic/shards/held": now.part.held if now.part else 0,
-    }
-    stats["aopic/shards/letters"] = state["letters"]["on_their_way"]
-    point = {
-        "at": state["at"],
-        "pages": state["pages_per_second"],
-        "ceiling": None,
-        "in_use": None,
-        **state["pages"],
-    }
-    return Seen(figures, point, stats)

@@ -72,7 +72,7 @@ def test_speeds_are_of_all_shards_and_of_each_worker() -> None:
 
 def test_what_is_said_of_it() -> None:
     def said(each: dict[str, Any]) -> str:
-        return figures_of_whole(WholeJob(NOWHERE, look=lambda _: each).look(), "job")[1].sentence
+        return figures_of_whole(WholeJob(NOWHERE, look=lambda _: each).look(), None, "job")[1].sentence
 
     assert "2 workers crawl 3 of 4 shards" in said(state(1, 1, 1, 1, letters=5))
     assert "5 letters between shards are on the way" in said(state(1, 1, 1, 1, letters=5))
@@ -216,6 +216,11 @@ def test_a_job_in_shards_has_a_dashboard_of_its_own(workers: Workers) -> None:
             assert time.monotonic() < until
             time.sleep(0.2)
         assert now["rate"]["pages"] > 0
+        assert now["outcomes"]["page"] > 0  # of the stores of all shards
+        assert json.loads(get(port, "/api/v1/top").text)["pages"]
+        why = json.loads(get(port, "/api/v1/why?of=http://h0.test/0").text)
+        assert why["kind"] == "fetched"
+        assert re.search(r"in shard \d of 4, which \S+:\d+ crawls\.", why["sentences"][-1])
         assert now["rate"]["bytes"] is now["hosts"]["ceiling"] is None  # no state says that
         metrics = get(port, "/metrics").text
         assert "\naopic_shards_held 4\n" in metrics

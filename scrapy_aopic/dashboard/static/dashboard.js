@@ -372,13 +372,13 @@ function showStore(now) {
 // A job in shards: what all workers do together, which no worker knows by itself.
 
 const WHOLE_EVERY = 5000; // milliseconds
-const OF_A_WORKER = ["hosts", "outcomes", "lists", "order", "store"]; // sections that say nothing of a whole job
+const OF_STORES = ["hosts", "outcomes", "lists", "order", "store"]; // sections without figures if no store was read
 let wholeDue = 0;
 
-async function showWhole({ part, is_live: isLive }) {
+async function showWhole({ part, is_live: isLive, counted_since: since }) {
   $("whole").hidden = !part;
   $("whole-figures").hidden = Boolean(part) && !isLive; // they are on top of the page
-  for (const id of OF_A_WORKER) $(id).hidden = Boolean(part) && !isLive;
+  for (const id of OF_STORES) $(id).hidden = Boolean(part) && !since;
   if (!part || Date.now() < wholeDue) return;
   wholeDue = Date.now() + WHOLE_EVERY;
   const state = await ask("/api/v1/whole");
@@ -392,7 +392,7 @@ async function showWhole({ part, is_live: isLive }) {
     "whole-note",
     state.is_finished
       ? "No shard has anything to do, and no letter is on its way: the job is done."
-      : `${count(held)} of ${count(state.shards.length)} shards are crawled by ${count(state.workers.length)} ${state.workers.length === 1 ? "worker" : "workers"}. ${isLive ? `All other sections are of the ${count(part.held)} shards of this worker.` : "Hosts, outcomes and what limits a worker are in the dashboard of each of them."}`,
+      : `${count(held)} of ${count(state.shards.length)} shards are crawled by ${count(state.workers.length)} ${state.workers.length === 1 ? "worker" : "workers"}. ${isLive ? `All other sections are of the ${count(part.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
   );
   boxes("whole-figures", [
     ["pages/s (1 min)", number(state.pages_per_second)],
