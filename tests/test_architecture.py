@@ -240,3 +240,50 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
                         f"{name_of(path)} asks for crawl.{node.attr}, which job/shards.py does not have: let it add up what "
                         "its shards have"
                     )
+
+
+WITHOUT_EXTRAS = """
+import importlib, pkgutil, sys
+
+class NotInstalled:
+    def find_spec(name, *_):
+        if name.partition(".")[0] in EXTRAS:
+            raise ImportError(name)
+
+EXTRAS = set(sys.argv[1:])
+sys.meta_path.insert(0, NotInstalled)
+import scrapy_aopic
+for module in pkgutil.walk_packages(scrapy_aopic.__path__, "scrapy_aopic."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:
+        print(module.name)
+"""
+
+
+def test_a_crawl_needs_no_extra():
+    """Only these modules are about an extra alone, and imported where that is asked for."""
+    extras = (
+        "hiredis",
+        "hypothesis",
+        "matplotlib",
+        "numpy",
+        "opentelemetry",
+        "pyarrow",
+        "pybloom_live",
+        "pytest",
+    )
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, *extras, "redis", "rocksdict", "uvloop", "warcio"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {name.removeprefix("scrapy_aopic.") for name in done.stdout.split()} == {
+        "lab.comparison",
+        "lab.graphs",
+        "lab.results",
+        "storage.redis",
+        "storage.redis_link",
+        "storage.redis_view",
+        "storage.rocksdb",
+        "testing.contracts",
+        "testing.crawls",
+        "watch.telemetry",
+    }

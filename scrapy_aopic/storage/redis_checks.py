@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 
 from .redis_leaves import MOST_ROWS
-from .redis_link import ReplyError
 
 if TYPE_CHECKING:
     from .address import Address
@@ -30,6 +29,8 @@ def check_server(link: Link, address: Address) -> None:
     Raises:
         StorageError: If the job must not be kept there.
     """
+    from .redis_link import ReplyError  # noqa: PLC0415 (an extra, which crawls without a server do not need)
+
     (said,) = link.inquire((b"INFO",))
     if isinstance(said, ReplyError):
         _not_checked(address, str(said))
