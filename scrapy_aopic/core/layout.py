@@ -67,6 +67,9 @@ CLOCK_KEY = b"clock"
 COUNTERS_KEY = b"counters"
 """What the job has done, over all of its runs (:mod:`.counters`)."""
 
+COMMIT_KEY = b"commit"
+"""Number of the last commit, of a shard on the disk of a worker."""
+
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"

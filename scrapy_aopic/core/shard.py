@@ -163,6 +163,10 @@ class Shard(Crawl):
         """The last letter to each shard that is in a commit of this one that has landed."""
         return self.mail.sent_landed() if self.mail is not None else {}
 
+    def mail_units(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Units in all letters up to those of :meth:`mail_sent`, and up to those of :meth:`mail_received`."""
+        return self.mail.units_landed() if self.mail is not None else ({}, {})
+
     def next_letter(self, sender: int) -> int:
         """Number of the letter from the shard *sender* that can be applied next."""
         return self.mail.expected(sender) if self.mail is not None else 0

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
 
 
-def check_cut(address: Address | None, shards: int, policy: Policy, *, interval: float) -> None:
+def check_cut(
+    address: Address | None, shards: int, policy: Policy, *, interval: float, disks: int = 0
+) -> None:
     """Do nothing if the job at *address* may be crawled in so many *shards*; ``None`` is a job in a folder.
 
     Args:
+        disks: Job folders among which they are divided; 0 if they are on the server.
         interval: Seconds between commits.
 
     Raises:
@@ -30,8 +33,8 @@ def check_cut(address: Address | None, shards: int, policy: Policy, *, interval:
     if address is None:
         if shards > 1:
             raise SettingError(
-                f'AOPIC_SHARDS ({shards}) needs AOPIC_STORE = "redis", where other processes find the shards: set that, or '
-                "AOPIC_SHARDS = 1."
+                f'AOPIC_SHARDS ({shards}) needs AOPIC_STORE = "redis", where other processes find the shards, or AOPIC_DISKS, the '
+                "number of workers that have shards on their disks: set one of them, or AOPIC_SHARDS = 1."
             )
         return
     cut = read_cut(address)
@@ -40,10 +43,21 @@ def check_cut(address: Address | None, shards: int, policy: Policy, *, interval:
             f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
             f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
         )
+    if cut is not None and cut.disks != disks:
+        is_there = f"on the disks of {cut.disks} workers" if cut.disks else "on the server"
+        raise StorageError(
+            f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
+            f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
     if cut is not None and cut.suffixes != list_name():
         raise StorageError(
             f"The job in {address} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
             f"of {list_name()}: install the same version on all machines. Nothing was changed."
+        )
+    if disks and shards < max(disks, 2):
+        raise SettingError(
+            f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
+            "to some four to eight times as many."
         )
     if shards == 1:
         return
@@ -64,13 +78,14 @@ def check_cut(address: Address | None, shards: int, policy: Policy, *, interval:
         )
 
 
-def begin_cut(address: Address, shards: int, prepare: Callable[[], object]) -> bool:
+def begin_cut(address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0) -> bool:
     """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
 
     Args:
+        disks: Job folders among which they are divided; 0 if they are on the server.
         prepare: Does what belongs to it before, such as to put its seeds there.
 
     Raises:
         StorageError: If there is a job in one piece, or the server does not work.
     """
-    return begin(address, JobCut(shards, list_name()), prepare)
+    return begin(address, JobCut(shards, list_name(), disks), prepare)

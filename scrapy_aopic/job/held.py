@@ -12,13 +12,13 @@ no pause in other hands. One that was lost is dropped as it is.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, SEEDS_KEY, Family
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis_shards import Letter, State
 
 from .commits import Commits, WatchedStore
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.core.shard import ShardId
-    from scrapy_aopic.storage import Address
 
     from .clock import SharedClock
 
@@ -44,11 +43,33 @@ _SEND_AGAIN = 30.0
 _AT_ONCE = 16
 """Letters to one shard that are sent at once, of those that are no longer in memory."""
 
+_WINDOW = 64
+"""Letters to one shard that are on the server at most: many times those of the second that an answer takes. So a shard that
+nobody has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
+
+
+class ShardStore(Store, Protocol):
+    """The store of a shard, which nobody else may change."""
+
+    @property
+    def head(self) -> bytes:
+        """What names its last commit, as no other commit is named."""
+        ...
+
+    def check_lease(self) -> None:
+        """Do nothing if nobody else may change it, as far as that is known without waiting.
+
+        Raises:
+            LostError: If it is lost to somebody else.
+        """
+        ...
+
 
 class Held:
-    """The shard *shard_id* of the job at *address*.
+    """The shard *shard_id* of a job, whose *store* is the caller's own.
 
     Args:
+        name: What messages call it.
         policy: How its cash is spent; its own.
         interval: Seconds between commits.
         phase: Part of *interval* by which its commits are shifted, so that the shards of a process take turns.
@@ -66,13 +87,13 @@ class Held:
         state: What it was like at its last commit.
 
     Raises:
-        InUseError: If another process holds it.
-        StorageError: If it cannot be opened.
+        StorageError: If it cannot be opened; the store is closed then.
     """
 
     def __init__(
         self,
-        address: Address,
+        store: ShardStore,
+        name: str,
         policy: Policy,
         clock: SharedClock,
         shard_id: ShardId,
@@ -87,7 +108,7 @@ class Held:
         self.wakes_at = 0.0
         self.steps = 0
         self._worker = worker
-        self._store = open_store_of_shard(address.of_shard(self.number))
+        self._store = store
         try:
             mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
             if mark is not None:
@@ -123,7 +144,7 @@ class Held:
             phase=phase,
             saved_at=now,
             within=policy.commit_within,
-            name=str(address.of_shard(self.number)),
+            name=name,
             writer=writer,
         )
 
@@ -206,7 +227,10 @@ class Held:
 
     def note_landed(self) -> None:
         """It is stored."""
-        self._letters |= self._taken
+        waiting = self.shard.mail_waiting()
+        for (to, number), data in self._taken.items():
+            if number < waiting.get(to, (number, 0))[0] + _WINDOW:
+                self._letters[to, number] = data
         self._taken = {}
         self.state = self._read_state()
         self._is_state_new = True
@@ -228,6 +252,7 @@ class Held:
             self.shard.mail_sent(),
             self.shard.mail_received(),
             self.shard.counts,
+            *self.shard.mail_units(),
         )
 
     def deliver(self, letters: Iterable[Letter]) -> None:
@@ -285,13 +310,14 @@ class Held:
         """
         post = Post(self.number)
         now = time.monotonic()
-        for to, (first, last) in self.shard.mail_waiting().items():
+        for to, (first, end) in self.shard.mail_waiting().items():
             if self._first.get(to, (0, 0.0))[0] != first:
                 self._first[to] = first, now
             elif now - self._first[to][1] > _SEND_AGAIN:
                 self._first[to] = first, now
                 self._sent[to] = first - 1
             begin = max(self._sent.get(to, 0), first - 1) + 1
+            last = min(end, first + _WINDOW - 1)
             while begin <= last and (data := self._letters.get((to, begin))) is not None:
                 post.letters.append((to, Letter(self.number, begin, data)))
                 begin += 1

@@ -30,20 +30,18 @@ from typing import TYPE_CHECKING, cast
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.redis_lease import InUseError
-from scrapy_aopic.storage.redis_shards import Registry
 
 from .clock import ServerTime, SharedClock
 from .exchange import Exchange
-from .folder import store_folder
 from .held import Held
 from .job import Job, PartOfJob
+from .keeping import OnServer
 from .offsets import Offsets
 from .shards import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.lock import Lock
     from scrapy_aopic.storage.redis_shards import Look
 
+    from .keeping import Keeper
     from .server_seeds import ServerSeeds
 
 logger = logging.getLogger(__name__)
@@ -82,6 +81,7 @@ class SharedJob(Job):
         shards: Of the job.
         server_seeds: The seeds that wait on the server.
         interval: Seconds between commits of a shard.
+        keeper: Where the shards are; by default on the server. It is closed with the job, or if that cannot be opened.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -99,6 +99,7 @@ class SharedJob(Job):
         lock: Lock | None,
         server_seeds: ServerSeeds | None,
         interval: float,
+        keeper: Keeper | None = None,
     ) -> None:
         # All of Job's are set here: what it opens is one store, and here are many.
         self.folder = folder
@@ -109,11 +110,6 @@ class SharedJob(Job):
         self._n = shards
         self._lock = lock
         self._interval = interval
-        self._policy = replace(
-            policy,
-            page_cache=max(policy.page_cache // shards, _LEAST_PAGES),
-            max_active=max(policy.max_active // shards, _LEAST_HOSTS),
-        )
         self._failure: StorageError | None = None
         self._odd: dict[int, float] = {}
         self._opening: dict[int, Future[Held | None]] = {}
@@ -125,10 +121,17 @@ class SharedJob(Job):
         self._n_landed = 0
         self._slowest = 0.0
         self._said = (-1, -1)
+        self._asleep: list[int] = []
         with ExitStack() as opened:
-            if folder is not None:
-                note_server(store_folder(folder), address)
-            self._registry = Registry(address, shards)
+            self._keeper = keeper or OnServer(folder, address, shards)
+            opened.callback(self._keeper.close)
+            self._registry = self._keeper.registry
+            most = len(self._keeper.own or range(shards))
+            self._policy = replace(
+                policy,
+                page_cache=max(policy.page_cache // most, _LEAST_PAGES),
+                max_active=max(policy.max_active // most, _LEAST_HOSTS),
+            )
             opened.callback(self._registry.close)
             self._shared_clock = SharedClock(ServerTime(*self._registry.now()))
             self.clock = self._shared_clock
@@ -156,7 +159,7 @@ class SharedJob(Job):
     @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used; ``None`` if it can."""
-        return self._failure or self._exchange.failure
+        return self._failure or self._keeper.failure or self._exchange.failure
 
     @property
     def is_behind(self) -> bool:
@@ -346,6 +349,9 @@ class SharedJob(Job):
     def _balance(self, look: Look) -> None:
         """Hand over shards that are too many, or take some."""
         held = self._shards.held
+        if self._keeper.own is not None:
+            self._open_own(self._keeper.own, look)
+            return
         tokens = list(look.workers)
         rank = tokens.index(self._registry.token)
         share = self._n // len(tokens) + (rank < self._n % len(tokens))
@@ -364,19 +370,38 @@ class SharedJob(Job):
             if not look.is_owned[number] and number not in held and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
                 n += 1
-        now = len(staying), len(tokens)
-        if now != self._said and not self._opening:
-            self._said = now
-            logger.info(
-                "This worker holds %(held)d of %(shards)d shards of the crawl in %(folder)s; workers: %(workers)d",
-                {"held": now[0], "shards": self._n, "folder": self.name, "workers": now[1]},
-            )
+        if not self._opening:
+            self._say_share(len(staying), len(tokens))
+
+    def _open_own(self, own: Sequence[int], look: Look) -> None:
+        """Open the shards that are this worker's own, and say of which others nobody has one open."""
+        for number in own:
+            if number not in self._shards.held and number not in self._opening:
+                self._opening[number] = self._opener.submit(self._open, number)
+        if self._opening:
+            return
+        self._say_share(len(own), len(look.workers))
+        asleep = [number for number, is_owned in enumerate(look.is_owned) if not is_owned]
+        if asleep != self._asleep:
+            self._asleep = asleep
+            if asleep:
+                self._opener.submit(self._keeper.say_asleep, asleep)
+
+    def _say_share(self, n_held: int, n_workers: int) -> None:
+        if (n_held, n_workers) == self._said:
+            return
+        self._said = n_held, n_workers
+        logger.info(
+            "This worker holds %(held)d of %(shards)d shards of the crawl in %(folder)s; workers: %(workers)d",
+            {"held": n_held, "shards": self._n, "folder": self.name, "workers": n_workers},
+        )
 
     def _open(self, number: int) -> Held | None:
         """Open a shard, in a thread; ``None`` if another worker was faster."""
         try:
             held = Held(
-                self._address,
+                self._keeper.open_store(number, self._last, self._shared_clock),
+                str(self._address.of_shard(number)),
                 replace(self._policy, order=copy(self._policy.order)),
                 self._shared_clock,
                 ShardId(number, self._n),
@@ -449,6 +474,9 @@ class SharedJob(Job):
 
     def _drop(self, held: Held, error: StorageError) -> None:
         """*held* cannot be used because of *error*: go on without it if it was lost, else end."""
+        if self._keeper.own is not None:  # nobody else has it, so the crawl ends
+            self._failure = error
+            return
         if not isinstance(error, LostError):
             # What another worker has changed meanwhile looks damaged; the lease soon shows it.
             since = self._odd.setdefault(held.number, time.monotonic())

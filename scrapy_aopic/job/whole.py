@@ -13,7 +13,8 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage.redis_shards import Registry, read_cut
+from scrapy_aopic.storage.redis_homes import registry_of
+from scrapy_aopic.storage.redis_shards import read_cut
 from scrapy_aopic.web.suffixes import list_name, registered_domain
 
 from .parts import read_parts
@@ -73,7 +74,7 @@ def shards_status(address: Address) -> dict[str, Any]:
         StorageError: If there is no such job, or the server cannot be reached.
     """
     cut = _cut_of(address)
-    with closing(Registry(address, cut.shards)) as registry:
+    with closing(registry_of(address, cut)) as registry:
         look = registry.look({}, joins=False)
     states = [look.states.get(number) for number in range(cut.shards)]
     named = {token: f"{worker['host']}:{worker['pid']}" for token, worker in look.workers.items()}

@@ -12,7 +12,9 @@ from scrapy.utils.job import job_dir
 
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.cutting import begin_cut, check_cut
+from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.home import check_no_home
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.parts import check_no_parts
 from scrapy_aopic.job.seeds import START, give
@@ -20,8 +22,10 @@ from scrapy_aopic.job.server_seeds import ServerSeeds, give_on_server
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.settings import read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
+from scrapy_aopic.storage.redis_shards import JobCut
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.watch.history import FILE_NAME, History
+from scrapy_aopic.web.suffixes import list_name
 
 from .admission import Admission
 from .state import StateKeeper
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.job.keeping import Keeper
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
@@ -80,14 +85,19 @@ class OpenJob:
             path = job_dir(settings)
             folder = Path(path) if path else None
             check_no_parts(folder)
-            address = read_address(settings, spider.name) if kind == SERVER else None
             shards: int = read(settings, "AOPIC_SHARDS")
-            check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"))
+            disks: int = read(settings, "AOPIC_DISKS")
+            address = read_address(settings, spider.name) if kind == SERVER or disks else None
+            check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
+            if disks:
+                _check_disks(folder, kind, disks)
+            elif folder is not None:
+                check_no_home(folder)
             self.persists = (folder is not None or address is not None) and kind != "memory"
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
-            self.seeds = self._give_seeds(folder, address, shards)
-            self.job = self._open_job(folder, policy, address, shards, kind)
+            self.seeds = self._give_seeds(folder, address, shards, disks)
+            self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
             self.release()
             StateKeeper.replacing(crawler, None)
@@ -101,13 +111,17 @@ class OpenJob:
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
 
-    def _open_job(
-        self, folder: Path | None, policy: Policy, address: Address | None, shards: int, kind: str
-    ) -> Job:
+    def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
         settings = self._crawler.settings
         interval: float = read(settings, "AOPIC_DURABILITY")
+        shards: int = read(settings, "AOPIC_SHARDS")
+        disks: int = read(settings, "AOPIC_DISKS")
         if address is not None and shards > 1:
+            keeper: Keeper | None = None
+            if disks and folder is not None:
+                cut = JobCut(shards, list_name(), disks)
+                keeper = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
             return SharedJob(
                 folder,
                 policy,
@@ -116,6 +130,7 @@ class OpenJob:
                 lock=self._lock,
                 server_seeds=self._server_seeds,
                 interval=interval,
+                keeper=keeper,
             )
         return Job(
             folder,
@@ -127,7 +142,9 @@ class OpenJob:
             memory_mb=store_memory(settings),
         )
 
-    def _give_seeds(self, folder: Path | None, address: Address | None, shards: int) -> Path | None:
+    def _give_seeds(
+        self, folder: Path | None, address: Address | None, shards: int, disks: int
+    ) -> Path | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source: str = read(self._crawler.settings, "AOPIC_SEEDS")
         if folder is None:
@@ -141,7 +158,7 @@ class OpenJob:
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
         begin = partial(self._put_seeds, source, waiting, address)
         if address is not None and shards > 1:
-            has_begun = not begin_cut(address, shards, begin)
+            has_begun = not begin_cut(address, shards, begin, disks=disks)
         elif not (has_begun := place is not None and exists(place)):
             begin()
         if has_begun and source:
@@ -208,3 +225,20 @@ class OpenJob:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):
             self._lock.release()
+
+
+def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
+    """Raise an error if no shard can be on a disk.
+
+    Raises:
+        SettingError: If there is no job folder, or the store is none on a disk.
+    """
+    if kind in {SERVER, "memory"}:
+        raise SettingError(
+            f'AOPIC_DISKS ({disks}) is for shards on the disks of workers, and AOPIC_STORE is "{kind}": set AOPIC_STORE = "auto", or '
+            "AOPIC_DISKS = 0."
+        )
+    if folder is None:
+        raise SettingError(
+            f"AOPIC_DISKS ({disks}) needs a JOBDIR, where this worker's shards are: set one, or AOPIC_DISKS = 0."
+        )

@@ -360,9 +360,20 @@ _STORAGE = (
         "AOPIC_SHARDS",
         1,
         whole(1, MAX_SHARDS),
-        'Shards into which a job is cut when it begins, so that several processes can crawl it, if `AOPIC_STORE` is "redis". '
+        'Shards into which a job is cut when it begins, so that several processes can crawl it: if `AOPIC_STORE` is "redis", or '
+        "with `AOPIC_DISKS`. "
         "It cannot be changed later, and at most so many processes have something to do; see "
         "[Many machines](many-machines.md#several-workers).",
+    ),
+    Setting(
+        "AOPIC_DISKS",
+        0,
+        whole(0, MAX_SHARDS),
+        "Job folders among which the shards of a job are divided when it begins, each on the disk of a worker: as many as "
+        "workers are started. "
+        "The server that `REDIS_URL` names then has only who crawls, and the mail between shards; see "
+        "[Many machines](many-machines.md#shards-on-disks). "
+        "0 is for shards on the server.",
     ),
     Setting(
         "AOPIC_REDIS_LEASE",

@@ -35,6 +35,7 @@ class Address:
         parameters: For redis-py's client, in addition; ``redis_cls`` is its class.
         lease: Seconds after which another process may have the job if the one that has it has died.
         shard: Number of the shard whose store is meant, -1 for the job itself.
+        home: Name of the job folder whose lease is meant, if the shards are on disks; empty for the job itself.
     """
 
     key: str
@@ -42,12 +43,19 @@ class Address:
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     lease: float = LEASE
     shard: int = -1
+    home: str = ""
 
     def of_shard(self, number: int) -> Address:
         """Where the store of a shard of the job is."""
         return replace(self, shard=number)
 
+    def of_home(self, name: str) -> Address:
+        """Where the lease of a job folder with shards of the job is."""
+        return replace(self, home=name)
+
     def __str__(self) -> str:
+        if self.home:
+            return f"{self._job()} (home {self.home})"
         return self._job() if self.shard < 0 else f"{self._job()} (shard {self.shard})"
 
     def _job(self) -> str:

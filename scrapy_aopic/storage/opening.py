@@ -108,6 +108,11 @@ def open_snapshots(address: Address) -> list[Store]:
     from .redis_view import RedisView  # noqa: PLC0415
 
     cut = read_cut(address)
+    if cut is not None and cut.disks:
+        raise StorageError(
+            f"The shards of the job in {address} are on the disks of its workers: give this command one of them there, such as "
+            "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
+        )
     return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
 
 

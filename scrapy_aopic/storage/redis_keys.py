@@ -19,6 +19,11 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``states``          what each shard was like at its last commit
 ``mail:S``          letters to shard S, by sender and number
 ``sS:...``          all of the above but the last five, of shard S of a job that has several
+``homes``           of a job whose shards are on disks: which job folder has each (:mod:`.redis_homes`)
+``folders``         where these folders are
+``books``           units that each shard has sent to others and received
+``anew``            shards whose disk is lost, and up to which commit
+``hNAME:...``       ``head`` and ``owner`` of such a folder
 ==================  ====================================================================================
 
 A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
@@ -86,7 +91,9 @@ class Keys:
             )
         self._address = address
         self._job = b"{%s}:" % key.encode()
-        self._start = start = self._job + (b"s%d:" % address.shard if address.shard >= 0 else b"")
+        part = b"s%d:" % address.shard if address.shard >= 0 else b""
+        part = b"h%s:" % address.home.encode() if address.home else part
+        self._start = start = self._job + part
         self.head = start + b"head"
         self.owner = start + b"owner"
         self.views = start + b"views"

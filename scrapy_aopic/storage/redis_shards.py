@@ -17,7 +17,7 @@ import socket
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scrapy_aopic.exceptions import StorageError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .address import Address
-    from .redis_link import Argument, Reply
+    from .redis_link import Argument, Link, Reply
 
 _BEGIN = 60.0
 """Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
@@ -50,10 +50,12 @@ class JobCut(NamedTuple):
     Attributes:
         shards: How many.
         suffixes: Which list of public suffixes says what a registered domain is.
+        disks: Among how many job folders the shards are divided (:mod:`.redis_homes`); 0 if they are on the server.
     """
 
     shards: int
     suffixes: str
+    disks: int = 0
 
 
 class Letter(NamedTuple):
@@ -75,6 +77,8 @@ class State(NamedTuple):
         sent: Number of the last letter to each other shard.
         got: Number of the last letter of each other shard that was applied.
         counts: Pages queued, visited and failed, and hosts.
+        sent_units: Units in all letters to each other shard; kept elsewhere, if at all.
+        got_units: Units in all letters of each other shard that were applied; the same.
     """
 
     head: str
@@ -84,10 +88,17 @@ class State(NamedTuple):
     sent: Mapping[int, int]
     got: Mapping[int, int]
     counts: Sequence[int]
+    sent_units: Mapping[int, int] = {}
+    got_units: Mapping[int, int] = {}
 
     def packed(self) -> bytes:
         """As the server has it."""
-        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+        said = dict(zip(self._fields[:_SAID], self[:_SAID], strict=True))
+        return json.dumps(said, separators=(",", ":")).encode()
+
+
+_SAID = 7
+"""Fields of a state that every look reads."""
 
 
 @dataclass(slots=True)
@@ -185,8 +196,73 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
     return True
 
 
+class Places(Protocol):
+    """How a registry learns of the stores of shards, wherever they are.
+
+    Attributes:
+        about: What else is said of the worker.
+    """
+
+    about: Mapping[str, Any]
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """Two questions of which the replies show the heads of all shards, and which of them are open."""
+        ...
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """Heads of the stores of all shards, and which of them are open.
+
+        Args:
+            one: Reply to the first question.
+            other: Reply to the second one.
+            states: Of the shards at that moment.
+            alive: What is said of the workers that are.
+        """
+        ...
+
+    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
+        """Let the server do *commands*, which show *states* among other things; they may be done twice.
+
+        Raises:
+            StorageError: If it cannot be reached, or must not.
+        """
+        ...
+
+
+class OnServer:
+    """The stores of *shards* shards are at *address*, too."""
+
+    about: Mapping[str, Any] = {}
+
+    def __init__(self, address: Address, shards: int) -> None:
+        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """The heads and the owners of all."""
+        heads, owners = (store.head for store in self._stores), (store.owner for store in self._stores)
+        return (b"MGET", *heads), (b"MGET", *owners)
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """As they are."""
+        del states, alive
+        heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
+        return heads, [owner is not None for owner in other]
+
+    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
+        """At once: the server has what they speak of."""
+        del states
+        link.ask(*commands)
+
+
 class Registry:
     """One worker's way to the server; one thread uses it at a time.
+
+    Args:
+        places: Where the stores are, by default at the same *address*.
 
     Attributes:
         token: Of this worker.
@@ -195,16 +271,21 @@ class Registry:
         StorageError: If the server cannot be reached.
     """
 
-    def __init__(self, address: Address, shards: int) -> None:
+    def __init__(self, address: Address, shards: int, places: Places | None = None) -> None:
         self.token = secrets.token_hex(8)
         self._address = address
         self._keys = Keys(address)
         self._lease = address.lease
-        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
+        self._places = places or OnServer(address, shards)
         self._brought: dict[tuple[int, int], set[bytes]] = {}
         self._states: dict[bytes, tuple[bytes, State]] = {}
         self._link = connect(address)
-        self._process = {"pid": os.getpid(), "host": socket.gethostname(), "since": self.now()[0]}
+        self._process = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": self.now()[0],
+            **self._places.about,
+        }
 
     def now(self) -> tuple[float, float, float]:
         """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
@@ -222,32 +303,33 @@ class Registry:
         Raises:
             StorageError: If the server cannot be reached, or something is damaged.
         """
-        keys, stores = self._keys, self._stores
+        keys = self._keys
         asked = time.monotonic()
         replies = self._link.transact(
             (b"TIME",),
             (b"HGETALL", keys.of_job(b"workers")),
             (b"HGETALL", keys.of_job(b"states")),
-            (b"MGET", *(store.head for store in stores)),
-            (b"MGET", *(store.owner for store in stores)),
+            *self._places.questions(),
             *((b"HKEYS", keys.mail(number)) for number in own),
         )
         heard = time.monotonic()
         assert replies is not None, "nothing is watched"
-        instant, workers, states, heads, owners, *boxes = replies
+        instant, workers, shown, one, other, *boxes = replies
         now = _seconds(instant)
         alive = self._alive(_pairs(workers), now)
         if joins:
             said = json.dumps({**self._process, "seen": now}).encode()
             self._link.ask((b"HSET", keys.of_job(b"workers"), self.token, said))
             alive.setdefault(self.token, self._process)
+        states = self._read_states(_pairs(shown))
+        heads, is_owned = self._places.read(one, other, states, alive.values())
         self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
         return Look(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
-            self._read_states(_pairs(states)),
-            [head.decode("ascii", "replace") if head is not None else "" for head in heads],
-            [owner is not None for owner in owners],
+            states,
+            heads,
+            is_owned,
             dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
             asked,
             heard,
@@ -340,7 +422,7 @@ class Registry:
             shown = (part for number, state in states.items() for part in (number, state.packed()))
             commands.append((b"HSET", keys.of_job(b"states"), *shown))
         if commands:
-            self._link.ask(*commands)
+            self._places.post(self._link, commands, states)
 
     def leave(self) -> None:
         """This worker is none any more.

@@ -117,6 +117,12 @@ async def test_seeds_reach_their_shards_once(serve: Serve, settings, tmp_path: P
     ("changed", "said"),
     [
         ({"AOPIC_STORE": "auto"}, 'AOPIC_SHARDS (4) needs AOPIC_STORE = "redis"'),
+        (
+            {"AOPIC_DISKS": 2},
+            'AOPIC_DISKS (2) is for shards on the disks of workers, and AOPIC_STORE is "redis"',
+        ),
+        ({"AOPIC_DISKS": 2, "AOPIC_STORE": "auto"}, "AOPIC_DISKS (2) needs a JOBDIR"),
+        ({"AOPIC_DISKS": 5, "AOPIC_STORE": "auto"}, "AOPIC_DISKS (5) divides the shards"),
         ({"AOPIC_POLITENESS_KEY": "address"}, "AOPIC_POLITENESS_KEY has 'address'"),
         ({"AOPIC_ORDER": "pagerank"}, "PageRank) looks at the whole graph"),
         ({"AOPIC_DURABILITY": "close"}, 'AOPIC_DURABILITY = "close" stores nothing before the end'),

@@ -214,7 +214,7 @@ class Mail:
         posted = self._landed_posted.get(shard, Posted())
         begin = max(after, self._posted.get(shard, posted).acknowledged) + 1
         numbers = range(begin, min(posted.last, begin + n - 1) + 1)
-        found = self._rows.get_many([_row(OUTBOX, shard, number) for number in numbers])
+        found = self._rows.get_many([row_of(OUTBOX, shard, number) for number in numbers])
         for number, letter in zip(numbers, found, strict=True):
             if letter is None:
                 raise StorageError(
@@ -248,7 +248,7 @@ class Mail:
         if number <= posted.acknowledged:
             return False
         for old in range(posted.acknowledged + 1, number + 1):
-            self._rows.delete(_row(OUTBOX, shard, old))
+            self._rows.delete(row_of(OUTBOX, shard, old))
         self._note_posted(shard, posted._replace(acknowledged=number))
         return True
 
@@ -262,7 +262,7 @@ class Mail:
         """*letter*, the one that comes next, is applied by the caller in this very step."""
         got = self._got.get(letter.sender, Got())
         got = self._got[letter.sender] = Got(letter.number, got.units + letter.units)
-        self._rows.put(_row(RECEIVED, letter.sender), pack(tuple(got)))
+        self._rows.put(row_of(RECEIVED, letter.sender), pack(tuple(got)))
         self._totals.balance += letter.units
 
     def sent_landed(self) -> dict[int, int]:
@@ -273,13 +273,18 @@ class Mail:
         """The last letter of each sender that is in a commit that has landed: what its sender may delete."""
         return {sender: got.last for sender, got in self._landed_got.items()}
 
+    def units_landed(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Units in all letters to each shard, and in all that were applied of each, as of the commit that landed last."""
+        sent = {shard: posted.units for shard, posted in self._landed_posted.items()}
+        return sent, {sender: got.units for sender, got in self._landed_got.items()}
+
     # -- commits
 
     def take(self) -> dict[bytes, bytes | None]:
         """Put all messages into letters, move all changes in flight and return them as rows."""
         for shard, box in self._open.items():
             for letter in self._letters(shard, box):
-                self._rows.put(_row(OUTBOX, shard, letter.number), write_letter(letter))
+                self._rows.put(row_of(OUTBOX, shard, letter.number), write_letter(letter))
         self._open = {}
         self._taken = dict(self._posted), dict(self._got)
         return self._rows.take()
@@ -295,7 +300,7 @@ class Mail:
 
     def _note_posted(self, shard: int, posted: Posted) -> None:
         self._posted[shard] = posted
-        self._rows.put(_row(SENT, shard), pack(tuple(posted)))
+        self._rows.put(row_of(SENT, shard), pack(tuple(posted)))
 
     def _letters(self, shard: int, box: _Open) -> Iterator[Letter]:
         """All messages of *box* in letters to *shard*, which are counted."""
@@ -407,7 +412,8 @@ def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: boo
 # -- rows, also for what reads a store without a crawl
 
 
-def _row(letter: bytes, shard: int, number: int | None = None) -> bytes:
+def row_of(letter: bytes, shard: int, number: int | None = None) -> bytes:
+    """Key of a row in ``META``; see the table above."""
     row = letter + shard.to_bytes(2, "big")
     return row if number is None else row + number.to_bytes(8, "big")
 
@@ -447,7 +453,7 @@ def read_counts(store: Store) -> tuple[Mapping[int, Posted], Mapping[int, Got]]:
 
 def read_outbox(store: Store, shard: int) -> Iterator[tuple[int, bytes]]:
     """Numbers and bytes of all letters to *shard* that are in the outbox in *store*."""
-    for row, data in _rows(store, _row(OUTBOX, shard)):
+    for row, data in _rows(store, row_of(OUTBOX, shard)):
         yield int.from_bytes(row[-8:], "big"), data
 
 

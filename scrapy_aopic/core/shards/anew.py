@@ -1,0 +1,93 @@
+"""A shard whose store is lost, begun anew by what others know of it.
+
+Rule 1: it goes on where the mail is. It has received what its senders may have deleted, and has sent what its receivers may
+have applied; letters in between are sent again by their senders, and applied.
+
+Rule 2: its virtual page holds all the cash that it must have, by the units that went in and out. So the cash of the job is
+the same as ever, to the unit. What its pages had, and which pages there were, is lost with the store.
+
+Rule 3: nobody knows when its hosts were fetched from, so they are left alone as after a crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, TOTALS_KEY, Family
+from scrapy_aopic.core.ledger import TOTAL, Totals
+from scrapy_aopic.core.order import order_name
+from scrapy_aopic.core.records import pack
+from scrapy_aopic.core.saved import Saved
+from scrapy_aopic.exceptions import StorageError
+
+from .cut import Cut
+from .letters import read_letter
+from .mail import Got, Posted, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Batch
+
+    from .cut import ShardId
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What others know of a shard.
+
+    Attributes:
+        got: The last letter of each other shard that it had applied, and the units of all of them.
+        sent: The last letter of it that each other shard has applied, and the units of all of them.
+        letters: Its letters to each other shard that come after that, as far as there are any, in their order.
+    """
+
+    got: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    sent: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    letters: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+
+
+def begin_anew(shard: ShardId, known: Known, policy: Policy, now: float) -> Batch:
+    """The rows of *shard* without any page.
+
+    Args:
+        policy: Of its crawl.
+        now: Seconds since the epoch.
+
+    Raises:
+        StorageError: If a letter cannot be read, or the shard has spent more than it can have had.
+    """
+    rows: dict[bytes, bytes | None] = {SHARD: pack(tuple(shard))}
+    balance = 0
+    for sender, (last, units) in known.got.items():
+        rows[row_of(RECEIVED, sender)] = pack(tuple(Got(last, units)))
+        balance += units
+    for receiver in {*known.sent, *known.letters}:
+        acknowledged, units = known.sent.get(receiver, (0, 0))
+        last, cut = acknowledged, Cut(shard._replace(number=receiver), policy.domain_of)
+        for data in known.letters.get(receiver, ()):
+            letter, last = read_letter(data, cut), last + 1
+            if (letter.sender, letter.number) != (shard.number, last):
+                raise StorageError(
+                    f"A letter of {shard} to shard {receiver} is not number {last}. Nothing was changed."
+                )
+            rows[row_of(OUTBOX, receiver, last)] = data
+            units += letter.units
+        rows[row_of(SENT, receiver)] = pack(tuple(Posted(acknowledged, last, units)))
+        balance -= units
+    if TOTAL + balance < 0:
+        raise StorageError(
+            f"{shard} has sent {-balance} units more than it received, of {TOTAL} that it began with: what the server knows of "
+            "it is of different moments. Nothing was changed."
+        )
+    saved = Saved(
+        order_name(policy.order),
+        now,
+        now,
+        ledger=Totals(virtual=TOTAL + balance, balance=balance),
+        commit_within=policy.commit_within,
+    )
+    rows[TOTALS_KEY] = saved.pack()
+    return {Family.META: rows}

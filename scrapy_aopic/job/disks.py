@@ -1,0 +1,186 @@
+"""A job in shards that are on the disks of the workers: this worker's part is what its job folder has.
+
+Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and nobody takes the shards of a worker that
+has died. Their mail waits until it is back, or until somebody decides that they are lost.
+
+Rule 2: what is on the disk counts. A worker that comes back after its lease has ended, or after a crash, opens its shards
+at their last commits and shows those. It does so only if nobody has seen later ones: then the folder is an old copy.
+
+Rule 3: a worker that has lost its lease, or cannot reach the server for as long, ends: somebody may have decided about its
+shards.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.shard import ShardId
+from scrapy_aopic.core.shards.anew import Known, begin_anew
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.storage import exists
+from scrapy_aopic.storage.disk_shard import DiskShard, number_of
+from scrapy_aopic.storage.redis_homes import InHomes, claim, new_name, place_of, read_homes, read_traces
+from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis_shards import Registry
+
+from .folder import store_folder
+from .home import Home, read_home, shard_folder, shards_on_disk, write_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis_homes import Homes
+    from scrapy_aopic.storage.redis_shards import JobCut, Look
+
+logger = logging.getLogger(__name__)
+
+_LEAST_MB = 4
+"""Megabytes for the cache of a shard's store, at least."""
+
+
+class OnDisk:
+    """The shards of the job at *address* that are in *folder*, with the lease of it.
+
+    Args:
+        cut: How the job is cut.
+        policy: Of its crawl.
+        kind: Of the stores.
+        memory_mb: Size of the caches of all stores together.
+
+    Attributes:
+        own: Shards that are at home in the folder.
+
+    Raises:
+        StorageError: If the server cannot be reached, the folder is of another job or in use, or it has no shard.
+    """
+
+    def __init__(
+        self, folder: Path, address: Address, cut: JobCut, policy: Policy, *, kind: str, memory_mb: int
+    ) -> None:
+        self._folder = folder
+        self._address = address
+        self._cut = cut
+        self._policy = policy
+        self._kind = kind
+        home = open_home(folder, address, cut.shards)
+        where = address.of_home(home.name)
+        self._lease = Lease(where, Keys(where), task="crawl")
+        try:
+            self._homes, own = self._claim(home.name)
+            self.own: Sequence[int] | None = own
+            self._memory_mb = max(memory_mb // len(own), _LEAST_MB)
+            places = InHomes(address, cut.shards, self._lease, home.name)
+            self.registry = Registry(address, cut.shards, places)
+        except BaseException:
+            self._lease.close()
+            raise
+
+    def _claim(self, name: str) -> tuple[Homes, Sequence[int]]:
+        """Where all shards are, and which of them are in the folder."""
+        folder, on_disk = self._folder, shards_on_disk(self._folder)
+        homes = claim(self._address, self._cut, name, place_of(folder), on_disk)
+        own = sorted(number for number, each in homes.of.items() if each == name)
+        elsewhere = [number for number in on_disk if number not in own]
+        if not own:
+            where = _where(homes, elsewhere or [*range(self._cut.shards)])
+            raise StorageError(
+                f"The folder {folder} has no shard of the job in {self._address}: {where}. Nothing was changed."
+            )
+        if elsewhere:
+            logger.warning(
+                "What %(folder)s has of shards %(shards)s is not used any more: %(where)s",
+                {
+                    "folder": folder,
+                    "shards": ", ".join(map(str, elsewhere)),
+                    "where": _where(homes, elsewhere),
+                },
+            )
+        return homes, own
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the folder may not be crawled any more; ``None`` if it may."""
+        try:
+            self._lease.check()
+        except LostError as error:
+            return error
+        return None
+
+    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> DiskShard:
+        """Open the store of a shard, unless others have seen more of it than it holds."""
+        last = look.states.get(number) if look is not None else None
+        seen = number_of(last.head) if last is not None else 0
+        job = shard_folder(self._folder, number)
+        is_lost = self._homes.anew.get(number) == seen
+        if seen and not is_lost and not exists(store_folder(job)):
+            raise StorageError(
+                f"Shard {number} of the job in {self._address} is at home in {self._folder}, and is not there any more: put "
+                f"{job} back. Nothing was changed."
+            )
+        store = DiskShard(store_folder(job), self._kind, memory_mb=self._memory_mb)
+        try:
+            if is_lost and store.number == 0:
+                self._begin_anew(number, store, seen, clock())
+            elif store.number < seen:
+                raise StorageError(
+                    f"Shard {number} in {job} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
+                    "older copy. Put the last one back. Nothing was changed."
+                )
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _begin_anew(self, number: int, store: DiskShard, seen: int, now: float) -> None:
+        traces = read_traces(self._address, self._cut, number)
+        known = Known(traces.got, traces.sent, traces.letters)
+        store.number = seen
+        store.write(begin_anew(ShardId(number, self._cut.shards), known, self._policy, now), sync=True)
+        counts = traces.state.counts if traces.state is not None else (0, 0, 0, 0)
+        logger.warning(
+            "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "
+            "of them visited, are found again as links and seeds lead to them; their cash is with the virtual page",
+            {"number": number, "folder": self._address, "pages": sum(counts[:3]), "visited": counts[1]},
+        )
+
+    def say_asleep(self, numbers: Sequence[int]) -> None:
+        """Say where the shards *numbers* are, which nobody has open."""
+        with suppress(StorageError):  # it is said elsewhere that the server is out of reach
+            logger.warning(
+                "No worker has shards %(shards)s open, so what they get waits: %(where)s",
+                {"shards": ", ".join(map(str, numbers)), "where": _where(read_homes(self._address), numbers)},
+            )
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        self._lease.close()
+
+
+def open_home(folder: Path, address: Address, shards: int) -> Home:
+    """What *folder*, whose lock the caller has, says of the shards in it; it is made a place for some if it is none.
+
+    Raises:
+        StorageError: If it has shards of another job.
+    """
+    home = read_home(folder)
+    if home is None:
+        home = Home(new_name(), str(address), shards)
+        write_home(folder, home)
+    elif (home.job.partition("#")[2], home.shards) != (address.key, shards):
+        raise StorageError(
+            f"The folder {folder} holds shards of the job in {home.job}, which has {home.shards}, and not of {address}: choose "
+            "another JOBDIR."
+        )
+    return home
+
+
+def _where(homes: Homes, numbers: Sequence[int]) -> str:
+    """Where the shards *numbers* are, as the end of a sentence."""
+    places = sorted({homes.place(number) for number in numbers})
+    return f"{'they are' if len(numbers) > 1 else 'it is'} at home in {', '.join(places)}"

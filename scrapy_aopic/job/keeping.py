@@ -1,0 +1,87 @@
+"""Where the shards of a job are, and which of them a worker may open: those on the server are anybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from scrapy_aopic.storage import note_server
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis_shards import Registry
+
+from .folder import store_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis_shards import Look
+
+    from .held import ShardStore
+
+
+class Keeper(Protocol):
+    """What keeps the shards of a job.
+
+    Attributes:
+        registry: This worker's way to the server; whoever uses it closes it.
+        own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
+    """
+
+    registry: Registry
+    own: Sequence[int] | None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why this worker may go on with no shard at all; ``None`` if it may."""
+        ...
+
+    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, in a thread; *look* is the last one.
+
+        Raises:
+            InUseError: If another worker has it open.
+            StorageError: If it cannot be opened.
+        """
+        ...
+
+    def say_asleep(self, numbers: Sequence[int]) -> None:
+        """Say where the shards *numbers* are, which nobody has open; in a thread."""
+        ...
+
+    def close(self) -> None:
+        """Let others have what this worker has, all of which is closed."""
+        ...
+
+
+class OnServer:
+    """Shards whose stores are on the server: whoever has the lease of one may open it, for so long.
+
+    Args:
+        folder: Job folder of the worker, if it has one.
+        shards: Of the job at *address*.
+
+    Raises:
+        StorageError: If the server cannot be reached, or the folder is of another job.
+    """
+
+    own: Sequence[int] | None = None
+    failure: StorageError | None = None
+
+    def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
+        if folder is not None:
+            note_server(store_folder(folder), address)
+        self._address = address
+        self.registry = Registry(address, shards)
+
+    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, if no other worker has it open."""
+        del look, clock
+        return open_store_of_shard(self._address.of_shard(number))
+
+    def say_asleep(self, numbers: Sequence[int]) -> None:
+        """Nothing: a shard that nobody has open is soon opened by somebody."""
+
+    def close(self) -> None:
+        """Nothing is left."""

@@ -1,0 +1,103 @@
+"""The store of a shard on a worker's disk: a store of any kind in a folder, which counts its commits.
+
+Rule: the number of a commit is written with it. So what others have seen of a shard can be compared with what is on the
+disk, and a folder that was put back to an older state is noticed before anything is done with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import COMMIT_KEY, Family
+from scrapy_aopic.core.records import NO_RECORD, pack, unpack
+from scrapy_aopic.exceptions import StorageError
+
+from .lock import lock_job
+from .opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Batch, Store
+
+
+class DiskShard:
+    """The store in *folder*, which is made if there is none; it is a job folder's store of its own.
+
+    Args:
+        kind: Of the store; see :func:`~.opening.open_store`.
+        memory_mb: Size of its cache, in megabytes.
+
+    Attributes:
+        number: Of the last commit; 0 if there was none.
+
+    Raises:
+        StorageError: If it is in use, or cannot be opened.
+    """
+
+    def __init__(self, folder: Path, kind: str = "auto", *, memory_mb: int) -> None:
+        self._token = secrets.token_hex(4)
+        self._lock = lock_job(folder, "crawl")
+        try:
+            self._store: Store = open_store(folder, kind, memory_mb=memory_mb)
+            try:
+                self.number = read_number(self._store)
+            except BaseException:
+                self._store.close()
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def head(self) -> bytes:
+        """What names the last commit: this opening, and the number."""
+        return f"{self._token} {self.number}".encode()
+
+    def check_lease(self) -> None:
+        """Nothing can be lost: the folder is this process's own as long as it has the lock."""
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._store.get_many(family, keys)
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return self._store.scan(family, start, stop)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        after = self.number + 1
+        rows = {**batch.get(Family.META, {}), COMMIT_KEY: pack((after,))}
+        self._store.write({**batch, Family.META: rows}, sync=sync)
+        self.number = after
+
+    def size_bytes(self) -> int:
+        return self._store.size_bytes()
+
+    def verify(self) -> None:
+        self._store.verify()
+
+    def close(self) -> None:
+        self._store.close()
+        self._lock.release()
+
+
+def read_number(store: Store) -> int:
+    """Number of the last commit of the shard in *store*; 0 if there was none.
+
+    Raises:
+        StorageError: If it cannot be read.
+    """
+    data = store.get_many(Family.META, (COMMIT_KEY,))[0]
+    try:
+        return int(unpack(data)[0]) if data is not None else 0
+    except NO_RECORD as error:
+        raise StorageError(f"The number of the last commit of a shard is damaged ({error!r}).") from error
+
+
+def number_of(head: str) -> int:
+    """Number of the commit that *head* names; 0 if it names none."""
+    number = head.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,282 @@
+"""What workers whose shards are on their own disks have in common: which folder has which shard, and the letters.
+
+1. Each shard has one *home*, a job folder, which the server names. Free shards are given to the folders that come first;
+   after that a home changes only by a command, while no worker has the folders in use.
+2. A worker has a *lease* of its folder (:mod:`.redis_lease`), one for all shards in it. It keeps a copy of the folder on
+   another machine from being crawled at the same time.
+3. The *fence* is around the mail, because commits are made on a disk that no server can fence: a worker shows states and
+   sends letters in a transaction that is refused once its lease has another token. What it has committed after that is
+   on its disk alone, and as if it had never been done; what it committed before stands, for the folder is still the home.
+4. With a state goes the *book* of the shard, in the same transaction: the units that it sent to each other shard and
+   received. From the books and the letters that are on the server a shard whose disk is lost can be begun anew, so that
+   the cash of the whole job is the same, to the unit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.exceptions import StorageError
+
+from .disk_shard import number_of
+from .redis_connect import connect
+from .redis_keys import Keys
+from .redis_shards import Registry, State, read_cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .address import Address
+    from .redis_lease import Lease
+    from .redis_link import Argument, Link, Reply
+    from .redis_shards import JobCut
+
+_ATTEMPTS = 20
+"""Times that something is tried while others change what it depends on."""
+
+
+def new_name() -> str:
+    """A name for a job folder that no other has."""
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the shards of a job are.
+
+    Attributes:
+        of: Name of the folder that has each shard, by number; shards that none has yet are left out.
+        folders: Where each folder is, as ``HOST:PATH``, by its name.
+        anew: Shards that were begun anew because their disk is lost, and the number of the last commit that was known of
+            them.
+    """
+
+    of: Mapping[int, str]
+    folders: Mapping[str, str]
+    anew: Mapping[int, int]
+
+    def place(self, number: int) -> str:
+        """Where the folder that has a shard is, for people."""
+        name = self.of.get(number)
+        return f"{self.folders.get(name, 'a folder')} ({name})" if name is not None else "no folder yet"
+
+
+def read_homes(address: Address) -> Homes:
+    """Where the shards of the job at *address* are.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    with closing(connect(address)) as link:
+        return _homes(Keys(address), link)
+
+
+def _homes(keys: Keys, link: Link) -> Homes:
+    of, folders, anew = link.ask(
+        *((b"HGETALL", keys.of_job(name)) for name in (b"homes", b"folders", b"anew"))
+    )
+    return Homes(
+        {number: name.decode() for number, name in _numbered(keys, of).items()},
+        {name.decode(): place.decode("utf-8", "replace") for name, place in _pairs(folders)},
+        {number: int(last) for number, last in _numbered(keys, anew).items()},
+    )
+
+
+def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterable[int]) -> Homes:
+    """Let the folder called *name* have the shards that are its own, or its part of those that are free.
+
+    Args:
+        place: Where the folder is.
+        on_disk: Shards that are in it. If the server knows no home of one, because it has lost everything, it is this.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        for _ in range(_ATTEMPTS):
+            link.ask((b"WATCH", keys.of_job(b"homes")))
+            homes = _homes(keys, link)
+            mine = {number for number, each in homes.of.items() if each == name}
+            free = [number for number in range(cut.shards) if number not in homes.of]
+            new = [number for number in on_disk if number in free]
+            n_others = len({*homes.of.values()} - {name})
+            if not mine and not new and free and n_others < cut.disks:
+                new = free[: -(-len(free) // (cut.disks - n_others))]
+            given = [part for number in new for part in (number, name)]
+            commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"homes"), *given)] if given else []
+            commands.append((b"HSET", keys.of_job(b"folders"), name, place))
+            if link.transact(*commands) is not None:
+                return _homes(keys, link)
+    raise StorageError(f"The job in {address} is being changed by too many processes at once; try again.")
+
+
+def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, anew: bool = False) -> None:
+    """Let the folder called *name* be the home of the shards *numbers*; the caller has the leases of all that are concerned.
+
+    Args:
+        anew: Whether the shards are lost, and are to be begun anew there.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        states = dict(_numbered(keys, link.ask((b"HGETALL", keys.of_job(b"states")))[0]))
+        commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"folders"), name, place)]
+        for number in numbers:
+            commands.append((b"HSET", keys.of_job(b"homes"), number, name))
+            if anew:
+                last = number_of(_head(keys, states[number])) if number in states else 0
+                commands.append((b"HSET", keys.of_job(b"anew"), number, last))
+        link.transact(*commands)
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the server knows of a shard whose disk is lost.
+
+    Attributes:
+        state: What it was like at the last commit that was shown; ``None`` if none was.
+        got: The last letter that it had applied of each other shard then, and the units of all of them.
+        sent: The last letter of it that each other shard has applied, and the units of all of them.
+        letters: Its letters on the server that come next, by receiver, in their order.
+    """
+
+    state: State | None
+    got: Mapping[int, tuple[int, int]]
+    sent: Mapping[int, tuple[int, int]]
+    letters: Mapping[int, Sequence[bytes]]
+
+
+def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
+    """What the server knows of the shard *number* of the job at *address*, at one moment.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        replies = link.transact(
+            (b"HGETALL", keys.of_job(b"states")),
+            (b"HGETALL", keys.of_job(b"books")),
+            *((b"HGETALL", keys.mail(other)) for other in range(cut.shards)),
+        )
+    assert replies is not None, "nothing is watched"
+    shown, books, *boxes = replies
+    states = {other: _read(keys, data) for other, data in _numbered(keys, shown).items()}
+    units = {other: _read(keys, data) for other, data in _numbered(keys, books).items()}
+    got: dict[int, tuple[int, int]] = {}
+    sent: dict[int, tuple[int, int]] = {}
+    letters: dict[int, list[bytes]] = {}
+    own = states.get(number)
+    if own is not None:
+        for other, last in own["got"].items():
+            got[int(other)] = last, units[number]["got"][other]
+    for other, box in enumerate(boxes):
+        last = states[other]["got"].get(str(number), 0) if other in states else 0
+        if last:
+            sent[other] = last, units[other]["got"][str(number)]
+        named = dict(_pairs(box))
+        while (data := named.get(b"%d:%d" % (number, last + 1))) is not None:
+            letters.setdefault(other, []).append(data)
+            last += 1
+    return Traces(State(**own) if own is not None else None, got, sent, letters)
+
+
+class InHomes:
+    """The stores of *shards* shards are in their homes; see :class:`~.redis_shards.Places`.
+
+    Args:
+        lease: Of the worker's folder; ``None`` for somebody who only looks.
+        name: Of that folder.
+    """
+
+    def __init__(self, address: Address, shards: int, lease: Lease | None = None, name: str = "") -> None:
+        self.about: Mapping[str, Any] = {"home": name}
+        self._keys = Keys(address)
+        self._numbers = range(shards)
+        self._lease = lease
+        self._head = Keys(address.of_home(name)).head if lease is not None else b""
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """Where they are, and whether the server still has the job."""
+        return (b"HGETALL", self._keys.of_job(b"homes")), (b"EXISTS", self._keys.of_job(b"cut"))
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """As its last state says: what a shard has stored since, nobody else can have heard of."""
+        del other
+        homes = {number: name.decode() for number, name in _numbered(self._keys, one).items()}
+        awake = {worker.get("home") for worker in alive}
+        heads = [states[number].head if number in states else "" for number in self._numbers]
+        return heads, [homes.get(number) in awake for number in self._numbers]
+
+    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
+        """All of it at once, with the books of the shards, or nothing if the lease is lost.
+
+        Raises:
+            LostError: If it is.
+        """
+        if (lease := self._lease) is None:
+            raise StorageError("Only a worker with a lease may show what its shards are like.")
+        books = self._keys.of_job(b"books")
+        written = [(b"HSET", books, number, _book(state)) for number, state in states.items()]
+        if why := lease.why_refused(link.ask((b"WATCH", self._head), (b"GET", self._head))[1]):
+            raise lease.lost(why)
+        if link.transact(*commands, *written) is None:
+            raise lease.lost("another process has just opened it")
+
+
+def _book(state: State) -> str:
+    return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
+
+
+def place_of(folder: object) -> str:
+    """Where *folder* is, for people on other machines."""
+    return f"{socket.gethostname()}:{os.path.abspath(str(folder))}"  # noqa: PTH100 (of a path that may be on no disk)
+
+
+def registry_of(address: Address, cut: JobCut) -> Registry:
+    """A way to look at the job at *address*, which is cut as *cut* says."""
+    return Registry(address, cut.shards, InHomes(address, cut.shards) if cut.disks else None)
+
+
+def has_homes(address: Address) -> bool:
+    """Whether the job at *address* is one in shards on disks.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    cut = read_cut(address)
+    return cut is not None and cut.disks > 0
+
+
+def _pairs(reply: Reply) -> Iterable[tuple[bytes, bytes]]:
+    parts = iter(reply)
+    return list(zip(parts, parts, strict=True))
+
+
+def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:
+    try:
+        return {int(number): value for number, value in _pairs(reply)}
+    except ValueError:
+        raise keys.damaged("a shard has no number") from None
+
+
+def _head(keys: Keys, state: bytes) -> str:
+    return str(_read(keys, state).get("head", ""))
+
+
+def _read(keys: Keys, data: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(data))
+    except (ValueError, TypeError):
+        raise keys.damaged(f"the state or the book of a shard is {data[:50]!r}") from None

@@ -1,0 +1,241 @@
+"""Workers with shards on their own disks crawl one job: they are killed, come back, lose their leases and their disks."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import redis_server
+from test_kill import FACTOR, N_HOSTS, N_PAGES, answer, command
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.home import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.testing import server_log
+from scrapy_aopic.testing.server import Running, Server
+from scrapy_aopic.testing.server_log import Entry
+from scrapy_aopic.web.suffixes import registered_domain
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+redis = pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+pytestmark = pytest.mark.slow
+
+SHARDS = 4
+LEASE = 2.0
+"""Seconds."""
+DEADLINE = 90.0
+"""Seconds that a crawl may take on a busy machine; it takes some five."""
+
+
+def check(folders: Sequence[Path], n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
+    """Pages visited and queued in all shards, which are in *folders*, and what does not hold, in one or between them."""
+    with ExitStack() as opened:
+        views = {}
+        for folder in folders:
+            for number in shards_on_disk(folder):
+                assert number not in views
+                view = views[number] = open_snapshot(store_folder(shard_folder(folder, number)))
+                opened.callback(view.close)
+        assert sorted(views) == [*range(n_shards)]
+        each = [audit(view) for view in views.values()]
+        whole = audit_shards([views[number] for number in range(n_shards)], registered_domain)
+    violations = [violation for result in (*each, whole) for violation in result.violations]
+    return sum(result.visited for result in each), sum(result.queued for result in each), violations
+
+
+class Workers:
+    """Workers that crawl one job, each with a folder of its own."""
+
+    def __init__(self, folder: Path, redis: redis_server.Server, web: Running, disks: int) -> None:
+        self.folder = folder
+        self.redis = redis
+        self.web = web
+        self.jobs = [folder / f"job-{number}" for number in range(disks)]
+        self.all: list[subprocess.Popen[bytes]] = []
+        self._disks = disks
+
+    def start(self, number: int) -> subprocess.Popen[bytes]:
+        """The worker of a folder."""
+        line, environment = command(
+            self.jobs[number],
+            self.web.url,
+            REDIS_URL=self.redis.url,
+            AOPIC_REDIS_LEASE=LEASE,
+            AOPIC_DURABILITY=50,
+            AOPIC_SHARDS=SHARDS,
+            AOPIC_DISKS=self._disks,
+            LOG_LEVEL="INFO",
+        )
+        with self.log(len(self.all)).open("wb") as log:
+            process = subprocess.Popen(line, env=environment, cwd=self.folder, stderr=log)
+        self.all.append(process)
+        return process
+
+    def log(self, number: int) -> Path:
+        """What the process that was started as this one says."""
+        return self.folder / f"log-{number}"
+
+    def said(self) -> str:
+        """What all of them have said."""
+        return "".join(self.log(number).read_text() for number in range(len(self.all)))
+
+    def wait_for(self, n: int) -> None:
+        """Wait until *n* requests were answered."""
+        deadline = time.monotonic() + DEADLINE
+        while len(self.web.log) < n and time.monotonic() < deadline:
+            assert any(process.poll() is None for process in self.all), self.said()
+            time.sleep(0.005)
+
+    def wait(self) -> None:
+        """Wait until all have ended by themselves, or were killed."""
+        for process in self.all:
+            process.wait(DEADLINE)
+            assert process.returncode in {0, -signal.SIGKILL}, self.said()
+        assert "Traceback" not in self.said()
+
+
+@contextmanager
+def running(folder: Path, disks: int = 2) -> Iterator[Workers]:
+    """Nobody is there yet."""
+    with (
+        redis_server.Server(folder / "server", appendfsync="always") as redis,
+        Server(answer).run_in_thread() as web,
+    ):
+        workers = Workers(folder, redis, web, disks)
+        try:
+            yield workers
+        finally:
+            for process in workers.all:
+                process.kill()
+                process.wait()
+
+
+def pages_of(log: list[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    pages = defaultdict(list)
+    for entry in log:
+        if entry.status == 200:
+            pages[entry.host, entry.target].append(entry)
+    return pages
+
+
+def check_all(workers: Workers, kills: list[float]) -> None:
+    """Each page was fetched, and only once unless a worker was killed in between, and no host was bothered."""
+    visited, queued, violations = check(workers.jobs)
+    assert violations == []
+    pages = pages_of(workers.web.log)
+    assert (len(pages), visited, queued) == (N_HOSTS * N_PAGES, N_HOSTS * N_PAGES, 0)
+    for entries in pages.values():
+        for first, second in pairwise(entries):
+            assert any(first.start - 0.5 <= kill <= second.start for kill in kills), (first, second, kills)
+    polite = server_log.audit(workers.web.log, FACTOR)
+    assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
+
+
+def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        workers.start(0)
+        workers.start(1)
+        workers.wait()
+        check_all(workers, [])
+        assert [len(shards_on_disk(job)) for job in workers.jobs] == [2, 2]
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_workers_that_are_killed_come_back_to_their_shards(tmp_path: Path, killed: int) -> None:
+    kills = []
+    with running(tmp_path) as workers:
+        both = workers.start(0), workers.start(1)
+        workers.wait_for(70)
+        for process in both[:killed]:
+            process.kill()
+            kills.append(time.monotonic())
+        for process in both[:killed]:
+            process.wait()
+        assert check(workers.jobs)[2] == []
+        for number in range(killed):
+            workers.start(number)
+        workers.wait()
+        check_all(workers, kills)
+        assert "was not closed: what was in flight is queued again" in workers.said()
+
+
+def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        first, _ = workers.start(0), workers.start(1)
+        workers.wait_for(50)
+        first.send_signal(signal.SIGSTOP)
+        frozen = time.monotonic()
+        time.sleep(1.5 * LEASE)
+        first.send_signal(signal.SIGCONT)
+        thawed = time.monotonic()
+        while first.poll() is None and time.monotonic() < thawed + 3 * LEASE:
+            time.sleep(0.05)
+        if (
+            first.poll() is not None
+        ):  # else it had renewed its lease before it noticed: nobody else can have had it
+            assert "is no longer this process's" in workers.log(0).read_text()
+            workers.all.remove(first)
+            workers.start(0)
+        workers.wait()
+        visited, queued, violations = check(workers.jobs)
+        assert (visited, queued, violations) == (N_HOSTS * N_PAGES, 0, [])
+        for entries in pages_of(workers.web.log).values():
+            for one, other in pairwise(entries):
+                assert one.start <= thawed, (one, other)
+                assert other.start >= frozen, (one, other)
+
+
+def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        both = workers.start(0), workers.start(1)
+        workers.wait_for(70)
+        with redis.Redis.from_url(workers.redis.url) as client:
+            client.flushall()
+        lost = time.monotonic()
+        for process in both:
+            process.wait(DEADLINE)
+        assert "is no longer this process's: its keys are gone from the server" in workers.said()
+        assert check(workers.jobs)[2] == []
+        workers.all.clear()
+        workers.start(1)
+        workers.start(0)
+        workers.wait()
+        check_all(workers, [lost, lost + LEASE])
+
+
+def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as workers:
+        first = workers.start(0)
+        workers.start(1)
+        workers.wait_for(40)
+        first.send_signal(signal.SIGTERM)
+        first.wait(DEADLINE)
+        older = tmp_path / "older"
+        shutil.copytree(workers.jobs[0], older)
+        workers.start(0)
+        n = len(workers.web.log)
+        workers.wait_for(n + 40)
+        workers.jobs += [older, tmp_path / "third"]
+        for number in (2, 3):
+            workers.start(number).wait(DEADLINE)
+        assert f"(home {read_home(older).name}) is in use" in workers.log(3).read_text()
+        assert "has no shard of the job" in workers.log(4).read_text()
+        del workers.all[3:]
+        workers.wait()
+        workers.start(2).wait(DEADLINE)
+        assert "it is an older copy" in workers.log(3).read_text()
+        del workers.jobs[2:]
+        check_all(workers, [])
