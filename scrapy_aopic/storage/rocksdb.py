@@ -621,6 +621,8 @@ def _open_error(folder: Path, cause: str) -> StorageError:
         return in_use(folder)
     if "olumn famil" in cause and not _holds_rows(folder):
         return not_made(folder)
+    if cause.startswith("Corruption: "):
+        return damaged(folder, cause.removeprefix("Corruption: ").rstrip("."))
     return StorageError(f"Cannot open the store in {folder}: {cause}.")
 
 

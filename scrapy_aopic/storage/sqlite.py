@@ -72,6 +72,9 @@ _LOOKS = 3
 _SCAN_CACHE_KB = 2048
 """Kilobytes of cache for a scan, which reads each page once: about SQLite's default."""
 
+_DAMAGED = {"file is not a database", "database disk image is malformed"}
+"""What SQLite says of a file that is damaged. (Its codes SQLITE_NOTADB and SQLITE_CORRUPT are only known from Python 3.11 on.)"""
+
 
 class SqliteStore:
     """A SQLite database in *folder*, or with *read_only* a snapshot of one that may be in use.
@@ -122,6 +125,8 @@ class SqliteStore:
                 raise
             if read_only and not is_made:
                 raise not_made(folder) from error
+            if str(error) in _DAMAGED:
+                raise damaged(folder, str(error)) from error
             raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
 
     @classmethod

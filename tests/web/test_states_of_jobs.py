@@ -1,0 +1,191 @@
+"""Dashboard and report of a job that was stopped, killed, damaged, or written in another format."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.dashboard import get, serve_job
+from support.small_web import ask, html
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.queries import totals
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+
+pytestmark = pytest.mark.slow
+
+STORES = ("rocksdb", "sqlite")
+
+
+SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
+N_HOSTS, N_PAGES = 20, 15
+
+
+def answer(exchange: Exchange) -> Answer:
+    """A page that links to the next ones of its host, and to other hosts."""
+    host, page = int(exchange.host[1:-5]), exchange.target[1:]
+    if not page.isdigit():
+        return Answer(404)
+    links = [f"http://h{(host + n) % N_HOSTS}.test/{page}" for n in (1, 3, 7)]
+    links += [f"/{(int(page) + n) % N_PAGES}" for n in (1, 2)]
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
+
+
+def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], dict[str, str]]:
+    """What crawls that into *folder*, and its environment."""
+    values = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": folder,
+        "AOPIC_POLITENESS_FACTOR": 2,
+        "AOPIC_DURABILITY": 100,
+        "LOG_LEVEL": "ERROR",
+        **settings,
+    }
+    line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER)]
+    line += [part for name, value in values.items() for part in ("-s", f"{name}={value}")]
+    return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def visited(folder: Path) -> int:
+    """Pages that were visited as of the last commit."""
+    with suppress(StorageError):  # it has only just begun
+        return int(ask(folder, totals)["pages"]["visited"])
+    return 0
+
+
+def crawl_and(end: signal.Signals, folder: Path, store: str) -> None:
+    """Crawl 60 pages and more, until the signal *end*."""
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
+    with Server(answer).run_in_thread() as running:
+        line, environment = command(folder, running.url, AOPIC_STORE=store, AOPIC_HISTORY_SECONDS=1)
+        with subprocess.Popen(line, env=environment, cwd=folder.parent) as process:
+            until = time.monotonic() + 60
+            while len(running.log) < 60 or visited(folder) == 0:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            process.send_signal(end)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """Copies of jobs that were ``stopped`` or ``killed``."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def copy(state: str, store: str) -> Path:
+        if (state, store) not in made:
+            made[state, store] = tmp_path_factory.mktemp(f"{state}-{store}") / "job"
+            end = {"stopped": signal.SIGINT, "killed": signal.SIGKILL}[state]
+            crawl_and(end, made[state, store], store)
+        folder = tmp_path_factory.mktemp("copy") / "job"
+        shutil.copytree(made[state, store], folder)
+        return folder
+
+    return copy
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    ("state", "said"), [("stopped", "was closed."), ("killed", "runs elsewhere, or its process died.")]
+)
+def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: str, store: str) -> None:
+    job = jobs(state, store)
+    known: dict[str, Any] = ask(job, totals)
+    assert known["pages"]["visited"] > 0
+    with serve_job(job) as port:
+        now = json.loads(get(port, "/api/v1/snapshot").text)
+        assert now["verdict"]["sentence"] == f"As of the last commit; the crawl {said}"
+        assert now["is_closed"] == (state == "stopped")
+        for name in ("visited", "failed", "queued"):
+            assert now["pages"][name] == known["pages"][name]
+        assert get(port, "/").status == get(port, "/healthz").status == 200
+        assert get(port, "/readyz").status == 503  # nothing crawls
+        assert f"aopic_job_visited {known['pages']['visited']}\n" in get(port, "/metrics").text
+        assert json.loads(get(port, "/api/v1/top").text)["pages"][0]["importance"] > 0
+        why = json.loads(get(port, "/api/v1/why?of=http://h0.test/0").text)
+        assert why["kind"] == "fetched"
+    page = job.parent / "report.html"
+    done = run("report", job, page)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = page.read_text("utf-8")
+    assert f"the crawl {said}" in text
+    assert re.search(rf"pages visited</td><td[^>]*>{known['pages']['visited']:,}<", text)
+
+
+def _spoil(path: Path, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def damage(job: Path, store: str) -> None:
+    """Make the store of *job* one that cannot be opened."""
+    folder = store_folder(job)
+    if store == "sqlite":
+        _spoil(next(folder.rglob("*.sqlite*")), b"\xff" * 4096)
+    else:
+        _spoil(next(folder.rglob("CURRENT")), b"nonsense")
+
+
+def change_format(job: Path) -> None:
+    """As another version would have written it."""
+    (store_folder(job) / "format").write_text("999\n")
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("wrong", ["damaged", "other format"])
+def test_a_job_that_cannot_be_read_is_one_sentence(
+    jobs: Callable[[str, str], Path], wrong: str, store: str
+) -> None:
+    job = jobs("stopped", store)
+    if wrong == "damaged":
+        damage(job, store)
+    else:
+        change_format(job)
+    page = job.parent / "report.html"
+    for done in (run("dashboard", job, "--listen", "127.0.0.1:0"), run("report", job, page)):
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr
+        (sentence,) = done.stderr.splitlines()
+        assert str(store_folder(job)) in sentence
+        if wrong == "damaged":
+            assert "scrapy aopic repair" in sentence
+        else:
+            assert "was written in format 999" in sentence
+    assert not page.exists()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(
+    jobs: Callable[[str, str], Path], store: str
+) -> None:
+    job = jobs("killed", store)
+    known: dict[str, Any] = ask(job, totals)
+    with serve_job(job) as port:
+        assert "problem" not in json.loads(get(port, "/api/v1/snapshot").text)
+        damage(job, store)
+        until = time.monotonic() + 20
+        while "problem" not in (now := json.loads(get(port, "/api/v1/snapshot").text)):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert "damaged" in now["problem"]
+        assert now["pages"]["visited"] == known["pages"]["visited"]  # as of when it could be read
+        assert "damaged" in json.loads(get(port, "/api/v1/top").text)["problem"]
+        assert "damaged" in json.loads(get(port, "/api/v1/why?of=h0.test").text)["problem"]
