@@ -293,6 +293,10 @@ OWN = (
         "of these, pages that the job, or a duplicate filter of your own, knew; rows in neither number were refused "
         "because of their URL, or dropped by a filter, for example as offsite",
     ),
+    Stat(
+        "aopic/seeds/unreadable", "counter", "rows", _SCHEDULER,
+        "[imported](commands.md#import-redis) requests that the spider cannot make, for example because it has no such callback",
+    ),
     Stat("aopic/seeds/files", "counter", "lists", _SCHEDULER, "lists that were taken up to their end"),
     Stat(
         "aopic/seeds/bad_files", "counter", "lists", _SCHEDULER,

@@ -24,6 +24,7 @@ from . import (
     dashboard,
     export,
     hosts,
+    import_redis,
     repair,
     report,
     restore,
@@ -55,6 +56,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "repair": repair,
     "seed": seed,
     "export": export,
+    "import-redis": import_redis,
     "simulate": simulate,
 }
 """What may follow ``scrapy aopic``, in the order of its help."""

@@ -3,7 +3,8 @@
 Rule 1: ``<JOBDIR>/aopic-seeds/`` holds a file for each time that seeds were given, named in their order. A file appears
 there whole, by a rename, after all of its rows have been checked.
 
-Rule 2: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets.
+Rule 2: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets. One that is more than
+a URL has the request as a third part: bytes as :mod:`scrapy_aopic.web.request_rows` writes them, in base 64.
 
 :mod:`.seed_lists` reads what users give; :mod:`.inbox` takes up what waits.
 """
@@ -15,6 +16,7 @@ import math
 import os
 import secrets
 import time
+from base64 import b64decode, b64encode
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -40,10 +42,17 @@ class Seed(NamedTuple):
 
     Attributes:
         worth: Its cash in units of a seed's cash; ``None`` for a seed without a score.
+        request: All of its request, if that is more than its URL.
     """
 
     url: str
     worth: float | None
+    request: bytes = b""
+
+    def line(self) -> str:
+        """As it waits."""
+        more = (b64encode(self.request).decode(),) if self.request else ()
+        return json.dumps((self.url, self.worth, *more)) + "\n"
 
 
 class Given(NamedTuple):
@@ -92,6 +101,19 @@ def give(
     except OSError as error:
         raise ExchangeError(f"Seeds cannot be put into {folder}: {error}.") from error
     return Given(checked.n, checked.bad, checked.first_bad)
+
+
+def wait(folder: Path, lines: Iterable[str]) -> None:
+    """Let *lines*, rows that have been checked, wait in *folder* as a list of their own.
+
+    Raises:
+        ExchangeError: If they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _publish(folder, _new_name(), lines)
+    except OSError as error:
+        raise ExchangeError(f"Seeds cannot be put into {folder}: {error}.") from error
 
 
 def _rows(source: str) -> Iterator[Row]:
@@ -163,14 +185,14 @@ class _Checked:
         for line in self._file:
             url, score, number = json.loads(line)
             mean = self._means[number]
-            yield json.dumps((url, None if mean is None else score / mean)) + "\n"
+            yield Seed(url, None if mean is None else score / mean).line()
 
 
 def _new_name() -> str:
     return f"{time.time_ns():020}-{secrets.token_hex(4)}{_SUFFIX}"
 
 
-def _publish(folder: Path, name: str, lines: Iterator[str]) -> None:
+def _publish(folder: Path, name: str, lines: Iterable[str]) -> None:
     """Write *lines* under *name*, all at once and for good."""
     hidden = folder / f"{name}.part"
     try:
@@ -192,11 +214,11 @@ def read_row(line: bytes) -> Seed:
         ValueError: If it is none.
     """
     row = json.loads(line)
-    if not (isinstance(row, list) and len(row) == 2):
+    if not (isinstance(row, list) and len(row) in (2, 3)):
         raise ValueError(f"{line[:200]!r} is no row")
-    url, worth = row
+    url, worth, *more = row
     if error := url_error(url):
         raise ValueError(error)
     if worth is not None and not (isinstance(worth, (int, float)) and 0 <= worth < math.inf):
         raise ValueError(f"{worth!r} is no worth of {url}")
-    return Seed(url, worth)
+    return Seed(url, worth, b64decode(more[0], validate=True) if more else b"")

@@ -3,6 +3,8 @@
 Rule 1: the page table of the crawl is the seen-set, unless the user has a ``DUPEFILTER_CLASS`` of their own: that decides
 instead.
 
+A page that a former crawl has fetched, from which the job goes on (``scrapy aopic import-redis``), is known, too.
+
 Rule 2: ``dont_filter`` is obeyed, and a page whose request could not be read is requested again.
 """
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.records import Page
+    from scrapy_aopic.job.former import Former
 
     from .stats import Stats
 
@@ -37,9 +40,17 @@ class Duplicates:
     """Decides whether a request is wanted although its page is known."""
 
     def __init__(
-        self, crawler: Crawler, spider: Spider, crawl: Crawl, stats: Stats, *, is_shared: bool = False
+        self,
+        crawler: Crawler,
+        spider: Spider,
+        crawl: Crawl,
+        stats: Stats,
+        *,
+        is_shared: bool = False,
+        former: Former | None = None,
     ) -> None:
         self._crawl = crawl
+        self._former = former
         self._is_shared = is_shared
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
@@ -72,8 +83,8 @@ class Duplicates:
 
     @property
     def are_users(self) -> bool:
-        """Whether a filter of the user's own decides."""
-        return self._filter is not None
+        """Whether a filter of the user's own decides, or fingerprints of a former crawl."""
+        return self._filter is not None or self._former is not None
 
     def open(self) -> Deferred[None] | None:
         """Open the user's filter."""
@@ -94,6 +105,10 @@ class Duplicates:
             is_link: Whether a page in work has it as a link.
         """
         again = request.dont_filter or (page is not None and page.outcome.startswith(UNREADABLE))
+        former = self._former
+        is_unknown = former is not None and page is None and not again
+        if is_unknown and former is not None and former.has(request.method, request.url, request.body):
+            return False, False
         if self._filter is not None and not again:
             is_new = again = not self._filter.request_seen(request)
             if not again:

@@ -14,6 +14,7 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.cutting import begin_cut, check_cut
 from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.former import read_former
 from scrapy_aopic.job.home import check_no_home
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.parts import check_no_parts
@@ -48,6 +49,7 @@ class OpenJob:
     Attributes:
         job: The job itself.
         admission: What may be queued, under which URL.
+        former: Pages that a crawl had fetched from which the job goes on, if it does.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
         max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
@@ -97,6 +99,7 @@ class OpenJob:
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
             self.seeds = self._give_seeds(folder, address, shards, disks)
+            self.former = read_former(address or folder)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
             self.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,10 @@ from scrapy import Request
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.job.inbox import Inbox
 from scrapy_aopic.web.meta import PURPOSE, SEED
+from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
+
+from .stats import FirstOnly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from .duplicates import Duplicates
     from .queued import QueuedRequests
     from .stats import Stats
+
+logger = logging.getLogger(__name__)
 
 SOON = 0.02
 """Seconds between looks at what the next lease waits for: a commit, or the seeds that a job starts from."""
@@ -65,6 +71,7 @@ class Seeding:
         self._admission = admission
         self._duplicates = duplicates
         self._stats = stats
+        self._first = FirstOnly(logger, crawler)
         self._are_seen: bool | None = None
         self._open_inbox = partial(Inbox, waiting, job, self._request, stats.count, where=where)
         self._inbox: Inbox | None = self._open_inbox() if job.takes_seeds else None
@@ -110,6 +117,9 @@ class Seeding:
     def _request(self, seed: Seed) -> None:
         """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
         self._stats.count("aopic/seeds/rows")
+        if seed.request:
+            self._whole_request(seed)
+            return
         url = self._admission.admit_url(seed.url)
         if url is None:
             return
@@ -122,6 +132,26 @@ class Seeding:
         else:  # nobody would look at the request, whose making takes longer than all the rest
             host, key = place
             self._take(seed, key, None, Link(key, host, encode_url(url)))
+
+    def _whole_request(self, seed: Seed) -> None:
+        """Queue *seed*, which is more than a URL."""
+        try:
+            request = decode(seed.request, self._spider)
+        except UnreadableError as error:
+            self._stats.count("aopic/seeds/unreadable")
+            self._first.warning(
+                "unreadable",
+                "A request that was imported cannot be made by this spider, and is left out: %(url)s (%(error)s). Further ones are "
+                "counted in the stat aopic/seeds/unreadable",
+                url=seed.url,
+                error=error,
+            )
+            return
+        admitted = self._admission.admit(request)
+        if admitted is not None:
+            assert self._crawler.engine is not None
+            admitted.meta[SEED] = seed
+            self._crawler.engine.crawl(admitted)
 
     def enqueue(self, request: Request, seed: Seed) -> bool:
         """Take *request*, which was made of *seed*; False if its page is known."""

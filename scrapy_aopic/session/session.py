@@ -144,7 +144,9 @@ class Session:
         self.admission = opened.admission
         self.places = Places(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
-        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats, is_shared=job.is_shared)
+        self._duplicates = Duplicates(
+            crawler, spider, job.crawl, self.stats, is_shared=job.is_shared, former=opened.former
+        )
         requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)
         self._seeding: Seeding | None = None
         if opened.seeds is not None and opened.seeds_path is not None:

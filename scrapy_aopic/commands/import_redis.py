@@ -1,0 +1,78 @@
+"""``scrapy aopic import-redis``: go on with a crawl of scrapy-redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, complete, job_place
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Take over the queue and the dupefilter of a crawl with scrapy-redis. The old crawl must be stopped; its keys are only "
+    "read. Nothing is unpickled."
+)
+
+_KEYS = {
+    "queue": ("SCHEDULER_QUEUE_KEY", "%(spider)s:requests"),
+    "start_urls": ("REDIS_START_URLS_KEY", "%(name)s:start_urls"),
+    "dupefilter": ("SCHEDULER_DUPEFILTER_KEY", "%(spider)s:dupefilter"),
+}
+"""Settings of scrapy-redis that name keys, and their defaults."""
+
+_SCHEMES = ("scrapy-redis", "scrapy", "scrapy-2.6")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    parser.add_argument(
+        "spider", metavar="SPIDER", help="name of the spider, by which scrapy-redis names its keys"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="URL",
+        help="server of the old crawl: redis://HOST:PORT/DATABASE (default: the one that the settings name)",
+    )
+    parser.add_argument("--queue", metavar="KEY", help="key of its queue (default: SPIDER:requests)")
+    parser.add_argument(
+        "--start-urls", metavar="KEY", help="key of its start URLs (default: SPIDER:start_urls)"
+    )
+    parser.add_argument(
+        "--dupefilter", metavar="KEY", help="key of its fingerprints (default: SPIDER:dupefilter)"
+    )
+    parser.add_argument(
+        "--fingerprints", choices=_SCHEMES, default="", help="what made them (default: as the queue shows)"
+    )
+    parser.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out requests that cannot be taken over, instead of refusing all",
+    )
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.job.scrapy_redis import Places, import_crawl
+
+    place = job_place(f"{opts.source or 'redis://'}#scrapy-redis")
+    source = complete(place, settings)
+    assert not isinstance(source, Path)
+    keys = {}
+    for name, (setting, default) in _KEYS.items():
+        given = getattr(opts, name)
+        pattern = str(settings.get(setting) or default) if given is None else given
+        keys[name] = pattern.replace("%(spider)s", opts.spider).replace("%(name)s", opts.spider)
+    places = Places(source, keys["queue"], keys["start_urls"], keys["dupefilter"])
+    done = import_crawl(places, opts.jobdir, scheme=opts.fingerprints, skip_bad=opts.skip_bad, progress=True)
+    left = f" Left out: {done.bad:,}. The first: {done.first_bad}." if done.bad else ""
+    write(
+        f"{done.requests:,} requests and {done.start_urls:,} start URLs of {opts.spider} wait for the crawl of {opts.jobdir}; "
+        f"{done.former:,} pages that it has fetched are not fetched again.{left}"
+    )
+    return 0

@@ -1,0 +1,378 @@
+"""A crawl with scrapy-redis goes on as a job: what waits is fetched once, what was fetched is not, and nothing is unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as trials
+from hypothesis import strategies as st
+from scrapy import FormRequest, Request, Spider
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.redis_server import Server
+from support.small_web import Web, crawl
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.former import SCHEMES, keep_former, make_former, read_former
+from scrapy_aopic.job.scrapy_redis import _queue_values
+from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+Serve = Callable[[dict[str, Any]], Web]
+
+
+class Shop(Spider):
+    """As it was with scrapy-redis."""
+
+    name = "shop"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.seen: list[tuple[str, str, str, Any]] = []
+
+    def parse(self, response: Any, **more: Any) -> Any:
+        self.seen.append(("parse", _sent(response), response.url, more))
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
+
+    def parse_item(self, response: Any, **more: Any) -> None:
+        self.seen.append(("parse_item", _sent(response), response.url, {**more, **_own(response)}))
+
+
+def _sent(response: Any) -> str:
+    return f"{response.request.method} {response.request.body.decode()}"
+
+
+def _own(response: Any) -> dict[str, Any]:
+    return {name: response.meta[name] for name in ("shelf",) if name in response.meta}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client
+
+
+def fill(client: redis.Redis, queue: str, requests: list[Request], fetched: list[str]) -> None:
+    """Let the server hold what scrapy-redis leaves behind; with the package itself, if it is there."""
+    spider = Shop()
+    for request in requests:
+        data = pickle.dumps(request.to_dict(spider=spider), protocol=-1)
+        if queue == "zset":
+            client.zadd("shop:requests", {data: -request.priority})
+        else:
+            client.lpush("shop:requests", data)
+    made = [*requests, *(Request(url) for url in fetched)]
+    client.sadd(
+        "shop:dupefilter",
+        *(
+            SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex()
+            for each in made
+            if not each.dont_filter
+        ),
+    )
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", "import-redis", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def queued() -> list[Request]:
+    spider = Shop()
+    return [
+        Request("http://a.test/list", priority=5),
+        Request(
+            "http://a.test/item",
+            callback=spider.parse_item,
+            headers={"X-Shop": "yes"},
+            meta={"depth": 3, "shelf": (1, 2), "download_slot": "a.test", "download_latency": 0.2},
+            cb_kwargs={"colour": "red"},
+        ),
+        FormRequest("http://b.test/search", formdata={"q": "café"}, dont_filter=True),
+        Request("http://b.test/twice"),
+    ]
+
+
+def pages() -> dict[str, Any]:
+    return {
+        "http://a.test/list": ["/item", "/old", "/new", "http://b.test/twice"],
+        "http://a.test/item": [],
+        "http://a.test/old": [],
+        "http://a.test/new": ["/old"],
+        "http://b.test/search": [],
+        "http://b.test/twice": [],
+        "http://c.test/start": ["http://a.test/old"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [0, 1, 4])
+@deferred_f_from_coro_f
+async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
+    serve: Serve, server, client, tmp_path: Path, shards: int
+) -> None:
+    web = serve(pages())
+    fill(client, "zset" if shards else "list", queued(), ["http://a.test/old"])
+    client.lpush("shop:start_urls", "http://c.test/start")
+    before = {name: client.dump(name) for name in client.scan_iter()}
+    job = f"{server.url}#aopic:shop" if shards else "job"
+    done = run(tmp_path, job, "shop", "--from", server.url)
+    assert done.returncode == 0, done.stderr
+    assert f"4 requests and 1 start URLs of shop wait for the crawl of {job}; 1 pages" in done.stdout
+    assert {name: client.dump(name) for name in before} == before, "the old crawl's keys are only read"
+    of_store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job")}
+    if shards:
+        of_store = {
+            "AOPIC_STORE": "redis",
+            "REDIS_URL": server.url,
+            "AOPIC_SHARDS": shards,
+            "AOPIC_DURABILITY": 50,
+        }
+    crawler = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", **of_store})
+    assert sorted(web.asked) == sorted({*pages()} - {"http://a.test/old"})
+    seen = {url: (callback, method, more) for callback, method, url, more in crawler.spider.seen}
+    assert seen["http://a.test/item"] == ("parse_item", "GET ", {"colour": "red", "shelf": (1, 2)})
+    assert seen["http://b.test/search"][1:] == ("POST q=caf%C3%A9", {})
+    again = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", **of_store})
+    assert again.spider.seen == [], "a list of requests is taken up once"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")  # which scrapy-redis earns
+@deferred_f_from_coro_f
+async def test_what_the_real_package_left_is_taken_over(serve: Serve, server, client, tmp_path: Path) -> None:
+    pytest.importorskip("scrapy_redis")
+    web = serve(pages())
+    old = {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "SCHEDULER_PERSIST": True,
+        "REDIS_URL": server.url,
+        "CONCURRENT_REQUESTS": 1,
+        "CLOSESPIDER_PAGECOUNT": 1,
+        "STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector",  # it sets some that are not ours
+    }
+
+    class Starts(Shop):
+        start_urls = ["http://a.test/list"]
+
+    await crawl(Starts, old)
+    fetched = list(web.asked)
+    assert fetched[0] == "http://a.test/list"
+    assert client.zcard("shop:requests") >= 1
+    done = run(tmp_path, "job", "shop", "--from", server.url)
+    assert done.returncode == 0, done.stderr
+    await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "job")})
+    assert sorted(web.asked) == sorted(
+        url for url in pages() if url not in ("http://c.test/start", "http://b.test/search")
+    )
+
+
+@deferred_f_from_coro_f
+async def test_a_request_that_the_spider_cannot_make_is_left_out_with_a_warning(
+    serve: Serve, server, client, tmp_path: Path, caplog
+) -> None:
+    web = serve(pages())
+    values = {**Request("http://a.test/item").to_dict(), "callback": "parse_shelf"}
+    client.lpush("shop:requests", pickle.dumps(values), json.dumps({"url": "http://b.test/twice"}))
+    assert run(tmp_path, "job", "shop", "--from", server.url).returncode == 0
+    crawler = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "job")})
+    assert web.asked == ["http://b.test/twice"]
+    assert "the spider 'shop' has no callback 'parse_shelf'" in caplog.text
+    assert crawler.stats.get_value("aopic/seeds/unreadable") == 1
+
+
+class Evil:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("protocol", range(3, pickle.HIGHEST_PROTOCOL + 1))
+def test_nothing_is_unpickled(server, client, tmp_path: Path, protocol: int) -> None:
+    good = Request("http://a.test/").to_dict()
+    client.lpush("shop:requests", pickle.dumps(good))
+    client.lpush("shop:requests", pickle.dumps({**good, "meta": {"x": Evil(tmp_path / "made")}}, protocol))
+    refused = run(tmp_path, "job", "shop", "--from", server.url)
+    assert refused.returncode == 2
+    assert "it has an object of" in refused.stderr
+    assert "open" in refused.stderr
+    assert not (tmp_path / "job").exists(), "all or nothing"
+    taken = run(tmp_path, "job", "shop", "--from", server.url, "--skip-bad")
+    assert taken.returncode == 0
+    assert "1 requests" in taken.stdout
+    assert "Left out: 1." in taken.stdout
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("fill_in", "said"),
+    [
+        (lambda _: None, "There is nothing of a crawl at"),
+        (lambda client: client.set("shop:requests", "x"), "holds a string, and not a list"),
+        (lambda client: client.lpush("shop:requests", b"\x04xyz"), "neither a pickle nor JSON"),
+        (lambda client: client.lpush("shop:requests", b"\x80\x04\x95"), "cut short"),
+        (
+            lambda client: client.lpush("shop:requests", b'{"url": "ftp://a.test/"}'),
+            "is no http or https URL",
+        ),
+        (lambda client: client.sadd("shop:dupefilter", "ab" * 20), "None of the queued requests"),
+        (lambda client: client.sadd("shop:dupefilter", "no hex"), "is no fingerprint in hexadecimal"),
+        (
+            lambda client: client.lpush("shop:start_urls", '{"url": "http://a.test/", "q": "1"}'),
+            "'q' for a form",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_over_is_said(
+    server, client, tmp_path: Path, fill_in: Callable[[Any], object], said: str
+) -> None:
+    fill_in(client)
+    done = run(tmp_path, "job", "shop", "--from", server.url)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "job").exists()
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text() | st.integers() | st.binary(), inner)
+        | st.tuples(inner, inner)
+        | st.tuples()
+        | st.tuples(inner, inner, inner, inner)
+    ),
+    max_leaves=30,
+)
+
+
+@given(plain, st.integers(3, 5))  # 2 writes bytes as calls
+def test_plain_data_is_read_as_it_was_pickled(value: Any, protocol: int) -> None:
+    assert read_pickle(pickle.dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize(
+    "value", [{1, "a"}, frozenset({2}), 1 << 100, -1, b"x" * 300, "é" * 300, list(range(3000))]
+)
+def test_values_of_all_sizes_are_read(value: Any) -> None:
+    assert read_pickle(pickle.dumps(value, 4)) == value
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_plain_data_or_refused(data: bytes) -> None:
+    with contextlib.suppress(NotPlainError):
+        read_pickle(b"\x80\x04" + data)
+
+
+@trials(max_examples=300)
+@given(plain, st.data())
+def test_any_damage_is_plain_data_or_refused(value: Any, data: st.DataObject) -> None:
+    pickled = bytearray(pickle.dumps(value, 4))
+    at = data.draw(st.integers(0, len(pickled) - 1))
+    pickled[at] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(NotPlainError):
+        read_pickle(bytes(pickled))
+
+
+def test_a_pickle_that_stands_for_too_much_is_refused() -> None:
+    many: list[Any] = []
+    for _ in range(40):
+        many = [many, many]
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (many, endless):
+        with pytest.raises(NotPlainError, match="stands for more than"):
+            read_pickle(pickle.dumps(value))
+    with pytest.raises(NotPlainError, match="cut short"):
+        read_pickle(b"\x80\x04\x8e" + b"\xff" * 8 + b"x.")
+    with pytest.raises(NotPlainError, match=r"object of datetime\.datetime"):
+        read_pickle(pickle.dumps(datetime.now(timezone.utc)))
+
+
+def test_fingerprints_are_those_of_the_packages() -> None:
+    from scrapy.utils.request import fingerprint
+
+    requests = [Request("http://a.test/?b=1&a=2#x"), Request("http://a.test/é", method="POST", body=b"x\xff")]
+    for each in requests:
+        assert SCHEMES["scrapy"](each.method, each.url, each.body) == fingerprint(each)
+    scrapy_redis = pytest.importorskip("scrapy_redis.dupefilter")
+    filter_ = scrapy_redis.RFPDupeFilter(None, "")
+    for each in requests:
+        assert SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex() == filter_.request_fingerprint(
+            each
+        )
+
+
+def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) -> None:
+    urls = [f"http://a.test/{n}" for n in range(500)]
+    for name, fingerprint in SCHEMES.items():
+        former = make_former(name, (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls))
+        keep_former(tmp_path, former)
+        found = read_former(tmp_path)
+        assert found is not None
+        assert len(found) == len(urls)
+        assert all(found.has("GET", url, b"") for url in urls)
+        assert not any(found.has("GET", url + "x", b"") or found.has("POST", url, b"") for url in urls)
+    path = tmp_path / "aopic-former"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(StorageError, match="are damaged"):
+        read_former(tmp_path)
+    assert read_former(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"url": "http://a.test/", "meta": []}, None),
+        ({"url": "http://a.test/", "meta": [1]}, "its meta is no dict"),
+        ({"url": "http://a.test/", "method": 1}, "its method"),
+        ({"url": "http://a.test/", "body": 5}, "its body is no bytes"),
+        ({"url": "http://a.test/", "priority": "x"}, "its priority is no int"),
+        ({1: 2}, "it holds no request"),
+        ([], "it holds no request"),
+    ],
+)
+def test_values_that_no_request_has_are_refused(said: Any, why: str | None) -> None:
+    data = pickle.dumps(said)
+    if why is None:
+        assert _queue_values(data) == {"url": "http://a.test/"}
+        return
+    with pytest.raises((ValueError, TypeError), match=why):
+        _queue_values(data)
