@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import LostError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,7 @@ class Exchange:
         self._error: StorageError | None = None
         self._reached_at = time.monotonic()
         self._has_posts = threading.Event()
+        self._is_new_run = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="aopic-exchange", daemon=True)
         self._thread.start()
@@ -79,10 +80,14 @@ class Exchange:
             posts, self._posts = self._posts, []
         own = self.own
         try:
+            if self._is_new_run:
+                self._registry.begin_anew()
+                self._is_new_run = False
             self._send(posts)
             posts = []
             look = self._registry.look(own)
         except StorageError as error:
+            self._is_new_run |= isinstance(error, LostError)
             self._error = error
             with self._using:
                 self._failed += posts
@@ -93,6 +98,12 @@ class Exchange:
             self._looks.append((look, own))
 
     def _send(self, posts: list[Post]) -> None:
+        run = self._registry.run
+        others = [post for post in posts if post.run not in (b"", run)]
+        if others:  # of shards that are lost, or were opened before this thread has noticed
+            posts = [post for post in posts if post not in others]
+            with self._using:
+                self._failed += others
         states = {post.number: post.state for post in posts if post.state is not None}
         letters = [letter for post in posts for letter in post.letters]
         self._registry.post(states, letters, [(post.number, post.read) for post in posts])

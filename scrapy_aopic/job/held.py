@@ -40,6 +40,9 @@ _READ_SECONDS = 0.01
 _SEND_AGAIN = 30.0
 """Seconds after which letters are sent again of which none was acknowledged: many times what a commit takes."""
 
+_RETRY = 0.2
+"""Seconds between tries to make a commit that has failed."""
+
 _AT_ONCE = 16
 """Letters to one shard that are sent at once, of those that are no longer in memory."""
 
@@ -85,6 +88,8 @@ class Held:
         wakes_at: Nothing can be leased from it before this instant, unless something changes.
         steps: Of its crawl since its commits were last told.
         state: What it was like at its last commit.
+        run: Of the server that has its rows: it is lost after that, and what other runs have said of it does not count. Empty
+            if its rows are on a disk of this machine.
 
     Raises:
         StorageError: If it cannot be opened; the store is closed then.
@@ -109,6 +114,8 @@ class Held:
         self.steps = 0
         self._worker = worker
         self._store = store
+        self.run: bytes = getattr(store, "run", b"")
+        self._retry_at = 0.0
         try:
             mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
             if mark is not None:
@@ -214,6 +221,14 @@ class Held:
         self.commits.look()
         return not self.commits.is_writing and self.failure is None
 
+    def retry(self) -> None:
+        """Try again to make a commit that has failed, now and then."""
+        if self.commits.is_writing:
+            self.commits.look()
+        elif time.monotonic() > self._retry_at:
+            self._retry_at = time.monotonic() + _RETRY
+            self.commits.take(is_clean=self.has_ended)
+
     def close(self) -> None:
         """Let others have it. May take long, and may be called by any thread."""
         self._store.close()
@@ -308,7 +323,7 @@ class Held:
         Raises:
             StorageError: If a letter cannot be read.
         """
-        post = Post(self.number)
+        post = Post(self.number, self.run)
         now = time.monotonic()
         for to, (first, end) in self.shard.mail_waiting().items():
             if self._first.get(to, (0, 0.0))[0] != first:
@@ -344,15 +359,16 @@ class Post:
 
     Attributes:
         number: Which shard.
+        run: Of the server, on which it was opened.
         letters: Letters to other shards.
         read: Letters to it, by sender and number, that are in a commit that has landed.
         state: What it was like at its last commit, if that is new.
     """
 
-    __slots__ = ("letters", "number", "read", "state")
+    __slots__ = ("letters", "number", "read", "run", "state")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, run: bytes) -> None:
+        self.number, self.run = number, run
         self.letters: list[tuple[int, Letter]] = []
         self.read: list[tuple[int, int]] = []
         self.state: State | None = None

@@ -247,8 +247,9 @@ class SharedJob(Job):
         is_news = self._adopt()
         looks, failed = self._exchange.take_looks()
         for post in failed:
-            if post.number in self._shards.held:
-                self._shards.held[post.number].post_failed(post)
+            held = self._shards.held.get(post.number)
+            if held is not None and held.run == post.run:
+                held.post_failed(post)
         for look, own in looks:
             is_news |= self._take(look, own)
         for held in self._usable():
@@ -274,6 +275,7 @@ class SharedJob(Job):
         """Each shard that is held, as long as it can be used; one that cannot is dropped, or ends the crawl."""
         for held in list(self._shards.held.values()):
             if (failure := held.failure) is None:
+                self._odd.pop(held.number, None)
                 yield held
             else:
                 self._drop(held, failure)
@@ -328,6 +330,8 @@ class SharedJob(Job):
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
         for held in self._usable():
             number = held.number
+            if held.run not in (b"", look.run):
+                continue
             if own.get(number) == self._serials.get(number):
                 held.deliver(look.letters.get(number, ()))
             with self._watching(held):
@@ -427,10 +431,16 @@ class SharedJob(Job):
             if not opening.done():
                 continue
             del self._opening[number]
-            held = opening.result()
+            try:
+                held = opening.result()
+            except StorageError:
+                if not self._n_opened or self._is_odd(number):
+                    raise
+                continue
             if held is None:
                 continue
             is_news = True
+            self._odd.pop(number, None)
             self._n_opened += 1
             self._serials[number] = self._n_opened
             self._shards.held[number] = held
@@ -478,10 +488,12 @@ class SharedJob(Job):
             self._failure = error
             return
         if not isinstance(error, LostError):
-            # What another worker has changed meanwhile looks damaged; the lease soon shows it.
-            since = self._odd.setdefault(held.number, time.monotonic())
-            if not held.is_torn or time.monotonic() - since > self._address.lease:
+            # What another worker has changed meanwhile looks damaged; the lease soon shows it. And a server that is
+            # restarted takes no commit for a moment.
+            if self._is_odd(held.number):
                 self._failure = error
+            elif not held.is_torn:
+                held.retry()
             return
         logger.warning(
             "%(error)s The crawl goes on with the other shards",
@@ -490,6 +502,11 @@ class SharedJob(Job):
         self._odd.pop(held.number, None)
         self._remove(held)
         self._opener.submit(held.close)
+
+    def _is_odd(self, number: int) -> bool:
+        """Whether a shard cannot be used, or opened, for so long that this is no matter of leases or of a restart."""
+        since = self._odd.setdefault(number, time.monotonic())
+        return time.monotonic() - since > self._address.lease
 
     def close(self, inspect: Callable[[Store], None] | None = None) -> None:
         """Commit what is left of all shards, waiting for it, and let others have them.

@@ -65,6 +65,8 @@ class RedisStore:
     Attributes:
         read_ahead: See :class:`~scrapy_aopic.core.ports.Store`.
         most_steps: The same; some 60 rows each, for which the server needs 10 ms.
+        run: Of the server, after which a store that is one of many is lost: see rule 4 of :mod:`.redis_link`. Shards know of
+            each other what a server that has lost its end may know no more.
 
     Raises:
         StorageError: If another process has it open, it is damaged, or the server does not work.
@@ -83,12 +85,18 @@ class RedisStore:
         self._views: dict[bytes, set[bytes]] = {}
         self._broken = ""
         self._is_closed = False
-        self._lease = Lease(address, self._keys, task=task, waits=not is_one_of_many)
+        self._lease = Lease(
+            address, self._keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many
+        )
+        self.run = self._lease.run
         self._links: list[Link] = []
         try:
             for _ in range(2):
                 self._links.append(connect(address))
             self._reader, self._writer = self._links
+            if is_one_of_many:
+                for link in self._links:
+                    link.pin(self.run)
             if not is_one_of_many:
                 check_server(self._reader, address)
             self._leaves = read_leaves(self._reader.ask(*ask_for_leaves(self._keys)))

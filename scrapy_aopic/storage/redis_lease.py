@@ -52,18 +52,22 @@ class Lease:
     Args:
         task: What it is needed for, for the message to others.
         waits: Whether to wait for the end of a lease that may not be renewed any more.
+        is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.redis_link`.
 
     Attributes:
         head: What ``head`` is, or will be once the first commit is made, with the token of this lease; the store counts
             its commits here.
         is_new: Whether there was no job.
+        run: Of the server, if it is pinned.
 
     Raises:
         InUseError: If another has the job open.
         StorageError: If the server does not work.
     """
 
-    def __init__(self, address: Address, keys: Keys, *, task: str, waits: bool = True) -> None:
+    def __init__(
+        self, address: Address, keys: Keys, *, task: str, waits: bool = True, is_pinned: bool = False
+    ) -> None:
         self._address = address
         self._keys = keys
         self._milliseconds = max(1, round(address.lease * 1000))
@@ -82,6 +86,7 @@ class Lease:
         self._ended = threading.Event()
         self._link = connect(address)
         try:
+            self.run = self._link.pin() if is_pinned else b""
             self._wait(waits=waits)
             self.head, self.is_new = self._fence()
         except BaseException:
@@ -162,6 +167,10 @@ class Lease:
             try:
                 self._renew()
                 wait = self._milliseconds / 3000
+            except LostError:
+                self._why_lost = (
+                    "its server was restarted, or another one took over, and may have lost the last second"
+                )
             except StorageError:  # check() knows when it is too late
                 wait = min(1.0, self._milliseconds / 10_000)
             if self._why_lost:
@@ -207,6 +216,7 @@ class Lease:
             return
         self._ended.set()
         self._thread.join()
+        self._link.unpin()
         with suppress(StorageError, OSError):
             _, owner = self._link.ask((b"WATCH", self._keys.owner), (b"GET", self._keys.owner))
             if owner == self._owner:

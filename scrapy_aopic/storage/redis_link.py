@@ -5,10 +5,13 @@
    take 54 us.
 2. No message contains a password: servers are named by host, port and database.
 3. A reply that is an error is a value, so that the other replies of the same request are read, too.
+4. A link that is *pinned* ends with the run of the server that it was pinned to: after a restart or a fail-over, the server
+   may have lost what this process remembers of it.
 """
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -18,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,9 +104,19 @@ class Link:
         self._connection: Any = None
         self._socket: socket | None = None
         self._reader = hiredis.Reader()
+        self._run = b""
         self._connect()
 
     def _connect(self) -> None:
+        self._open()
+        if self._run and (run := self._read_run()) != self._run:
+            self.close()
+            raise LostError(
+                f"The store in {self._address} is no longer this process's: its server was restarted, or another one took "
+                f"over (run {run.decode('ascii', 'replace')[:8]}), and may have lost the last second."
+            )
+
+    def _open(self) -> None:
         self.close()
         try:
             # By the pool, so that a pool's own ways to find a server apply.
@@ -118,6 +131,36 @@ class Link:
                 "This version of redis-py does not show its socket; install redis 5 to 8 (scrapy-aopic[redis])."
             )
         self._reader = hiredis.Reader()
+
+    def pin(self, run: bytes = b"") -> bytes:
+        """Use no other run of the server than *run*, by default the one that is there now; returns which that is.
+
+        Raises:
+            LostError: If another run is there.
+            StorageError: If the server cannot be reached.
+        """
+        self._run = run
+        if run or self._socket is None:
+            self._connect()
+        self._run = self._run or self._read_run()
+        return self._run
+
+    def unpin(self) -> None:
+        """Use whatever run there is."""
+        self._run = b""
+
+    def _read_run(self) -> bytes:
+        """Which run of the server the connection is to: one of its own if the server does not say."""
+        try:
+            (said,) = self._exchange(((b"INFO", b"server"),))
+        except OSError as error:
+            self.close()
+            raise self.error("read", _cause(error)) from error
+        if isinstance(said, bytes):
+            for line in said.splitlines():
+                if line.startswith(b"run_id:"):
+                    return line.partition(b":")[2]
+        return secrets.token_hex(8).encode()
 
     def ask(self, *commands: Sequence[Argument]) -> list[Reply]:
         """The replies to *commands*, which may be sent twice if the connection breaks: only reads, and the like.

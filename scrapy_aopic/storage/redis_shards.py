@@ -109,6 +109,7 @@ class Look:
         now: The server's time, in seconds since the epoch.
         asked: When the server was asked (``time.monotonic``).
         heard: When its reply was there (``time.monotonic``).
+        run: Of the server.
         workers: The workers that are alive, by token, in the order in which they came.
         states: Of the shards that have one.
         heads: Of the stores of all shards; ``""`` for one that was never opened.
@@ -124,6 +125,7 @@ class Look:
     letters: dict[int, list[Letter]] = field(default_factory=dict)
     asked: float = 0.0
     heard: float = 0.0
+    run: bytes = b""
 
     @property
     def is_quiet(self) -> bool:
@@ -266,6 +268,7 @@ class Registry:
 
     Attributes:
         token: Of this worker.
+        run: Of the server: what other runs of it have said does not count: see rule 4 of :mod:`.redis_link`.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -280,12 +283,22 @@ class Registry:
         self._brought: dict[tuple[int, int], set[bytes]] = {}
         self._states: dict[bytes, tuple[bytes, State]] = {}
         self._link = connect(address)
+        self.run = self._link.pin()
         self._process = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": self.now()[0],
             **self._places.about,
         }
+
+    def begin_anew(self) -> None:
+        """Go on with the run of the server that is there now, after another one has ended.
+
+        Raises:
+            StorageError: If it cannot be reached.
+        """
+        self._brought, self._states = {}, {}
+        self.run = self._link.pin()
 
     def now(self) -> tuple[float, float, float]:
         """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
@@ -304,18 +317,15 @@ class Registry:
             StorageError: If the server cannot be reached, or something is damaged.
         """
         keys = self._keys
-        asked = time.monotonic()
+        now, asked, heard = self.now()  # which connects again, if need be
         replies = self._link.transact(
-            (b"TIME",),
             (b"HGETALL", keys.of_job(b"workers")),
             (b"HGETALL", keys.of_job(b"states")),
             *self._places.questions(),
             *((b"HKEYS", keys.mail(number)) for number in own),
         )
-        heard = time.monotonic()
         assert replies is not None, "nothing is watched"
-        instant, workers, shown, one, other, *boxes = replies
-        now = _seconds(instant)
+        workers, shown, one, other, *boxes = replies
         alive = self._alive(_pairs(workers), now)
         if joins:
             said = json.dumps({**self._process, "seen": now}).encode()
@@ -333,6 +343,7 @@ class Registry:
             dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
             asked,
             heard,
+            self.run,
         )
 
     def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:

@@ -10,8 +10,11 @@ import pytest
 from support import redis_server
 from support.redis_server import Server
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_shards import JobCut, Letter, Look, Registry, State, begin, read_cut
 
 if redis_server.find_server() is None:
@@ -116,3 +119,45 @@ def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
         assert one.token in other.look({}).workers
         one.leave()
         assert one.token not in other.look({}).workers
+
+
+def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
+    # A server that was restarted may have lost its last second, and what others said in it.
+    with Server(tmp_path, appendfsync="always") as server:
+        address = Address("job", server.url, lease=30.0)
+        begin(address, JobCut(2, "list"), lambda: None)
+        link = connect(address)
+        with closing(link), closing(Registry(address, 2)) as registry:
+            run = link.pin()
+            assert registry.look({}).run == registry.run == run
+            with redis.Redis.from_url(server.url) as client:
+                client.client_kill_filter(_type="normal", skipme=True)
+            assert link.ask((b"PING",)) == [b"PONG"], "a connection that broke is made again"
+            store = open_store_of_shard(address.of_shard(0))
+            server.kill()
+            server.start()
+            for _ in range(2):
+                with pytest.raises(LostError, match="was restarted"):
+                    link.ask((b"PING",))
+                with pytest.raises(LostError, match="was restarted"):
+                    store.get_many(Family.META, [b"any"])
+                with pytest.raises(LostError, match="was restarted"):
+                    registry.post({0: state()}, [], [])
+            registry.begin_anew()
+            assert registry.look({}).run == registry.run != run
+            link.unpin()
+            assert link.ask((b"PING",)) == [b"PONG"]
+            store.close()
+            assert registry.look({}).is_owned == [False, False], "its lease is given back all the same"
+
+
+def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address, server) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "crawler", "on", ">secret", "~*", "+@all", "-info")
+    url = server.url.replace("//", "//crawler:secret@")
+    with closing(connect(Address("job", url))) as link:
+        link.pin()
+        assert link.ask((b"PING",)) == [b"PONG"]
+        link.close()
+        with pytest.raises(LostError):
+            link.ask((b"PING",))

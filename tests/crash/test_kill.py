@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -15,7 +13,8 @@ from pathlib import Path
 import pytest
 import scrapy
 from packaging.version import Version
-from support.small_web import Web, ask, check, html
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.small_web import Web, ask, check
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
@@ -24,39 +23,6 @@ from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage import use
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.testing.server_log import Entry, audit
-
-N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
-SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
-
-
-def answer(exchange: Exchange) -> Answer:
-    """A page that links to others, all reachable from the first."""
-    host, page = int(exchange.host[1:-5]), exchange.target[1:]
-    if not page.isdigit():
-        return Answer(404)
-    rng = random.Random(f"{host}/{page}")
-    links = [f"http://h{rng.randrange(N_HOSTS)}.test/{rng.randrange(N_PAGES)}" for _ in range(8)]
-    links += [
-        f"http://h{(host + 1) % N_HOSTS}.test/{page}",
-        f"http://h{host}.test/{(int(page) + 1) % N_PAGES}",
-    ]
-    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
-
-
-def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], dict[str, str]]:
-    values = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": folder,
-        "AOPIC_POLITENESS_FACTOR": FACTOR,
-        "AOPIC_DURABILITY": 100,
-        "LOG_LEVEL": "ERROR",
-        "REMOTE_CONTROL_ENABLED": False,
-        "TELNETCONSOLE_ENABLED": False,
-        **settings,
-    }
-    options = [option for name, value in values.items() for option in ("-s", f"{name}={value}")]
-    line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
-    return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite", "support.journal_store.JournalStore"])

@@ -1,0 +1,80 @@
+"""Crawl with three workers through each fault that may happen to them, again and again, and judge what they did.
+
+    python benchmarks/faults.py [--times 10] [--seed 1] [--lease 2] [FAULT ...]
+
+Each crawl fetches a web of 300 pages on 20 hosts, with a Redis or Valkey server of its own (the one that
+``AOPIC_REDIS_SERVER`` names, if set) that writes its log once a second, and each worker behind a proxy of its own.
+In the middle the fault happens (``tests/support/faults.py`` says what each is), and the workers that are left, or new ones
+after those that have stopped, crawl the rest. Wrong is
+
+    - what an audit of all shards and of the letters between them finds: above all, cash that is not whole,
+    - a page that was never fetched or not visited, or one that was fetched twice without a fault in between,
+    - two requests to a host at once, or a gap that is too short, over all workers.
+
+Beside that: how many pages were fetched again, the most after one fault, and how long before the fault the oldest of these
+had been fetched. The last lines are controls, in which workers lack a safeguard: some of them must be wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.faults import CONTROLS, FAULTS, crawl_through
+
+
+def main() -> int:
+    """Crawl, and print a table; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("faults", nargs="*", choices=[[], *FAULTS, *CONTROLS], help="all, if none is named")
+    parser.add_argument("--times", type=int, default=10, help="each (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="the first of as many (%(default)s)")
+    parser.add_argument("--lease", type=float, default=2.0, help="AOPIC_REDIS_LEASE, seconds (%(default)s)")
+    options = parser.parse_args()
+    out, has_failed = sys.stdout, False
+    out.write("| fault | times | wrong | parallel | early | twice | again | most | oldest, s |\n")
+    out.write("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+    for name in options.faults or [*FAULTS, *CONTROLS]:
+        fault, settings = CONTROLS.get(name) or (FAULTS[name], {})
+        wrong = parallel = early = twice = again = most = 0
+        oldest = 0.0
+        for seed in range(options.seed, options.seed + options.times):
+            with TemporaryDirectory() as folder:
+                try:
+                    _, verdict = crawl_through(Path(folder), fault, seed, lease=options.lease, **settings)
+                except Exception:  # noqa: BLE001 (that is a result, too)
+                    wrong += 1
+                    if name not in CONTROLS:
+                        sys.stderr.write(f"{name}, seed {seed}:\n{traceback.format_exc()[-6000:]}\n")
+                    continue
+            wrong += bool(verdict.violations or verdict.twice)
+            parallel += verdict.n_overlaps
+            early += verdict.n_early
+            twice += len(verdict.twice)
+            again += len(verdict.again)
+            most = max(most, len(verdict.again))
+            oldest = max([oldest, *verdict.again])
+            if name not in CONTROLS and not verdict.holds:
+                sys.stderr.write(f"{name}, seed {seed}: {verdict}\n")
+        out.write(
+            f"| {name} | {options.times} | {wrong} | {parallel} | {early} | {twice} | {again} | {most} | {oldest:.2f} |\n"
+        )
+        out.flush()
+        is_bad = bool(wrong or parallel or early)
+        has_failed |= is_bad != (name in CONTROLS)
+    return 1 if has_failed else 0
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    code = main()
+    sys.stderr.write(f"{time.monotonic() - started:.0f} s\n")
+    sys.exit(code)

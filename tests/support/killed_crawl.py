@@ -1,0 +1,48 @@
+"""A small web, and the command that crawls it in a process of its own, which a test may kill."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+from scrapy_aopic.testing.server import Answer, Exchange
+
+from .small_web import html
+
+N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
+SPIDER = Path(__file__).parent / "follow_spider.py"
+
+
+def answer(exchange: Exchange) -> Answer:
+    """A page that links to others, all reachable from the first."""
+    host, page = int(exchange.host[1:-5]), exchange.target[1:]
+    if not page.isdigit():
+        return Answer(404)
+    rng = random.Random(f"{host}/{page}")
+    links = [f"http://h{rng.randrange(N_HOSTS)}.test/{rng.randrange(N_PAGES)}" for _ in range(8)]
+    links += [
+        f"http://h{(host + 1) % N_HOSTS}.test/{page}",
+        f"http://h{host}.test/{(int(page) + 1) % N_PAGES}",
+    ]
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
+
+
+def command(
+    folder: Path, proxy: str, *, spider: Path = SPIDER, **settings: object
+) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment of a crawl by way of *proxy*."""
+    values = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "JOBDIR": folder,
+        "AOPIC_POLITENESS_FACTOR": FACTOR,
+        "AOPIC_DURABILITY": 100,
+        "LOG_LEVEL": "ERROR",
+        "REMOTE_CONTROL_ENABLED": False,
+        "TELNETCONSOLE_ENABLED": False,
+        **settings,
+    }
+    options = [option for name, value in values.items() for option in ("-s", f"{name}={value}")]
+    line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
+    return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,0 +1,137 @@
+"""A TCP proxy between a worker and its server, which cuts, stalls and loses replies."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+
+from typing_extensions import Self
+
+
+class Proxy:
+    """Forwards connections to *port* of this machine, in a thread of its own.
+
+    Attributes:
+        port: Where it listens.
+        target: Port that new connections are forwarded to.
+        n_lost: Replies that were lost.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.port = 0
+        self.n_lost = 0
+        self._is_cut = False
+        self._loses = b""
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._thread = Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        started: Future[int] = Future()
+        self._loop.call_soon(lambda: self._loop.create_task(self._start(started)))
+        self._thread.start()
+        self.port = started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        """Of a Redis server behind it."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    async def _start(self, started: Future[int]) -> None:
+        self._flows.set()
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        started.set_result(self._server.sockets[0].getsockname()[1])
+
+    async def _stop(self) -> None:
+        self._is_cut = True
+        self._server.close()
+        self._flows.set()
+        self._reset()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=0.1)
+            self._reset()
+
+    def _call(self, function: Any, *args: Any) -> None:
+        self._loop.call_soon_threadsafe(function, *args)
+
+    # -- what goes wrong
+
+    def cut(self) -> None:
+        """Reset all connections, and any that is made."""
+        self._is_cut = True
+        self._call(self._reset)
+
+    def stall(self) -> None:
+        """Forward nothing, and say nothing."""
+        self._call(self._flows.clear)
+
+    def heal(self) -> None:
+        """Forward everything again."""
+        self._is_cut = False
+        self._call(self._flows.set)
+
+    def move(self, port: int) -> None:
+        """Forward to another *port*; connections there are have ended."""
+        self.target = port
+        self._call(self._reset)
+
+    def lose_reply(self, to: bytes) -> None:
+        """Reset the next connection on which a request with the bytes *to* was made, once the server has replied."""
+        self._loses = to
+
+    def _reset(self) -> None:
+        for writer in self._writers:
+            if (transport := writer.transport) is not None:
+                transport.abort()
+
+    # -- connections
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        try:
+            there = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, there[1]}
+        loses = [False]
+        await asyncio.gather(
+            self._forward(reader, there[1], loses, is_request=True),
+            self._forward(there[0], writer, loses, is_request=False),
+        )
+        self._writers -= {writer, there[1]}
+
+    async def _forward(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        loses: list[bool],
+        *,
+        is_request: bool,
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._flows.wait()
+                if is_request and self._loses and self._loses in data:
+                    self._loses, loses[0] = b"", True
+                elif not is_request and loses[0]:
+                    self.n_lost += 1
+                    self._reset()
+                    break
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -1,0 +1,14 @@
+"""The spider of :mod:`.follow_spider` in a process whose commits are never refused: a control, which must fail."""
+
+from __future__ import annotations
+
+from scrapy_aopic.storage.redis_lease import Lease
+from support.follow_spider import Follow as _Follow
+
+
+class Follow(_Follow):
+    """As it is."""
+
+
+Lease.why_refused = lambda self, data: ""  # type: ignore[method-assign]
+Lease.check = lambda self: None  # type: ignore[method-assign]

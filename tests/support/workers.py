@@ -1,0 +1,212 @@
+"""Processes that crawl one job in shards, and the judgement of what they did."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.testing import server_log
+from scrapy_aopic.testing.server import Running, Server
+from scrapy_aopic.testing.server_log import Entry
+from scrapy_aopic.web.suffixes import registered_domain
+
+from . import redis_server
+from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command
+from .proxy import Proxy
+
+SHARDS = 8
+LEASE = 3.0
+"""Seconds."""
+DEADLINE = 90.0
+"""Seconds that a crawl may take on a busy machine; it takes some five."""
+
+
+def check(url: str, n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
+    """Pages visited and queued in all shards, and what does not hold, in one or between them."""
+    with ExitStack() as opened:
+        views = open_snapshots(Address("aopic:follow", url))
+        for view in views:
+            opened.callback(view.close)
+        assert len(views) == n_shards
+        each = [audit(view) for view in views]
+        violations = [violation for result in each for violation in result.violations]
+        violations += audit_shards(views, registered_domain).violations
+    return sum(result.visited for result in each), sum(result.queued for result in each), violations
+
+
+class Workers:
+    """Processes that crawl one job, each behind a proxy of its own.
+
+    Attributes:
+        all: The processes that were started.
+        proxies: Between each of them and the server.
+        stopped: Those that may have ended with an error.
+        redis: The server.
+        stack: What is closed with them.
+        web: What is crawled.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        redis: redis_server.Server,
+        web: Running,
+        *,
+        lease: float = LEASE,
+        spider: Path = SPIDER,
+        **settings: object,
+    ) -> None:
+        self._folder = folder
+        self._spider = spider
+        self._settings: dict[str, object] = {
+            "AOPIC_STORE": "redis",
+            "AOPIC_REDIS_LEASE": lease,
+            "AOPIC_DURABILITY": 50,
+            "AOPIC_SHARDS": SHARDS,
+            "LOG_LEVEL": "INFO",
+            "JOBDIR": "",
+            **settings,
+        }
+        self.lease = lease
+        self.redis = redis
+        self.web = web
+        self.all: list[subprocess.Popen[bytes]] = []
+        self.proxies: list[Proxy] = []
+        self.stopped: list[subprocess.Popen[bytes]] = []
+        self.stack = ExitStack()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """One more."""
+        proxy = self.stack.enter_context(Proxy(self.redis.port))
+        self.proxies.append(proxy)
+        line, environment = command(
+            self._folder, self.web.url, spider=self._spider, REDIS_URL=proxy.url, **self._settings
+        )
+        with self.log(len(self.all)).open("wb") as log:
+            process = subprocess.Popen(line, env=environment, cwd=self._folder, stderr=log)
+        self.all.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill those that still run."""
+        for process in self.all:
+            process.kill()
+            process.wait()
+        self.stack.close()
+
+    def proxy_of(self, process: subprocess.Popen[bytes]) -> Proxy:
+        """Between *process* and the server."""
+        return self.proxies[self.all.index(process)]
+
+    def log(self, number: int) -> Path:
+        """What a worker says."""
+        return self._folder / f"log-{number}"
+
+    def said(self) -> str:
+        """What all of them have said."""
+        return "".join(self.log(number).read_text() for number in range(len(self.all)))
+
+    @property
+    def alive(self) -> list[subprocess.Popen[bytes]]:
+        """Those that run."""
+        return [process for process in self.all if process.poll() is None]
+
+    def wait_for(self, n: int) -> None:
+        """Wait until *n* requests were answered."""
+        deadline = time.monotonic() + DEADLINE
+        while len(self.web.log) < n and time.monotonic() < deadline:
+            assert self.alive, self.said()
+            time.sleep(0.005)
+
+    def wait(self) -> None:
+        """Wait until all have ended by themselves, or were killed."""
+        for process in self.all:
+            process.wait(DEADLINE)
+            assert process in self.stopped or process.returncode in {0, -signal.SIGKILL}, self.said()
+        assert "Traceback" not in self.said()
+
+
+@contextmanager
+def running(folder: Path, *, fsync: str = "always", **settings: Any) -> Iterator[Workers]:
+    """Nobody is there yet."""
+    with (
+        redis_server.Server(folder / "server", appendfsync=fsync) as redis,
+        Server(answer).run_in_thread() as web,
+    ):
+        workers = Workers(folder, redis, web, **settings)
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+
+def pages_of(log: list[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    """What was fetched as a whole, by page."""
+    pages = defaultdict(list)
+    for entry in log:
+        if entry.status == 200:
+            pages[entry.host, entry.target].append(entry)
+    return pages
+
+
+@dataclass
+class Verdict:
+    """What a crawl has done that ended by itself.
+
+    Attributes:
+        violations: What does not hold in the job, and what was not fetched or visited, a sentence each.
+        again: How long before one of the *faults* a page was fetched that was fetched again after it, in seconds.
+        twice: Pages that were fetched twice without a fault in between.
+        n_overlaps: Pairs of requests to a host at the same time.
+        n_early: Requests after a gap that was too short.
+        impolite: Some of these, in words.
+    """
+
+    violations: list[str]
+    again: list[float]
+    twice: list[tuple[Entry, Entry]]
+    n_overlaps: int
+    n_early: int
+    impolite: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.violations or self.twice or self.n_overlaps or self.n_early)
+
+
+def judge(workers: Workers, faults: list[float]) -> Verdict:
+    """Look at the job, and at the log of the crawled hosts, after *faults* at these instants."""
+    visited, queued, violations = check(workers.redis.url)
+    pages = pages_of(workers.web.log)
+    n = N_HOSTS * N_PAGES
+    if (len(pages), visited, queued) != (n, n, 0):
+        violations.append(f"{len(pages)} of {n} pages were fetched, {visited} visited, {queued} wait")
+    again, twice = [], []
+    for entries in pages.values():
+        for first, second in pairwise(entries):
+            between = [fault for fault in faults if first.start - 0.5 <= fault <= second.start]
+            if between:
+                again.append(max(between[0] - first.end, 0.0))
+            else:
+                twice.append((first, second))
+    polite = server_log.audit(workers.web.log, FACTOR)
+    return Verdict(violations, again, twice, polite.n_overlaps, polite.n_short_gaps, polite.violations)
+
+
+def check_all(workers: Workers, faults: list[float]) -> None:
+    """Each page was fetched, and only once unless a fault was in between, and no host was bothered."""
+    verdict = judge(workers, faults)
+    assert verdict.holds, (verdict, faults)
