@@ -375,3 +375,46 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
     assert browser.execute_script("return document.documentElement.scrollWidth") == 400
     assert_clean(browser)
     assert_accessible(browser)
+
+
+def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
+    """As many snapshots as of ten minutes, in some twenty seconds; ``benchmarks/tab_memory.py`` takes the ten minutes."""
+
+    class Moving(Served):
+        most = 0
+
+        def take(self) -> Any:
+            if self.taken >= self.most:
+                return None
+            self.figures["at"] += 1.0
+            return super().take()
+
+    resize(browser, 1400, "light")
+    made = Moving(every=0.03)
+    made.most = 1
+    made.figures = some_figures()
+    made.server.site = make_site(made.feed, oldest_commit=30, questions=Answering())
+    try:
+        open_page(browser, made.port)
+        browser.execute_cdp_cmd("Performance.enable", {})
+
+        def after(frames: int) -> dict[str, float]:
+            until = time.monotonic() + 120
+            made.most = frames
+            while made.taken < frames:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            time.sleep(0.5)  # the page has taken the last one, and nothing comes meanwhile
+            browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+            metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+            return {each["name"]: each["value"] for each in metrics}
+
+        early, late = after(150), after(600)
+        assert wait_for(
+            browser, "document.querySelector('#plot polyline')?.getAttribute('points').length > 1000"
+        )
+        assert late["Nodes"] <= early["Nodes"] + 50
+        assert late["JSEventListeners"] == early["JSEventListeners"]
+        assert late["JSHeapUsedSize"] < early["JSHeapUsedSize"] + 1_000_000
+    finally:
+        made.close()
