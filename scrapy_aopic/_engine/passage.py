@@ -40,6 +40,9 @@ _DEPTH = ("maxdepth", "prio", "stats", "verbose_stats")
 _OFFSITE = ("domains_seen", "stats", "request_scheduled")
 """Attributes that a passage reads; a Scrapy that has them no longer makes every link a request."""
 
+_DROPS: dict[type, str] = {DepthMiddleware: "depth", UrlLengthMiddleware: "length"}
+"""What a middleware drops a request for."""
+
 # This one looks at keys of ``meta``, which a link has none of. Older releases do not have it.
 _WITHOUT_EFFECT = "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware"
 
@@ -185,6 +188,8 @@ class Passage:
         self._referers: dict[str, str] = {}
         self._is_on_site: dict[str, bool] = {}
         self._n = 0
+        self.dropped_for = ""
+        """Why the last request that :meth:`send` dropped was: ``depth``, ``length``, ``offsite`` or ``middleware``."""
 
     def takes(self, url: str) -> bool:
         """Whether what happens to a link with *url* is the same for all links of the page that it takes."""
@@ -234,15 +239,19 @@ class Passage:
 
     def send(self, request: Request) -> Request | None:
         """What becomes of *request*, whatever it is; ``None`` if it is dropped."""
-        sent: Request | None = request
+        sent = request
         for middleware in self._middlewares:
-            if sent is not None:
-                sent = middleware.get_processed_request(sent, self._response)
-        if sent is not None and self._offsite is not None:
+            processed = middleware.get_processed_request(sent, self._response)
+            if processed is None:
+                self.dropped_for = _DROPS.get(type(middleware), "middleware")
+                return None
+            sent = processed
+        if self._offsite is not None:
             assert self._offsite.crawler.spider is not None
             try:
                 self._offsite.request_scheduled(sent, self._offsite.crawler.spider)
             except IgnoreRequest:
+                self.dropped_for = "offsite"
                 return None
         return sent
 

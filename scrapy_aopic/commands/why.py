@@ -24,17 +24,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from pathlib import Path
+
     import msgspec
 
     from scrapy_aopic.job.answers import why_in_shards
     from scrapy_aopic.job.views import opened_views
     from scrapy_aopic.job.whole import who_crawls
+    from scrapy_aopic.watch.dropped import FILE_NAME, read_dropped
     from scrapy_aopic.watch.rules import CrawlRules
+    from scrapy_aopic.watch.why import with_dropped
 
     rules = CrawlRules(crawl_settings(settings))
     with opened_views(opts.jobdir) as stores:
         workers = who_crawls(opts.jobdir) if len(stores) > 1 else None
+        dropped = read_dropped(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else None
         answers = [why_in_shards(stores, question, rules, workers) for question in opts.questions]
+    if dropped is not None:
+        answers = [with_dropped(answer, dropped, rules) for answer in answers]
     if opts.json:
         write(json.dumps([msgspec.to_builtins(answer) for answer in answers], indent=1))
     else:

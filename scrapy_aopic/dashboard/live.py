@@ -127,7 +127,9 @@ class Dashboard:
             oldest_commit=max(_OLDEST_COMMIT, _DURABILITIES * durability),
             spider=str(getattr(crawler.spider, "name", "")),
             history=Path(settings["JOBDIR"]) / FILE_NAME if settings.get("JOBDIR") else None,
-            questions=Questions(place, settings) if place is not None else None,
+            questions=Questions(place, settings, lambda: self._session.dropped.samples)
+            if place is not None
+            else None,
             whole=self._whole(),
         )
         server.start(site, guard)

@@ -11,12 +11,14 @@ from scrapy_aopic.job.merged import top_pages
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.job.whole import who_crawls
 from scrapy_aopic.watch.rules import CrawlRules
+from scrapy_aopic.watch.why import with_dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from scrapy_aopic.storage import Address
+    from scrapy_aopic.watch.dropped import Sample
 
 _LONGEST = 8192
 """Characters of a question: more than a URL that is crawled has."""
@@ -27,9 +29,16 @@ class Questions:
 
     Args:
         settings: Those of its crawl, for the rules on URLs.
+        dropped: Gives samples of dropped links; ``None`` if there are none.
     """
 
-    def __init__(self, job: Path | Address, settings: Mapping[Any, Any]) -> None:
+    def __init__(
+        self,
+        job: Path | Address,
+        settings: Mapping[Any, Any],
+        dropped: Callable[[], Mapping[str, Sample] | None] = lambda: None,
+    ) -> None:
+        self._dropped = dropped
         self._job = job
         self._settings = settings
         self._rules: CrawlRules | None = None
@@ -54,5 +63,8 @@ class Questions:
         with opened_views(self._job) as stores:
             workers = who_crawls(self._job) if len(stores) > 1 else None
             found = why_in_shards(stores, question[:_LONGEST], rules, workers)
+        samples = self._dropped()
+        if samples is not None:
+            found = with_dropped(found, samples, rules)
         answer: dict[str, Any] = msgspec.to_builtins(found)
         return answer

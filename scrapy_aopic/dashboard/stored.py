@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from scrapy_aopic.job.merged import whole_snapshot
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.settings import read, read_dashboard
 from scrapy_aopic.storage import Address
+from scrapy_aopic.watch.dropped import FILE_NAME as DROPPED
+from scrapy_aopic.watch.dropped import read_dropped
 from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.verdict import verdict
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.settings import Listen
+    from scrapy_aopic.watch.dropped import Sample
     from scrapy_aopic.watch.snapshot import Snapshot
 
 _EVERY = 2.0
@@ -126,6 +130,11 @@ def _looks(job: Path | Address) -> tuple[Callable[[], Seen], Callable[[], dict[s
     return StoredJob(job).look, None
 
 
+def _dropped(job: Path | Address) -> Mapping[str, Sample] | None:
+    """Samples of the links that the crawl dropped; ``None`` of a job on a server, whose workers have them."""
+    return read_dropped(job / DROPPED) if isinstance(job, Path) else None
+
+
 def serve(
     job: Path | Address,
     where: Listen,
@@ -155,7 +164,7 @@ def serve(
         feed,
         oldest_commit=float("inf"),
         history=job / FILE_NAME if isinstance(job, Path) else None,
-        questions=Questions(job, settings),
+        questions=Questions(job, settings, partial(_dropped, job)),
         whole=whole,
     )
     server.start(site, guard)

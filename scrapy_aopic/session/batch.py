@@ -116,6 +116,8 @@ class Batch:
             self._found.append(FoundLink(url, host, key, weight, tail))
             if len(self._found) >= MOST:
                 self.flush()
+        else:
+            self._drop("offsite", url)
         return True
 
     def add_all(self, urls: Sequence[str], names: tuple[str, str], links: Links, page: str) -> None:
@@ -142,6 +144,8 @@ class Batch:
                 self.send(request)
             elif passage.lets(normal, place.host):
                 self._found.append(FoundLink(normal, place.host, place.key, None, tail))
+            else:
+                self._drop("offsite", normal)
         if len(self._found) >= MOST:
             self.flush()
 
@@ -161,8 +165,14 @@ class Batch:
         """Let *request* go through, behind what waits here."""
         self.flush()
         sent = self._passage.send(request)
-        if sent is not None and self._session.is_open:
+        if sent is None:
+            self._drop(self._passage.dropped_for, request.url)
+        elif self._session.is_open:
             self._intake.enqueue(sent)
+
+    def _drop(self, reason: str, url: str) -> None:
+        """Note that the link with *url* goes no further."""
+        self._session.dropped.note(reason, url, self._visit.request.url)
 
     def flush(self) -> None:
         """Let all that wait here reach the visit."""

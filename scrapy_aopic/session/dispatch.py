@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.watch.dropped import Dropped
 
     from .intake import Intake
     from .queued import QueuedRequests
@@ -46,6 +47,7 @@ class Dispatch:
     Args:
         look_up: Calls back with the address of a host, empty if it has none.
         recrawls: Whether pages are visited again.
+        dropped: Notes links that do not arrive.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Dispatch:
         trouble: Trouble,
         look_up: Callable[[str, Callable[[str], None]], None],
         recrawls: bool,
+        dropped: Dropped,
     ) -> None:
         self.trouble = trouble
         self._engine = engine
@@ -71,6 +74,7 @@ class Dispatch:
         self._stats = stats
         self._look_up = look_up
         self._recrawls = recrawls
+        self._dropped = dropped
         self._first = FirstOnly(logger, crawler)
         self._is_closed = False
         self._in_work = InWork(crawler, self._transferred, self._finished)
@@ -149,6 +153,8 @@ class Dispatch:
         """The engine is done with *request*, its callback and its links."""
         visit = self._visits.get(request)
         if visit is not None and not (self._job.is_torn or self._is_closed):
+            for url in visit.lost:
+                self._dropped.note("middleware", url, visit.request.url)
             self.end(visit, self._job.clock())
 
     def end(self, visit: Visit, now: float) -> None:

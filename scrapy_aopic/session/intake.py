@@ -117,6 +117,8 @@ class Intake:
             admitted = self._admission.admit(request)
             return admitted is not None and self._take(admitted, *self._keys(admitted), None)
         visit = self._visits.numbered(mark.visit)
+        if visit is not None:
+            visit.arrived(mark)
         if mark.kind == "page" and visit is not None:
             return self._take_copy(request, visit)
         # What a callback yields was admitted there, and its page key is still the same unless a middleware changed it.

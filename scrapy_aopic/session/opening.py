@@ -25,6 +25,8 @@ from scrapy_aopic.settings import read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.redis_shards import JobCut
 from scrapy_aopic.storage.registry import SERVER
+from scrapy_aopic.watch.dropped import FILE_NAME as DROPPED
+from scrapy_aopic.watch.dropped import Dropped
 from scrapy_aopic.watch.history import FILE_NAME, History
 from scrapy_aopic.web.suffixes import list_name
 
@@ -57,6 +59,7 @@ class OpenJob:
         content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
         history: Where what the crawl was like is kept; ``None`` if nowhere.
+        dropped: Links that do not reach the queue.
         seeds: Folder where seeds wait, as messages name it; ``None`` if none can.
         seeds_path: Path to it.
 
@@ -108,6 +111,9 @@ class OpenJob:
         self.job.server_seeds = self._server_seeds
         self.admission.refused = self.job.crawl.counters.refused
         self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
+        self.dropped = Dropped(
+            self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
+        )
         self.history: History | None = None
         if self._lock is not None and self.persists and read(settings, "AOPIC_HISTORY_SECONDS"):
             self.history = History(self._lock.around.where / FILE_NAME)

@@ -150,6 +150,7 @@ class Following:
         if not link.is_link or visit is None:
             return True
         page.session.stats.count("aopic/content/links_dropped")
+        page.session.dropped.note("duplicate", link.url, response.url)
         name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
         what = "one more page with the words of" if visit.is_excess else "the same page as"
         self._first.warning(
@@ -172,6 +173,7 @@ class Following:
         if not link.is_link or page.n_links <= self._flood:
             return True
         page.session.stats.count("aopic/links/dropped")
+        page.session.dropped.note("flood", link.url, page.response.url)
         self._first.warning(
             "flood",
             "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
@@ -361,6 +363,8 @@ class PageLinks:
         if goes_on and link.request is not None:
             if self.batch is None:
                 requests.append(link.request)
+                if self.visit is not None:
+                    self.visit.pass_on(link.request)
             else:
                 self.batch.send(link.request)
         return requests

@@ -108,6 +108,7 @@ class Session:
         stats: What is counted.
         trouble: Deals with errors.
         watch: Takes snapshots.
+        dropped: Notes links that do not reach the queue.
     """
 
     has_batches = True
@@ -142,6 +143,7 @@ class Session:
         self.trouble = Trouble(crawler, closing, job, self.stats)
         self.keys = keys = PageKeys(crawler.request_fingerprinter)
         self.admission = opened.admission
+        self.dropped = opened.dropped
         self.places = Places(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
         self._duplicates = Duplicates(
@@ -187,6 +189,7 @@ class Session:
             trouble=self.trouble,
             look_up=addresses.look_up,
             recrawls=opened.recrawls,
+            dropped=opened.dropped,
         )
         self.responses = Responses(
             crawler,
@@ -207,6 +210,7 @@ class Session:
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
             history=opened.history,
+            dropped=opened.dropped,
         )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)

@@ -26,6 +26,10 @@ LONG = 20_000
 """Characters of a URL from which on links are distinguished by it as it is, and not by its normal form."""
 
 
+_MOST_PASSED = 1000
+"""Links of a page whose way to the scheduler is followed, if anything may drop them: a sample is all that is kept."""
+
+
 class Mark(Struct, frozen=True, gc=False):
     """What a request carries in its ``meta`` that has to do with a visit; copies of the request carry it, too.
 
@@ -75,9 +79,31 @@ class Visit:
         is_if_same: Whether that only counts if they have the same words.
     """
 
-    __slots__ = ("_keys", "_max_links", "_own", "_seen", "is_conditional", "is_downloading", "is_duplicate",
-                 "is_excess", "is_if_same", "is_redirect", "lease", "links", "number", "reason", "request", "retry",
-                 "same_as", "same_host", "status", "unwanted", "version", "weight")  # fmt: skip
+    __slots__ = (
+        "_keys",
+        "_max_links",
+        "_own",
+        "_passed",
+        "_seen",
+        "is_conditional",
+        "is_downloading",
+        "is_duplicate",
+        "is_excess",
+        "is_if_same",
+        "is_redirect",
+        "lease",
+        "links",
+        "number",
+        "reason",
+        "request",
+        "retry",
+        "same_as",
+        "same_host",
+        "status",
+        "unwanted",
+        "version",
+        "weight",
+    )  # fmt: skip
 
     def __init__(self, request: Request, lease: Lease, number: int, keys: PageKeyOf, max_links: int) -> None:
         self.request = request
@@ -98,6 +124,7 @@ class Visit:
         self.is_if_same = False
         self.is_downloading = True
         self.is_redirect = False
+        self._passed: dict[int, tuple[Mark, str]] | None = None
         self._own = lease.key[HOST_BYTES:]
         self._seen: set[bytes] = set()
         self._keys = keys
@@ -139,6 +166,23 @@ class Visit:
             for page in pages:
                 if self._has_room():
                     self._count(page, None)
+
+    def pass_on(self, request: Request) -> None:
+        """*request*, a link, goes to the scheduler by way of middlewares that may drop it."""
+        mark: Mark | None = request.meta.get(TAG)
+        passed = self._passed = self._passed if self._passed is not None else {}
+        if mark is not None and len(passed) < _MOST_PASSED:
+            passed[id(mark)] = mark, request.url
+
+    def arrived(self, mark: Mark) -> None:
+        """The link with *mark* has reached the scheduler."""
+        if self._passed is not None:
+            self._passed.pop(id(mark), None)
+
+    @property
+    def lost(self) -> list[str]:
+        """URLs of links that were passed on and did not arrive, as far as they are known."""
+        return [url for _, url in self._passed.values()] if self._passed is not None else []
 
     def _has_room(self) -> bool:
         return len(self._seen) < self._max_links

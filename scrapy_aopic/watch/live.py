@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
 
+    from .dropped import Dropped
     from .history import History
     from .snapshot import Forecast
 
@@ -63,6 +64,9 @@ _APART = 2.0
 
 _AT_ONCE = 1000
 """Hosts that are looked at in one go: measured at 1.0 ms."""
+
+_DROPPED_EVERY = 60
+"""Notes between two times at which dropped links are written: up to a megabyte."""
 
 _SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
@@ -88,6 +92,7 @@ class Watch:
         visits: The visits under way.
         stats: Sets the stats of the whole job.
         history: Where what a crawl was like is kept, if the job lasts.
+        dropped: Links that do not reach the queue.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
     """
 
@@ -100,7 +105,9 @@ class Watch:
         stats: Stats,
         lateness: Callable[[], Lateness | None],
         history: History | None = None,
+        dropped: Dropped | None = None,
     ) -> None:
+        self._dropped = dropped
         self._history = history
         self._stats = stats
         self._crawler = crawler
@@ -136,6 +143,7 @@ class Watch:
             self._beats.stop()
             self._try(self._publish)
             self._try(self._keep_row)
+            self._try(self._keep_dropped)
 
     # -- notes
 
@@ -164,6 +172,8 @@ class Watch:
         self._n_beats += 1
         if self._n_beats % _PUBLISH_EVERY == 0:
             self._publish()
+        if self._n_beats % _DROPPED_EVERY == 0:
+            self._keep_dropped()
         if self._history is not None and monotonic() >= self._row_due:
             self._row_due = max(self._row_due + self._row_every, monotonic())
             self._keep_row()
@@ -172,6 +182,14 @@ class Watch:
         """Have the thread that writes commits add a row to the history."""
         if self._history is not None and self._job.failure is None:
             self._job.run(partial(self._history.append, row_of(*self.look())))
+
+    def _keep_dropped(self) -> None:
+        """Have that thread write which links were dropped, if there are more."""
+        if self._dropped is None or self._job.failure is not None:
+            return
+        data = self._dropped.packed()
+        if data is not None:
+            self._job.run(partial(self._dropped.write, data))
 
     def _publish(self) -> None:
         """Set the stats."""

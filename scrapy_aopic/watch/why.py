@@ -14,11 +14,12 @@ kind            the page
 ``queued``      waits in the queue
 ``refused``     is not known, and a rule on URLs refuses it
 ``robots``      is not known, and the robots.txt that the job has would forbid it
+``dropped``     is not known, and a link to it was dropped on its way to the queue
 ``unknown``     is not known
 ==============  =====================================================================================
 
-What a spider or a middleware of the user's drops before it reaches the scheduler is not stored anywhere, so a page that
-is unknown may have been found and dropped: ``offsite/filtered`` and the like in the stats count those.
+Links that were dropped are known from samples (:mod:`.dropped`), which :func:`with_dropped` looks into. What a spider itself
+does not yield is not known to anybody.
 
 :func:`why_host` does the same for a host.
 """
@@ -29,6 +30,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
@@ -50,15 +52,18 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
+from .dropped import REASONS, find
 from .host_walk import state_of, why_it_waits
 from .lines import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord, Page
     from scrapy_aopic.core.saved import Saved
+
+    from .dropped import Sample
 
 _MOST_ROWS = 100_000
 """Rows of a host that are read to find out the rank of a page, at most: some tenths of a second."""
@@ -338,16 +343,45 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
             f"{host.visited:,} pages were fetched and {host.queued:,} are queued.",
             host=name,
         )
-    said.say(
-        "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
-        "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_LINK_FLOOD, or rel=nofollow where the spider obeys it."
-    )
+    said.say(_MAYBE_DROPPED)
     for other in _variants(normal.url):
         found = _find(store, other, other, rules)
         if found is not None:
             said.say(f"{_short(found[0])} is known.", similar=found[0])
             break
     return said.answer("unknown")
+
+
+def with_dropped(answer: Answer, samples: Mapping[str, Sample], rules: Rules) -> Answer:
+    """*answer*, with what *samples* of dropped links say of a URL that is not known."""
+    if answer.kind not in ("unknown", "robots") or "://" not in answer.about:
+        return answer
+    found = find(samples, dict.fromkeys((answer.about, rules.normal(answer.about).url)))
+    if found is not None:
+        sentence = f"A link to it on {_short(found.page)} was dropped, because {REASONS[found.reason]}."
+        rest = [each for each in answer.sentences if each != _MAYBE_DROPPED]
+        facts = {**answer.facts, "dropped": found.reason, "page": found.page}
+        return replace(answer, kind="dropped", sentences=[sentence, *rest], facts=facts)
+    if _MAYBE_DROPPED not in answer.sentences:
+        return answer
+    n, known = sum(each.n for each in samples.values()), sum(len(each.pages) for each in samples.values())
+    if not n:
+        said = "No link was dropped on its way to the queue, so if a page does link to it, the spider did not yield that."
+    elif all(each.is_whole for each in samples.values()):
+        said = f"It is none of the {n:,} links that were dropped on their way to the queue."
+    else:
+        said = (
+            f"Of {n:,} links that were dropped on their way to the queue, {known:,} are known, and it is none of these: "
+            "it may be one of the others."
+        )
+    return replace(answer, sentences=[said if each == _MAYBE_DROPPED else each for each in answer.sentences])
+
+
+_MAYBE_DROPPED = (
+    "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
+    "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_LINK_FLOOD, or rel=nofollow where the spider obeys it."
+)
+"""What is said of a URL without any samples."""
 
 
 def _variants(url: str) -> list[str]:
