@@ -20,6 +20,7 @@ from scrapy_aopic.job.output import OutputError, drop, flush
 from . import (
     backup,
     check,
+    control,
     crawl,
     dashboard,
     export,
@@ -51,6 +52,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "report": report,
     "check": check,
     "dashboard": dashboard,
+    "control": control,
     "backup": backup,
     "restore": restore,
     "repair": repair,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.job.output import write
 
@@ -12,6 +12,7 @@ from .common import add_jobdir, add_json, snapshot
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
 
@@ -38,11 +39,24 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     if is_cut(opts.jobdir):
         whole = (stored_status if isinstance(opts.jobdir, Path) else shards_status)(opts.jobdir)
-        write(json.dumps(whole, indent=1) if opts.json else format_shards(whole))
+        _show(whole, format_shards, opts)
         return 0
     with snapshot(opts.jobdir) as store:
         state = totals(store) if opts.totals else status(store)
     if state and isinstance(opts.jobdir, Path):
         state["rate"].update(recent(read_history(opts.jobdir / FILE_NAME), state["saved_at"]))
-    write(json.dumps(state, indent=1) if opts.json else format_status(state))
+    _show(state, format_status, opts)
     return 0
+
+
+def _show(state: dict[str, Any], as_text: Callable[[dict[str, Any]], str], opts: argparse.Namespace) -> None:
+    """Write *state*, and what an operator asks of the crawl."""
+    from scrapy_aopic.job.control import read_control
+
+    asked = read_control(opts.jobdir).sentences()
+    if opts.json:
+        write(json.dumps({**state, "control": asked} if asked else state, indent=1))
+        return
+    if asked:
+        write("\n".join(["asked of the crawl by 'scrapy aopic control':", *(f"  {each}" for each in asked)]))
+    write(as_text(state))

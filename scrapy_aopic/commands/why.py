@@ -28,7 +28,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
     import msgspec
 
-    from scrapy_aopic.job.answers import why_in_shards
+    from scrapy_aopic.job.answers import why_in_shards, with_control
+    from scrapy_aopic.job.control import read_control
     from scrapy_aopic.job.views import opened_views
     from scrapy_aopic.job.whole import who_crawls
     from scrapy_aopic.watch.dropped import FILE_NAME, read_dropped
@@ -42,6 +43,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         answers = [why_in_shards(stores, question, rules, workers) for question in opts.questions]
     if dropped is not None:
         answers = [with_dropped(answer, dropped, rules) for answer in answers]
+    control = read_control(opts.jobdir)
+    answers = [with_control(answer, rules, control) for answer in answers]
     if opts.json:
         write(json.dumps([msgspec.to_builtins(answer) for answer in answers], indent=1))
     else:

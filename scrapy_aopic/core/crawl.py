@@ -314,9 +314,10 @@ class Crawl:
     # -- waiting
 
     def has_work(self, now: float) -> bool:
-        """Whether there are pages to wait for: those of dead hosts count when their time has come."""
-        due = self.frontier.dead_due
-        return len(self) > self.frontier.dead_pages or due <= max(now, self._not_before)
+        """Whether there are pages to wait for: those of dead hosts count when their time has come, blocked ones do not."""
+        frontier = self.frontier
+        nobody_waits_for = frontier.dead_pages + frontier.blocked_pages
+        return len(self) > nobody_waits_for or frontier.dead_due <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
@@ -534,6 +535,19 @@ class Crawl:
     def dead(self) -> tuple[int, int]:
         """Dead hosts that wait for their time, and their pages."""
         return self.frontier.n_dead, self.frontier.dead_pages
+
+    @property
+    def blocked(self) -> tuple[int, int]:
+        """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
+        return self.frontier.n_blocked, self.frontier.blocked_pages
+
+    def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
+        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none.
+
+        Their pages stay queued, keep their cash and get more; the crawl does not wait for them.
+        """
+        self._commits.has_changes = True
+        self.frontier.block(is_blocked, now)
 
     def _site_of(self, key: bytes) -> bytes:
         """Key of the registered domain of the page under *key*."""

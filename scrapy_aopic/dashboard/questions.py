@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scrapy_aopic.job.answers import why_in_shards
+from scrapy_aopic.job.answers import why_in_shards, with_control
+from scrapy_aopic.job.control import read_control
 from scrapy_aopic.job.merged import top_pages
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.job.whole import who_crawls
@@ -66,5 +67,6 @@ class Questions:
         samples = self._dropped()
         if samples is not None:
             found = with_dropped(found, samples, rules)
+        found = with_control(found, rules, read_control(self._job))
         answer: dict[str, Any] = msgspec.to_builtins(found)
         return answer

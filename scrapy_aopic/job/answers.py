@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from .views import on_their_way
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scrapy_aopic.core.control import Control
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.shards.letters import Letter
     from scrapy_aopic.watch.why import Rules
@@ -75,6 +77,28 @@ def why_in_shards(
     else:
         sentences.append(f"{where}, which no worker crawls now.")
     return replace(answer, kind=kind, sentences=sentences, facts=facts)
+
+
+def with_control(answer: Answer, rules: Rules, control: Control) -> Answer:
+    """*answer*, with what an operator asks of the crawl if that concerns it."""
+    host, _ = _asked(answer.about, rules)
+    sentences = []
+    if control.paused_since:
+        sentences.append(f"The crawl is paused by an operator since {_time(control.paused_since)}.")
+    if name := control.blocks(host):
+        since = _time(control.blocked[name])
+        sentences.append(
+            f"An operator has blocked {name} at {since}: what is queued stays queued, and nothing of it is requested."
+        )
+    if gap := control.gap(host):
+        sentences.append(f"An operator asked for at least {gap:g} s between requests to it.")
+    if not sentences:
+        return answer
+    return replace(answer, sentences=[*sentences, *answer.sentences])
+
+
+def _time(instant: float) -> str:
+    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
 def _asked(question: str, rules: Rules) -> tuple[str, set[bytes]]:

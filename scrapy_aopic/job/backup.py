@@ -19,6 +19,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
+from .control import copy_control
 from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
 from .offsets import read_offsets
 from .parts import part_folder, parts_folder, write_parts
@@ -76,6 +77,7 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
 
 
 def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:
+    copy_control(source, target)
     if isinstance(source, Address):
         return _copy_from_server(source, target, progress=progress)
     if (source / STATE_FILE).exists():

@@ -26,6 +26,7 @@ from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_moving import Move, beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis_shards import begin, read_cut
 
+from .control import copy_control
 from .folder import seeds_folder, store_folder
 from .parts import read_parts
 from .seeds import lists
@@ -68,6 +69,7 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
         stores = open_stores(source)
         for store in stores:
             opened.callback(store.close)
+        copy_control(source, target)
         put_on_server(target, lists(seeds_folder(source)))  # first: they are part of it
         if cut is None:
             return _restore_one(stores[0], target, line.update)

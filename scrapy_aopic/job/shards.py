@@ -82,6 +82,7 @@ class Shards:
 
     Attributes:
         held: Them, by number.
+        is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
         counters: What this process has done.
         created_at: When it began.
         order_name: Name of the class of the order.
@@ -93,6 +94,7 @@ class Shards:
         self._clock = clock
         self._asked: Held | None = None
         self.held: dict[int, Held] = {}
+        self.is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
         self.created_at = now
         self.order_name = type(policy.order).__name__
@@ -152,6 +154,24 @@ class Shards:
         """Dead hosts that wait for their time, and their pages."""
         dead = [shard.dead for shard in self._each()]
         return sum(each[0] for each in dead), sum(each[1] for each in dead)
+
+    @property
+    def blocked(self) -> tuple[int, int]:
+        """Hosts that were put aside because they are blocked, and their pages."""
+        blocked = [shard.blocked for shard in self._each()]
+        return sum(each[0] for each in blocked), sum(each[1] for each in blocked)
+
+    def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
+        """See :meth:`scrapy_aopic.core.crawl.Crawl.block`."""
+        self.is_blocked = is_blocked
+        for held in self.held.values():
+            self.block_in(held, now)
+
+    def block_in(self, held: Held, now: float) -> None:
+        """Block in *held*, which may just have come, what is blocked in all shards."""
+        if not held.has_ended:
+            held.touch()
+            held.shard.block(self.is_blocked, now)
 
     @property
     def totals(self) -> Totals:

@@ -458,6 +458,8 @@ class SharedJob(Job):
                     {"number": number, "folder": self.name},
                 )
             self._note_own()
+            if self._shards.is_blocked is not None:
+                self._shards.block_in(held, self.clock())
             self._shards.seed_early(self.clock())
         return is_news
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.job import job_dir
 
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
+from scrapy_aopic.job.control import ControlWatch
 from scrapy_aopic.job.cutting import begin_cut, check_cut
 from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.folder import seeds_folder, store_folder
@@ -74,6 +75,7 @@ class OpenJob:
         self._temporary: TemporaryDirectory[str] | None = None
         self._state: StateKeeper | None = None
         self._server_seeds: ServerSeeds | None = None
+        self.control: ControlWatch | None = None
         settings = crawler.settings
         try:
             policy = read_policy(settings, crawler.spider)
@@ -103,6 +105,7 @@ class OpenJob:
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
             self.seeds = self._give_seeds(folder, address, shards, disks)
             self.former = read_former(address or folder)
+            self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
             self.release()
@@ -119,6 +122,14 @@ class OpenJob:
             self.history = History(self._lock.around.where / FILE_NAME)
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
+
+    def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
+        """See what is asked of the job, if it outlives this run."""
+        if address is not None:
+            return ControlWatch(address, address)
+        if folder is not None and self._lock is not None and self.persists:
+            return ControlWatch(folder, self._lock.around.where)
+        return None
 
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
@@ -230,6 +241,8 @@ class OpenJob:
         """Remove what is temporary, and let others have the job, unless the spider's state is still to be written to it."""
         if self._server_seeds is not None:
             self._server_seeds.close()
+        if self.control is not None:
+            self.control.close()
         if self._temporary is not None:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):

@@ -23,6 +23,8 @@ from scrapy_aopic.web.meta import DOWN, slot_key
 from .trouble import guarded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
 
     from scrapy_aopic.core.politeness import Outcome, Politeness
@@ -76,14 +78,21 @@ class Pacer(Protocol):
 
 
 class JobPacer:
-    """Remembers the pace of hosts in a job, and what their robots.txt said."""
+    """Remembers the pace of hosts in a job, and what their robots.txt said.
 
-    def __init__(self, job: Job, visits: Visits, stats: Stats, trouble: Trouble) -> None:
+    Args:
+        gap_of: Seconds between requests to a host that an operator has asked for, at least; 0 if none has.
+    """
+
+    def __init__(
+        self, job: Job, visits: Visits, stats: Stats, trouble: Trouble, gap_of: Callable[[str], float]
+    ) -> None:
         self.trouble = trouble
         self._job = job
         self._crawl = job.crawl
         self._visits = visits
         self._stats = stats
+        self._gap_of = gap_of
 
     def clock(self) -> float:
         """The instant now, in seconds since the epoch, by which the job lives."""
@@ -112,7 +121,7 @@ class JobPacer:
                 self._job.clock() - ago,
                 outcome,
                 retry_after=retry_after,
-                at_least=at_least,
+                at_least=max(at_least, self._gap_of(key)),
                 address=address,
             )
         except StorageError:

@@ -19,6 +19,7 @@ room          what happens there
 `pacer`       what the downloader's middlewares need
 `queued`      requests as bytes
 `stats`       what is counted, and logged once
+`steering`    what an operator asks of the crawl while it runs
 `trouble`     what goes wrong
 ============  =========================================================================================
 
@@ -36,6 +37,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -61,6 +63,7 @@ from .queued import QueuedRequests
 from .responses import Responses
 from .seeding import SOON, Seeding
 from .stats import Stats
+from .steering import Steering
 from .trouble import Trouble, guarded
 from .visit import Visits
 
@@ -109,6 +112,7 @@ class Session:
         trouble: Deals with errors.
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
+        steering: What an operator asks of the crawl.
     """
 
     has_batches = True
@@ -209,11 +213,13 @@ class Session:
             self.visits,
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
+            control=lambda: self.steering.control,
             history=opened.history,
             dropped=opened.dropped,
         )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
-        self.pacer = JobPacer(job, self.visits, self.stats, self.trouble)
+        self.steering = Steering(spider, job, self.visits, opened.control)
+        self.pacer = JobPacer(job, self.visits, self.stats, self.trouble, self.steering.gap)
         self._beats = create_looping_call(self._beat_alone)
         self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever
 
@@ -265,10 +271,15 @@ class Session:
                 self._seeding.close()
             self._opened.release()
         if job.crawl.counts.queued and self._opened.persists:
+            blocked = job.crawl.blocked[1]
             logger.info(
-                "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer; run the same command to go "
-                "on",
-                {"queued": job.crawl.counts.queued, "dead": job.crawl.dead[1]},
+                "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer%(blocked)s; run the same command "
+                "to go on",
+                {
+                    "queued": job.crawl.counts.queued,
+                    "dead": job.crawl.dead[1],
+                    "blocked": f", and {blocked} on hosts that were blocked" if blocked else "",
+                },
                 extra=self._extra,
             )
         return self._duplicates.close(reason)
@@ -295,7 +306,17 @@ class Session:
         if self.job.is_behind or (self._seeding is not None and self._seeding.is_starting):
             self._engine.wake_in(SOON)
             return None
-        return self._dispatch.next()
+        steering = self.steering
+        if not steering.holds_back:
+            return self._dispatch.next()
+        if wait := steering.wait(self.job.clock()):
+            if wait != inf:
+                self._engine.wake_in(wait)
+            return None
+        request = self._dispatch.next()
+        if request is not None:
+            steering.requested(self.job.clock())
+        return request
 
     @guarded(True)
     def has_work(self) -> bool:
@@ -318,7 +339,9 @@ class Session:
 
     @guarded(False)
     def _is_impatient(self) -> bool:
-        return self._patience.ends(self.job.crawl, self.job.clock())
+        return not self.steering.control.paused_since and self._patience.ends(
+            self.job.crawl, self.job.clock()
+        )
 
     # -- beats
 
@@ -331,7 +354,7 @@ class Session:
         self._dispatch.look()
         rows = self._take_seeds()
         self._rank()
-        if self.job.tick(1 + rows):
+        if self.job.tick(1 + rows) | self._steer():
             self._engine.wake()
         self.trouble.watch()
         self.stats.beat()
@@ -339,6 +362,10 @@ class Session:
     @guarded(0)
     def _take_seeds(self) -> int:
         return self._seeding.turn() if self._seeding is not None else 0
+
+    @guarded(False)
+    def _steer(self) -> bool:
+        return self.steering.look()
 
     @guarded(None)
     def _rank(self) -> None:

@@ -218,6 +218,11 @@ class Visits:
     def __iter__(self) -> Iterator[Visit]:
         return iter(list(self._by_request.values()))
 
+    @property
+    def n_downloading(self) -> int:
+        """Visits whose request the downloader is not done with. O(visits under way)."""
+        return sum(visit.is_downloading for visit in self._by_request.values())
+
     def begin(self, request: Request, lease: Lease) -> Visit:
         """A visit of the page of *lease* by *request*."""
         self._n += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from .address import Address
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
-from .opening import exists, note_server, open_for_repair, open_snapshot, open_store
+from .opening import check_in_folder, exists, note_server, open_for_repair, open_snapshot, open_store
 from .registry import Backend, Compacts, Leased, Repairs, VerifiesStructure, use
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Repairs",
     "VerifiesStructure",
     "arrange",
+    "check_in_folder",
     "copy_store",
     "exists",
     "finish_store",

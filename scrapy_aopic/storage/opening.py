@@ -209,6 +209,15 @@ def note_server(folder: Path, address: Address) -> None:
         )
 
 
+def check_in_folder(folder: Path) -> None:
+    """Do nothing if the store of a job is, or will be, in *folder*.
+
+    Raises:
+        StorageError: If it is on a server.
+    """
+    _check_not_on_server(folder, kind_of(folder) or "")
+
+
 def _check_not_on_server(folder: Path, kind: str) -> None:
     """Raise an error if the store of *folder* is on a server."""
     if kind == SERVER:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from scrapy_aopic.core.control import Control
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.lateness import Lateness
     from scrapy_aopic.session.stats import Stats
@@ -94,6 +95,7 @@ class Watch:
         history: Where what a crawl was like is kept, if the job lasts.
         dropped: Links that do not reach the queue.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
+        control: Gives what an operator asks of the crawl.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Watch:
         *,
         stats: Stats,
         lateness: Callable[[], Lateness | None],
+        control: Callable[[], Control],
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
@@ -114,6 +117,7 @@ class Watch:
         self._job = job
         self._visits = visits
         self._lateness = lateness
+        self._control = control
         self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
         self._most_seconds = crawler.settings.getfloat("CLOSESPIDER_TIMEOUT")
@@ -257,6 +261,7 @@ class Watch:
             visited=counts.visited,
             failed=counts.failed,
             dead=crawl.dead[1],
+            blocked=crawl.blocked[1],
             in_flight=len(self._visits),
             merged=crawl.n_merged,
         )
@@ -268,6 +273,8 @@ class Watch:
             started_at=self.started_at,
             not_before=crawl.paused_until,
             order=crawl.order_name,
+            paused_since=self._control().paused_since,
+            asked=self._control().sentences(),
             counted_since=counters.since,
             pages=pages,
             rate=rate,

@@ -32,6 +32,7 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
         queued: That wait, those in flight included.
         visited: Redirects included.
         dead: Queued on dead hosts, as far as these are on the disk.
+        blocked: Queued on hosts that are blocked, as far as these had their turn; 0 of a stored job.
         in_flight: Handed out to the engine and not settled; ``None`` of a stored job.
         merged: Merged with another page in this run.
     """
@@ -41,6 +42,7 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     visited: int = 0
     failed: int = 0
     dead: int = 0
+    blocked: int = 0
     in_flight: int | None = None
     merged: int | None = None
 
@@ -288,6 +290,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         started_at: When this run began; ``None`` of a stored job.
         not_before: Before this instant no request is made, because of a crash.
         order: Name of the crawl's order.
+        paused_since: When an operator paused the crawl; 0 if it is not paused.
+        asked: What else an operator asks of the crawl, in sentences.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
             that at which the job began unless an older version crawled a part of it.
         rate: ``None`` of a stored job, and before the first second of a run.
@@ -312,6 +316,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     not_before: float = 0.0
     order: str = ""
+    paused_since: float = 0.0
+    asked: list[str] = []
     counted_since: float = 0.0
     pages: Pages = Pages()
     rate: Rate | None = None
@@ -354,7 +360,7 @@ def forecast(
         ends.append((max(time_left, 0.0), "CLOSESPIDER_TIMEOUT ends the crawl"))
     if pages.queued == 0:
         ends.append((0.0, "nothing is queued"))
-    elif pages.queued <= pages.dead:
+    elif pages.queued <= pages.dead + pages.blocked:
         ends.append((0.0, "only dead hosts have pages left"))
     elif rate is not None and rate.pages > 0:
         if left is not None:

@@ -7,7 +7,8 @@ network. :func:`verdict` says which, of two snapshots some seconds apart; of sev
 limit         what holds
 ============  ========================================================================================
 stopped       the snapshot is of a store
-done          nothing is queued, or only dead hosts have pages
+done          nothing is queued, or only dead or blocked hosts have pages
+paused        an operator has paused the crawl
 pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
               waiting hosts are down
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
 
 Limit = Literal[
-    "stopped", "done", "pause", "network", "disk", "machine", "spider", "connections", "politeness", "none"
+    "stopped",
+    "done",
+    "paused",
+    "pause",
+    "network",
+    "disk",
+    "machine",
+    "spider",
+    "connections",
+    "politeness",
+    "none",
 ]
 """What limits a crawl, in a word; ``none`` if no reason was found, as in the first moments."""
 
@@ -87,7 +98,7 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
     Args:
         before: A snapshot of the same run, some seconds earlier; *now* itself if there is none.
     """
-    for check in (_ended, _pause, _network, _disk, _machine, _spider, _connections, _politeness):
+    for check in (_ended, _paused, _pause, _network, _disk, _machine, _spider, _connections, _politeness):
         found = check(before, now)
         if found is not None:
             return found
@@ -132,7 +143,22 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     if pages.queued <= pages.dead:
         hosts = f"{_n(now.hosts.dead, 'dead host')} {'has' if now.hosts.dead == 1 else 'have'}"
         return Verdict("done", f"Only {hosts} pages left: {pages.dead:,}.")
+    if pages.blocked and pages.queued <= pages.dead + pages.blocked:
+        return Verdict(
+            "done",
+            f"Only hosts that are blocked ({pages.blocked:,} pages) or dead ({pages.dead:,}) have pages left.",
+        )
     return None
+
+
+def _paused(_: Snapshot, now: Snapshot) -> Verdict | None:
+    since = now.paused_since
+    if not since:
+        return None
+    return Verdict(
+        "paused",
+        f"Paused by an operator {max(now.at - since, 0.0):,.0f} s ago: 'scrapy aopic control JOBDIR resume' lets it go on.",
+    )
 
 
 def _pause(_: Snapshot, now: Snapshot) -> Verdict | None:

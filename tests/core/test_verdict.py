@@ -57,6 +57,12 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("done", {"pages": Pages(queued=7, dead=7), "hosts": Hosts(dead=1)}, "Only 1 dead host has pages left: 7."),
     ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
+    ("paused", {"paused_since": 950.0}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
+    (
+        "done",
+        {"pages": Pages(known=9, queued=9, dead=2, blocked=7)},
+        "Only hosts that are blocked (7 pages) or dead (2) have pages left.",
+    ),
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
     ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
     (

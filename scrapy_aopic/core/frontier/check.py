@@ -13,7 +13,20 @@ from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
 from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of
 
-from .host_state import DEAD, DRY, GATED, LATE, LEASED, LOCATING, READY, ROWS, WAITING, HostState, Phase
+from .host_state import (
+    DEAD,
+    DRY,
+    GATED,
+    LATE,
+    LEASED,
+    LOCATING,
+    PARKED,
+    READY,
+    ROWS,
+    WAITING,
+    HostState,
+    Phase,
+)
 from .shelves import index_bucket
 
 if TYPE_CHECKING:
@@ -33,6 +46,7 @@ def check(frontier: Frontier) -> list[str]:
         *_forgotten_shelves(frontier),
         *_wrong_gates(frontier),
         *_wrong_rows(frontier),
+        *_wrong_counts_of_blocked(frontier),
     ]
 
 
@@ -136,3 +150,14 @@ def _wrong_rows(frontier: Frontier) -> Iterator[str]:
     found = (counted[layout.PARKED], counted[layout.DEAD], dead_pages)
     if dict(shelved) != frontier.n_shelved or said != found:
         yield f"{said} hosts are said to be parked and dead, not {found}; on shelves {frontier.n_shelved}, not {shelved}"
+
+
+def _wrong_counts_of_blocked(frontier: Frontier) -> Iterator[str]:
+    blocked = frontier.places.blocked
+    found = sum(aside.pages for aside in blocked.values())
+    if frontier.blocked_pages != found:
+        yield f"{frontier.blocked_pages} pages are said to be blocked, and {found} are"
+    for key, (n, _) in blocked.items():
+        host = frontier.host(key)
+        if host is None or host.phase not in (WAITING, PARKED) or n != host.queued - len(host.in_flight):
+            yield f"the host {key.hex()} is said to be blocked with {n} pages"

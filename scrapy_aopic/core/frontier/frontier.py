@@ -247,6 +247,20 @@ class Frontier:
         return self.places.dead_pages
 
     @property
+    def n_blocked(self) -> int:
+        """Hosts that were put aside because they are blocked."""
+        return len(self.places.blocked)
+
+    @property
+    def blocked_pages(self) -> int:
+        """Pages that could be taken of these."""
+        return self.places.blocked_pages
+
+    def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
+        """Block the hosts of which *is_blocked* names what has them blocked, and no others; see :meth:`.hosts.HostPlaces.block`."""
+        self.places.block(is_blocked, now)
+
+    @property
     def dead_due(self) -> float:
         """Instant at which a dead host may be requested, infinite if there is none."""
         return self.places.dead.opens_at
@@ -272,6 +286,8 @@ class Frontier:
         self.pending += n
         if host.phase == DEAD:
             self.places.dead_pages += n
+        elif key in self.places.blocked:
+            self.places.recount(key, host)
         for row, page in pages.items():
             back_queue.add(host, row + page)
         self.hosts.put(key, host)
@@ -316,6 +332,8 @@ class Frontier:
         self.places.improve(key, host, row, now)
         if is_waiting and not host.in_flight:
             self.places.resettle(key, host, now)  # now that no page is in flight, it may leave the memory
+        elif key in self.places.blocked:
+            self.places.recount(key, host)
 
     def _landed(self, page: bytes) -> HostState:
         """The host of *page*, which is in flight no more."""
@@ -364,6 +382,8 @@ class Frontier:
             taken = self._lease(key, shelf, now)
             if taken is not None:
                 return taken
+            if places.is_blocked is not None and places.is_turning_away:
+                return NotBefore(now + _SOON)
 
     def _lease(self, key: bytes, shelf: bytes, now: float) -> Taken | Unlocated | None:
         """Lease the host under *key*, the first of those in time or on *shelf*; ``None`` if it got another place."""
@@ -375,6 +395,7 @@ class Frontier:
             or host.not_before > now
             or self.places.is_worse(host, shelf)
             or (gates.are_used and gates.shut(host, now))
+            or (self.places.is_blocked is not None and self.places.is_blocked(host.name))
         ):
             self.places.turn_away(key, host, now)
             return None

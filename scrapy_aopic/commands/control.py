@@ -1,0 +1,120 @@
+"""``scrapy aopic control``: what an operator asks of a crawl, while it runs or before it starts again."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_jobdir, add_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.core.control import Control
+
+MEANING = (
+    "Pause a crawl, leave hosts or domains alone, slow them down, or limit the whole crawl. In force within a second or two, "
+    "and kept with the job; nothing is lost. Without an ACTION: show what is in force."
+)
+
+_ACTIONS = {
+    "pause": "request no more pages",
+    "resume": "go on",
+    "block": "NAME...: leave these hosts and domains alone; their pages stay queued",
+    "unblock": "NAME...: request them again",
+    "slow": "SECONDS NAME...: at least so many seconds between requests to each host; 0 for the usual gaps",
+    "connections": "N: at most N transfers at once; 0 for as many as the settings allow",
+    "rate": "N: at most N pages a second, such as 0.5; 0 for any number",
+    "reset": "ask nothing of the crawl any more",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        choices=["", *_ACTIONS],
+        default="",
+        help="; ".join(
+            f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in _ACTIONS.items()
+        ),
+    )
+    parser.add_argument("values", metavar="VALUE", nargs="*", help="what the action is about")
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.job.control import change_control, read_control, remove_control
+
+    if opts.action:
+        _check_values(opts)
+    if not opts.action:
+        control = read_control(opts.jobdir)
+    elif opts.action == "reset":
+        remove_control(opts.jobdir)
+        control = Control()
+    else:
+        control = change_control(opts.jobdir, _change(opts))
+    if opts.json:
+        write(json.dumps(json.loads(control.packed()), indent=1))
+        return 0
+    sentences = control.sentences()
+    write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
+    return 0
+
+
+def _change(opts: argparse.Namespace) -> Callable[[Control], Control]:
+    """What the action does to what is asked already."""
+    from scrapy_aopic.core.control import Control, checked_name
+
+    values, now = opts.values, datetime.now(timezone.utc).timestamp()
+    match opts.action:
+        case "pause":
+            change: Callable[[Control], Control] = partial(Control.paused, now=now)
+        case "resume":
+            change = Control.resumed
+        case "block":
+            change = partial(Control.blocking, names=[checked_name(name) for name in values], now=now)
+        case "unblock":
+            change = partial(Control.unblocking, names=[checked_name(name) for name in values])
+        case "slow":
+            names = [checked_name(name) for name in values[1:]]
+            change = partial(Control.slowing, names=names, gap=_number(opts, float), now=now)
+        case "connections":
+            change = partial(Control.limited, connections=int(_number(opts, int)))
+        case _:
+            change = partial(Control.limited, rate=_number(opts, float))
+    return change
+
+
+def _check_values(opts: argparse.Namespace) -> None:
+    """Refuse values that the action does not take."""
+    from scrapy.exceptions import UsageError
+
+    wanted = _ACTIONS[opts.action].partition(":")[0] if ":" in _ACTIONS[opts.action] else ""
+    least = len(wanted.split())
+    n = len(opts.values)
+    if n < least or (n > least and not wanted.endswith("...")):
+        given = f"{' '.join(opts.values)!r} was" if opts.values else "nothing was"
+        raise UsageError(f"'{opts.action}' takes {wanted or 'nothing'} after it, and {given} given")
+
+
+def _number(opts: argparse.Namespace, kind: type[int | float]) -> float:
+    from scrapy.exceptions import UsageError
+
+    try:
+        return kind(opts.values[0])
+    except ValueError:
+        raise UsageError(
+            f"{opts.values[0]!r} after '{opts.action}' is no {'whole ' if kind is int else ''}number"
+        ) from None

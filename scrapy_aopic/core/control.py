@@ -1,0 +1,228 @@
+"""What an operator has asked of a crawl: to pause, to leave hosts alone, to be slower.
+
+A :class:`Control` is a value, kept as JSON so that an operator can read it. Each change makes another one. A *name* in it
+stands for the host of that name and for all hosts below it: ``example.com`` covers ``www.example.com``, as in Scrapy's
+``allowed_domains``.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from scrapy_aopic.exceptions import SettingError
+
+_MAX_NAMES = 100_000
+"""Names that may be blocked or slowed down, some 10 MB of JSON: far more than anyone types."""
+
+_MAX_NAME = 253
+"""Characters of a host name (RFC 1035, section 2.3.4)."""
+
+_MAX_GAP = 86_400.0
+"""Seconds that a host can be slowed down to, a day: who wants more blocks it."""
+
+_MAX_RATE = 1e6
+"""Pages a second that a limit may allow: more than any crawl fetches."""
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """A gap that was asked for.
+
+    Attributes:
+        gap: Seconds between requests to a host, at least.
+        since: When it was asked for, in seconds since the epoch.
+    """
+
+    gap: float
+    since: float
+
+
+class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is asked of a crawl.
+
+    Attributes:
+        paused_since: When the crawl was paused, in seconds since the epoch; 0 if it is not.
+        blocked: Names whose hosts are left alone, with the instants from which on.
+        slowed: Names whose hosts get longer gaps.
+        connections: Transfers that may be under way at once; 0 for as many as the settings allow.
+        rate: Pages a second that may be requested; 0 for any number.
+    """
+
+    paused_since: float = 0.0
+    blocked: dict[str, float] = {}  # msgspec gives each one of its own
+    slowed: dict[str, Slow] = {}
+    connections: int = 0
+    rate: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self != _NOTHING
+
+    # -- what it means
+
+    def blocks(self, host: str) -> str:
+        """The name that has the host called *host* blocked; empty if none has. O(labels of its name)."""
+        return covering(self.blocked, host) if self.blocked else ""
+
+    def gap(self, host: str) -> float:
+        """Seconds between requests to the host called *host*, at least; the nearest name above it counts."""
+        name = covering(self.slowed, host) if self.slowed else ""
+        return self.slowed[name].gap if name else 0.0
+
+    def sentences(self) -> list[str]:
+        """What is in force, for people; empty if nothing is."""
+        found = []
+        if self.paused_since:
+            found.append("paused: no page is requested")
+        if self.connections:
+            found.append(f"at most {self.connections:,} transfers at once")
+        if self.rate:
+            found.append(f"at most {self.rate:g} pages a second")
+        if self.blocked:
+            found.append(f"blocked: {_some(sorted(self.blocked))}")
+        if self.slowed:
+            slowed = (f"{name} ({slow.gap:g} s)" for name, slow in sorted(self.slowed.items()))
+            found.append(f"slowed down: {_some([*slowed])}")
+        return found
+
+    # -- changes
+
+    def paused(self, now: float) -> Control:
+        """The same, with the crawl paused."""
+        return self if self.paused_since else msgspec.structs.replace(self, paused_since=now)
+
+    def resumed(self) -> Control:
+        """The same, with the crawl not paused."""
+        return msgspec.structs.replace(self, paused_since=0.0)
+
+    def blocking(self, names: list[str], now: float) -> Control:
+        """The same, with *names* blocked, too."""
+        blocked = {**self.blocked, **{name: now for name in names if name not in self.blocked}}
+        return _checked(msgspec.structs.replace(self, blocked=blocked))
+
+    def slowing(self, names: list[str], gap: float, now: float) -> Control:
+        """The same, with *gap* seconds between requests to the hosts of *names*; 0 for the usual gaps.
+
+        Raises:
+            SettingError: If that is no such gap, or is 0 and a name is not slowed down.
+        """
+        if gap:
+            slowed = {**self.slowed, **dict.fromkeys(names, Slow(gap, now))}
+            return _checked(msgspec.structs.replace(self, slowed=slowed))
+        return msgspec.structs.replace(self, slowed=_without(self.slowed, names, "slowed down"))
+
+    def unblocking(self, names: list[str]) -> Control:
+        """The same, with *names* not blocked.
+
+        Raises:
+            SettingError: If one is not.
+        """
+        return msgspec.structs.replace(self, blocked=_without(self.blocked, names, "blocked"))
+
+    def limited(self, *, connections: int | None = None, rate: float | None = None) -> Control:
+        """The same, with other limits where they are not ``None``; 0 is none.
+
+        Raises:
+            SettingError: If one cannot be a limit.
+        """
+        return _checked(
+            msgspec.structs.replace(
+                self,
+                connections=self.connections if connections is None else connections,
+                rate=self.rate if rate is None else rate,
+            )
+        )
+
+    # -- as bytes
+
+    def packed(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+
+_NOTHING = Control()
+
+
+def unpack_control(data: bytes) -> Control:
+    """What :meth:`Control.packed` wrote, or somebody has edited since.
+
+    Raises:
+        SettingError: If it is damaged, or asks for something that cannot be.
+    """
+    try:
+        control = msgspec.json.decode(data, type=Control)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingError(f"it cannot be read: {error}") from None
+    checked = [checked_name(name) for name in (*control.blocked, *control.slowed)]
+    if checked != [*control.blocked, *control.slowed]:
+        wrong = next(name for name in (*control.blocked, *control.slowed) if checked_name(name) != name)
+        raise SettingError(f"the name {wrong!r} must be written {checked_name(wrong)!r}")
+    return _checked(control)
+
+
+def _checked(control: Control) -> Control:
+    if len(control.blocked) + len(control.slowed) > _MAX_NAMES:
+        raise SettingError(
+            f"{len(control.blocked) + len(control.slowed):,} names are blocked or slowed down, and at most {_MAX_NAMES:,} may "
+            "be: block a domain instead of its hosts, or use the spider's rules for URLs"
+        )
+    for name, slow in control.slowed.items():
+        if not 0 < slow.gap <= _MAX_GAP:
+            raise SettingError(
+                f"a gap of {slow.gap:g} s for {name} cannot be: it must be more than 0 and at most {_MAX_GAP:g} s"
+            )
+    if control.connections < 0:
+        raise SettingError(
+            f"a limit of {control.connections} transfers at once cannot be: it must be at least 1, or 0 for none"
+        )
+    if not (0 <= control.rate <= _MAX_RATE):
+        raise SettingError(
+            f"a limit of {control.rate:g} pages a second cannot be: it must be more than 0, or 0 for none"
+        )
+    if not isfinite(control.paused_since):
+        raise SettingError(f"paused_since is {control.paused_since}, which is no time")
+    return control
+
+
+def checked_name(text: str) -> str:
+    """The host or domain that somebody calls *text*, as the crawl calls it.
+
+    Raises:
+        SettingError: If it is none.
+    """
+    name = text.strip().rstrip(".").lower()
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode("ascii")
+        except UnicodeError:
+            name = ""
+    if not name or len(name) > _MAX_NAME or any(each in "/@?#*" or each <= " " for each in name):
+        raise SettingError(
+            f"{text!r} is no name of a host or domain: write 'example.com', which covers what is below it, too, without "
+            "scheme, path or '*'"
+        )
+    return name
+
+
+def covering(names: dict[str, Any], host: str) -> str:
+    """The nearest of *names* that is *host* or a domain above it; empty if there is none."""
+    while host not in names:
+        _, point, host = host.partition(".")
+        if not point:
+            return ""
+    return host
+
+
+def _without(names: dict[str, Any], gone: list[str], what: str) -> dict[str, Any]:
+    for name in gone:
+        if name not in names:
+            there = f"{what} are {_some(sorted(names))}" if names else f"nothing is {what}"
+            raise SettingError(f"{name} is not {what}: {there}")
+    return {name: value for name, value in names.items() if name not in gone}
+
+
+def _some(names: list[str], n: int = 10) -> str:
+    """The first of *names*, and how many more there are."""
+    more = f" and {len(names) - n:,} more" if len(names) > n else ""
+    return ", ".join(names[:n]) + more

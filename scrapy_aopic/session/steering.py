@@ -1,0 +1,91 @@
+"""What an operator asks of the crawl while it runs, put into force: see :mod:`scrapy_aopic.core.control`."""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.control import Control
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.control import ControlWatch
+    from scrapy_aopic.job.job import Job
+
+    from .visit import Visits
+
+logger = logging.getLogger(__name__)
+
+
+class Steering:
+    """Holds the crawl of *job* to what is asked of it.
+
+    Args:
+        watch: Sees what is asked; ``None`` if nobody can ask, because the job is gone after this run.
+
+    Attributes:
+        control: What is in force.
+        holds_back: Whether :meth:`wait` may say anything else than 0.
+    """
+
+    def __init__(self, spider: Spider, job: Job, visits: Visits, watch: ControlWatch | None) -> None:
+        self.control = Control()
+        self.holds_back = False
+        self._job = job
+        self._visits = visits
+        self._watch = watch
+        self._extra = {"spider": spider}
+        self._problem: StorageError | None = None
+        self._next_at = 0.0
+        self.look()
+
+    def look(self) -> bool:
+        """Put into force what is asked now; returns whether that is something else than before."""
+        watch = self._watch
+        if watch is None:
+            return False
+        if watch.problem is not self._problem:
+            self._problem = watch.problem
+            if self._problem is not None:
+                logger.error(
+                    "%(problem)s What was asked before stays in force.",
+                    {"problem": self._problem},
+                    extra=self._extra,
+                )
+        control, before = watch.control, self.control
+        if control is before or control == before:
+            return False
+        self.control = control
+        self.holds_back = bool(control.paused_since or control.connections or control.rate)
+        if control.blocked.keys() != before.blocked.keys():
+            self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())
+        logger.info(
+            "The crawl was asked to go on %(how)s",
+            {"how": "; ".join(control.sentences()) or "without restrictions"},
+            extra=self._extra,
+        )
+        return True
+
+    # -- what is held to it
+
+    def wait(self, now: float) -> float:
+        """Seconds from *now* before which no page may be requested, infinite if that takes another event; 0 if one may be."""
+        control = self.control
+        if control.paused_since:
+            return inf
+        if control.connections and self._visits.n_downloading >= control.connections:
+            return inf
+        return max(self._next_at - now, 0.0) if control.rate else 0.0
+
+    def gap(self, host: str) -> float:
+        """Seconds between requests to the host called *host*, at least; 0 if no gap was asked for."""
+        return self.control.gap(host)
+
+    def requested(self, now: float) -> None:
+        """A page is requested."""
+        rate = self.control.rate
+        if rate:
+            self._next_at = max(self._next_at, now) + 1 / rate
