@@ -200,6 +200,34 @@ def come_and_go(workers: Workers, rng: random.Random) -> list[float]:
     return []
 
 
+KILLS = 15
+"""That :func:`kill_often` makes."""
+
+
+def kill_often(workers: Workers, rng: random.Random) -> list[float]:
+    """``kill -9`` of any process, 15 times: a worker, which another one takes the place of, or the server, or both."""
+    kills: list[float] = []
+    for _ in range(KILLS):
+        until = time.monotonic() + rng.uniform(0.2, 2.5)
+        while time.monotonic() < until:
+            # One that lost the server for too long has stopped, and one that has nothing left to do.
+            for process in workers.all:
+                if process not in workers.stopped and process.poll() is not None:
+                    workers.stopped.append(process)
+            time.sleep(0.01)
+        victim = rng.random()
+        if victim < 0.8 and workers.alive:
+            kills += _kill(workers, 1, rng)
+        if victim > 0.7:
+            workers.redis.kill()
+            kills.append(time.monotonic())
+            time.sleep(rng.choice([0.0, rng.uniform(0.0, 1.5 * workers.lease)]))
+            workers.redis.start()
+        while len(workers.alive) < 3:
+            workers.start()
+    return kills
+
+
 FAULTS: dict[str, Fault] = {
     fault.__name__.replace("_", "-"): fault
     for fault in (
@@ -218,6 +246,7 @@ FAULTS: dict[str, Fault] = {
         lose_reply,
         fill_memory,
         come_and_go,
+        kill_often,
     )
 }
 """All of them, by name."""
@@ -229,7 +258,7 @@ def crawl_through(folder: Path, fault: Fault, seed: object, **settings: Any) -> 
     with running(folder, fsync="everysec", LOG_LEVEL="WARNING", **settings) as workers:
         for _ in range(3):
             workers.start()
-        workers.wait_for(rng.randrange(40, 220))
+        workers.wait_for(rng.randrange(10, 60) if fault is kill_often else rng.randrange(40, 220))
         faults = fault(workers, rng)
         workers.wait()
         return workers, judge(workers, faults)
