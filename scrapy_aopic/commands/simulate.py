@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.lab.comparison import Run, Setup
+    from scrapy_aopic.lab.workers import Sharing
 
 MEANING = (
     "Crawl a link graph in several orders and compare them. With the ledger and the frontier of real crawls on a virtual "
@@ -73,6 +74,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=0.2,
         help="with --politeness: median of the transfer times (default: 0.2)",
     )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        action="append",
+        help="also crawl in the first order with a job in shards that N workers share; may be repeated",
+    )
+    parser.add_argument(
+        "--shards", metavar="N", type=int, default=64, help="with --workers: shards of the job (default: 64)"
+    )
+    parser.add_argument(
+        "--late",
+        metavar="N",
+        type=int,
+        default=500,
+        help="with --workers: fetches of all workers between two commits, by which mail is late (default: 500)",
+    )
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
     parser.add_argument(
@@ -96,7 +114,9 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     for order in orders:
         if order not in comparison.REFERENCES:
             comparison.policy_of(given, order)  # a wrong name or setting is reported before the long work
-    setup = _setup(opts, given)
+    sharing = _sharing(opts, orders, given)
+    setup = _setup(opts, given, sharing)
+    orders += sharing
     seed_sets = _seed_sets(opts, len(setup.graph))
     total = sum(setup.n_fetches(seeds) for seeds in seed_sets) * len(orders)
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
@@ -118,7 +138,33 @@ def _check_extras(opts: argparse.Namespace) -> None:
             raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
 
 
-def _setup(opts: argparse.Namespace, given: dict[str, Any]) -> Setup:
+def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any]) -> dict[str, Sharing]:
+    """The crawls that workers share, by their names in the tables."""
+    from scrapy_aopic.core.order import BatchOrder
+    from scrapy_aopic.lab import comparison
+    from scrapy_aopic.lab.workers import Sharing
+
+    if not opts.workers:
+        return {}
+    first = orders[0]
+    if first in comparison.REFERENCES or isinstance(comparison.policy_of(given, first).order, BatchOrder):
+        raise UsageError(
+            f"--workers: {first} looks at the whole graph, of which a shard has a part; let --policy name another order first"
+        )
+    if opts.politeness:
+        raise UsageError(
+            "--workers cannot be combined with --politeness: workers are compared by their fetches"
+        )
+    if max(opts.workers) > opts.shards:
+        raise UsageError(f"--workers ({max(opts.workers)}) must be at most --shards ({opts.shards})")
+    counts = dict.fromkeys(opts.workers)
+    return {
+        f"{first}, {n} worker{'s' if n > 1 else ''}": Sharing(first, n, opts.shards, opts.late)
+        for n in counts
+    }
+
+
+def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, Sharing]) -> Setup:
     from scrapy_aopic.lab import comparison
     from scrapy_aopic.lab.graphs import load_graph, pagerank
 
@@ -127,7 +173,8 @@ def _setup(opts: argparse.Namespace, given: dict[str, Any]) -> Setup:
     if opts.politeness:
         transfers = comparison.draw_transfers(len(graph), opts.transfer, opts.rng)
         pacing = comparison.Pacing(opts.connections, transfers)
-    return comparison.Setup(graph, pagerank(graph.indptr, graph.indices), given, opts.fetches, pacing)
+    rank = pagerank(graph.indptr, graph.indices)
+    return comparison.Setup(graph, rank, given, opts.fetches, pacing, sharing)
 
 
 def _say_violations(runs: dict[str, list[Run]]) -> int:
@@ -144,8 +191,10 @@ def _say_violations(runs: dict[str, list[Run]]) -> int:
 
 
 def _check_options(opts: argparse.Namespace) -> None:
-    for name in ("fetches", "seeds", "seed_sets", "connections", "jobs"):
+    for name in ("fetches", "seeds", "seed_sets", "connections", "shards", "late", "workers", "jobs"):
         value = getattr(opts, name)
+        if name == "workers":
+            value = min(value or (1,))
         if value is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} ({value}) must be at least 1")
     if opts.rng < 0:

@@ -13,6 +13,7 @@ import heapq
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,17 @@ from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
 
 from .simulation import Simulation
+from .workers import SharedSimulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from scrapy_aopic.core.policy import Policy
 
     from .graphs import Graph
+    from .workers import Sharing
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is reported."""
@@ -67,6 +70,7 @@ class Setup:
         settings: Settings of the crawls, but for ``AOPIC_ORDER``.
         fetches: Fetches at most; ``None`` for all pages that can be reached.
         pacing: ``None`` for hosts that may always be asked.
+        sharing: Crawls that several workers share, by the names that they have among the orders.
     """
 
     graph: Graph
@@ -74,6 +78,7 @@ class Setup:
     settings: dict[str, Any]
     fetches: int | None = None
     pacing: Pacing | None = None
+    sharing: Mapping[str, Sharing] = field(default_factory=dict)
 
     def n_fetches(self, seeds: Sequence[int]) -> int:
         """Fetches of a crawl from *seeds*."""
@@ -201,13 +206,20 @@ def run(
     true = np.where(reachable, setup.rank, 0.0)
     true /= true.sum()
     n = setup.n_fetches(seeds)
-    simulation = None
+    simulation: Simulation | None = None
+    shared: SharedSimulation | None = None
     if order == "bound":
         fetched = np.argsort(-true, kind="stable")[:n]
         progress(n)
     else:
         if order == "true-pagerank":
             pages = _best_known_first(graph, true, seeds)
+        elif (sharing := setup.sharing.get(order)) is not None:
+            policy = partial(policy_of, setup.settings, sharing.order)
+            shared = SharedSimulation(
+                graph.out_links, graph.hosts.__getitem__, seeds, n, policy=policy, sharing=sharing
+            )
+            pages = shared.run()
         else:
             transfer = pacing.transfers.tolist().__getitem__ if pacing is not None else None
             simulation = Simulation(
@@ -231,7 +243,7 @@ def run(
         fetches=n,
         virtual_seconds=simulation.now if simulation is not None else 0.0,
         idle_though_due=simulation.idle_though_due if simulation is not None else 0.0,
-        violations=simulation.violations() if simulation is not None else [],
+        violations=crawl.violations() if (crawl := simulation or shared) is not None else [],
     )
 
 

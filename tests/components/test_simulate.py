@@ -27,6 +27,7 @@ from scrapy_aopic.lab.comparison import PARTS, draw_seed_sets
 from scrapy_aopic.lab.graphs import load_graph, pagerank
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
+from scrapy_aopic.lab.workers import SharedSimulation, Sharing
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -279,6 +280,57 @@ def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
     assert one["policies"]["aopic"]["mean"][:2] == same["policies"]["aopic"]["mean"]
     assert one["politeness"]["aopic"]["virtual_seconds"][:2] == same["politeness"]["aopic"]["virtual_seconds"]
     assert one["policies"]["aopic"]["mean"][:2] != other["policies"]["aopic"]["mean"]
+
+
+def test_workers_visit_every_page_and_one_with_one_shard_in_the_same_order(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    links, n = random_links(300, 5), 300
+    graph = save(tmp_path / "graph", links, host=np.arange(n) // 3).with_suffix(".npz")
+    common = (graph, "--policy", "aopic", "--seed-sets", 2, "--late", 10)
+    alone = measured(*common, "--workers", 1, "--shards", 1)["policies"]
+    assert alone["aopic, 1 worker"]["mean"] == alone["aopic"]["mean"]
+    shared = measured(*common, "--workers", 2, "--workers", 8, "--shards", 16)["policies"]
+    assert [*shared] == ["aopic", "aopic, 2 workers", "aopic, 8 workers"]
+    for each in shared.values():
+        # Of pages that can be reached, all were visited: after half of the fetches, less than the whole is there.
+        assert all(0.3 < share < 1.0 for share in each["share"]["0.5"])
+        assert each["mean"] != shared["aopic"]["mean"] or each is shared["aopic"]
+
+
+def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached() -> None:
+    links = random_links(200, 6)
+    sharing = Sharing("aopic", workers=4, shards=8, late=7)
+    simulation = SharedSimulation(
+        links.__getitem__, lambda page: f"h{page % 40}", [0, 1], 200, policy=Policy, sharing=sharing
+    )
+    known, reached = {0, 1}, [0, 1]
+    while reached:
+        new = {*links[reached.pop()]} - known
+        known |= new
+        reached += new
+    visited = [*simulation.run()]
+    assert sorted(visited) == sorted(known)
+    assert simulation.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--workers", 0), "--workers (0) must be at least 1"),
+        (("--workers", 9, "--shards", 8), "--workers (9) must be at most --shards (8)"),
+        (("--workers", 2, "--politeness"), "--workers cannot be combined with --politeness"),
+        (("--workers", 2, "--policy", "bound"), "--workers: bound looks at the whole graph"),
+        (("--workers", 2, "--policy", "pagerank"), "--workers: pagerank looks at the whole graph"),
+    ],
+)
+def test_workers_that_cannot_be_are_refused(
+    command: Command, tmp_path: Path, arguments: tuple[object, ...], said: str
+) -> None:
+    graph = save(tmp_path / "graph", RING).with_suffix(".npz")
+    code, _, err = command(graph, *arguments, "--seeds", 1)
+    assert code == 2
+    assert said in " ".join(err.split())
 
 
 @pytest.mark.slow
