@@ -1,7 +1,7 @@
 """A job in shards that are on the disks of the workers: this worker's part is what its job folder has.
 
 Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and nobody takes the shards of a worker that
-has died. Their mail waits until it is back, or until somebody decides that they are lost.
+has died. Their mail waits until it is back, or until somebody decides that they are lost (:mod:`.moving`).
 
 Rule 2: what is on the disk counts. A worker that comes back after its lease has ended, or after a crash, opens its shards
 at their last commits and shows those. It does so only if nobody has seen later ones: then the folder is an old copy.
@@ -90,7 +90,8 @@ class OnDisk:
         if not own:
             where = _where(homes, elsewhere or [*range(self._cut.shards)])
             raise StorageError(
-                f"The folder {folder} has no shard of the job in {self._address}: {where}. Nothing was changed."
+                f"The folder {folder} has no shard of the job in {self._address}: {where}. "
+                "'scrapy aopic move' moves some to it. Nothing was changed."
             )
         if elsewhere:
             logger.warning(
@@ -121,7 +122,7 @@ class OnDisk:
         if seen and not is_lost and not exists(store_folder(job)):
             raise StorageError(
                 f"Shard {number} of the job in {self._address} is at home in {self._folder}, and is not there any more: put "
-                f"{job} back. Nothing was changed."
+                f"{job} back, or, if it is lost, let it begin anew with 'scrapy aopic move --lost'. Nothing was changed."
             )
         store = DiskShard(store_folder(job), self._kind, memory_mb=self._memory_mb)
         try:
@@ -130,7 +131,8 @@ class OnDisk:
             elif store.number < seen:
                 raise StorageError(
                     f"Shard {number} in {job} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
-                    "older copy. Put the last one back. Nothing was changed."
+                    "older copy. Put the last one back, or, if that is lost, remove this one and let the shard begin anew "
+                    "with 'scrapy aopic move --lost'. Nothing was changed."
                 )
         except BaseException:
             store.close()

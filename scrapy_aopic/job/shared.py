@@ -517,10 +517,12 @@ class SharedJob(Job):
             StorageError: If that failed; nothing that was committed before is lost.
         """
         with self._opened:
-            for opening in self._opening.values():
+            for number, opening in self._opening.items():
                 with suppress(StorageError):
                     if (late := opening.result()) is not None:
-                        late.close()
+                        self._shards.held[number] = (
+                            late  # to be closed like the others, not like one that crashed
+                        )
             self._opening = {}
             error = self.failure
             for held in self._shards.held.values():

@@ -1,7 +1,7 @@
 """What workers whose shards are on their own disks have in common: which folder has which shard, and the letters.
 
 1. Each shard has one *home*, a job folder, which the server names. Free shards are given to the folders that come first;
-   after that a home changes only by a command, while no worker has the folders in use.
+   after that a home changes only by a command (``scrapy aopic move``), while no worker has the folders in use.
 2. A worker has a *lease* of its folder (:mod:`.redis_lease`), one for all shards in it. It keeps a copy of the folder on
    another machine from being crawled at the same time.
 3. The *fence* is around the mail, because commits are made on a disk that no server can fence: a worker shows states and
@@ -117,6 +117,18 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
     raise StorageError(f"The job in {address} is being changed by too many processes at once; try again.")
 
 
+def read_heads(address: Address) -> dict[int, str]:
+    """What names the last commit of each shard of the job at *address* that was shown.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        states = _numbered(keys, link.ask((b"HGETALL", keys.of_job(b"states")))[0])
+    return {number: _head(keys, state) for number, state in states.items()}
+
+
 def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, anew: bool = False) -> None:
     """Let the folder called *name* be the home of the shards *numbers*; the caller has the leases of all that are concerned.
 
@@ -127,14 +139,13 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
         StorageError: If the server cannot be reached.
     """
     keys = Keys(address)
+    heads = read_heads(address) if anew else {}
+    commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"folders"), name, place)]
+    for number in numbers:
+        commands.append((b"HSET", keys.of_job(b"homes"), number, name))
+        if anew:
+            commands.append((b"HSET", keys.of_job(b"anew"), number, number_of(heads.get(number, ""))))
     with closing(connect(address)) as link:
-        states = dict(_numbered(keys, link.ask((b"HGETALL", keys.of_job(b"states")))[0]))
-        commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"folders"), name, place)]
-        for number in numbers:
-            commands.append((b"HSET", keys.of_job(b"homes"), number, name))
-            if anew:
-                last = number_of(_head(keys, states[number])) if number in states else 0
-                commands.append((b"HSET", keys.of_job(b"anew"), number, last))
         link.transact(*commands)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -84,6 +86,23 @@ class Workers:
         self.all.append(process)
         return process
 
+    def start_both(self) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+        """The workers of the first two folders, so that the first one gets the first shards; both have them open."""
+        both = []
+        for number in (0, 1):
+            both.append(self.start(number))
+            deadline = time.monotonic() + DEADLINE
+            while len(shards_on_disk(self.jobs[number])) < SHARDS // 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return both[0], both[1]
+
+    def stop(self, *numbers: int) -> None:
+        """Let the processes that were started as these end by themselves."""
+        for number in numbers:
+            self.all[number].send_signal(signal.SIGTERM)
+        for number in numbers:
+            self.all[number].wait(DEADLINE)
+
     def log(self, number: int) -> Path:
         """What the process that was started as this one says."""
         return self.folder / f"log-{number}"
@@ -108,11 +127,11 @@ class Workers:
 
 
 @contextmanager
-def running(folder: Path, disks: int = 2) -> Iterator[Workers]:
-    """Nobody is there yet."""
+def running(folder: Path, disks: int = 2, delay: float = 0.005) -> Iterator[Workers]:
+    """Nobody is there yet, and a page takes *delay* seconds."""
     with (
         redis_server.Server(folder / "server", appendfsync="always") as redis,
-        Server(answer).run_in_thread() as web,
+        Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web,
     ):
         workers = Workers(folder, redis, web, disks)
         try:
@@ -239,3 +258,80 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Pat
         assert "it is an older copy" in workers.log(3).read_text()
         del workers.jobs[2:]
         check_all(workers, [])
+
+
+def aopic(workers: Workers, *arguments: object) -> str:
+    """What a command says."""
+    line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments), "-s", f"AOPIC_REDIS_LEASE={LEASE}"]
+    done = subprocess.run(line, cwd=workers.folder, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_shards_move_to_other_folders(tmp_path: Path) -> None:
+    with running(tmp_path, delay=0.1) as workers:
+        old, new = workers.jobs[0], tmp_path / "job-2"
+        workers.start_both()
+        assert "is in use" in aopic(workers, "move", old, new, "--shards", 1)
+        workers.wait_for(60)
+        workers.stop(0, 1)
+        assert "Shard 2 is at home in" in aopic(workers, "move", old, new, "--shards", "1-2")
+        assert "Shard 1 of" in aopic(workers, "move", old, new, "--shards", 1)
+        assert "Shard 1 of" in aopic(workers, "move", old, new, "--shards", 1), "once more"
+        workers.jobs.append(new)
+        assert [shards_on_disk(job) for job in workers.jobs] == [[0], [2, 3], [1]]
+        assert check(workers.jobs)[2] == []
+        n = len(workers.web.log)
+        for number in range(3):
+            workers.start(number)
+        workers.wait_for(n + 40)
+        workers.stop(3, 4)
+        assert "Shards 2, 3 of" in aopic(workers, "move", workers.jobs[1], new)
+        workers.start(1).wait(DEADLINE)
+        assert "has no shard of the job" in workers.log(5).read_text()
+        del workers.all[5]
+        workers.start(2)
+        workers.wait()
+        check_all(workers, [])
+        assert [shards_on_disk(job) for job in workers.jobs] == [[0], [], [1, 2, 3]]
+        assert "was not closed" not in workers.said()
+
+
+def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
+    with running(tmp_path, delay=0.1) as workers:
+        first, second = workers.start_both()
+        job = f"{workers.redis.url}#aopic:follow"
+        lost = workers.jobs[0] = tmp_path / "job-2"
+        assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
+        workers.wait_for(100)
+        first.kill()
+        first.wait()
+        killed = time.monotonic()
+        shutil.rmtree(tmp_path / "job-0")
+        said = aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
+        assert "Shards 0, 1 of" in said
+        assert "job-0" in said
+        workers.start(0)
+        if second.poll() is not None:  # on a busy machine it may have been done before the kill
+            workers.start(1)
+        workers.wait()
+        assert "Shard 0 of the crawl in" in workers.said()
+        assert "begins anew, because its disk is lost" in workers.said()
+        visited, queued, violations = check(workers.jobs)
+        assert (queued, violations) == (0, [])
+        seeds = tmp_path / "seeds.txt"
+        seeds.write_text(
+            "".join(f"http://h{host}.test/{page}\n" for host in range(N_HOSTS) for page in range(N_PAGES))
+        )
+        assert f"{N_HOSTS * N_PAGES} seeds" in aopic(workers, "seed", job, seeds)
+        for number in range(2):
+            workers.start(number)
+        workers.wait()
+        assert visited <= N_HOSTS * N_PAGES
+        visited, queued, violations = check(workers.jobs)
+        assert (visited, queued, violations) == (N_HOSTS * N_PAGES, 0, [])
+        for entries in pages_of(workers.web.log).values():
+            for one, other in pairwise(entries):
+                assert one.start - 0.5 <= killed <= other.start, (one, other)
+        polite = server_log.audit(workers.web.log, FACTOR)
+        assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite

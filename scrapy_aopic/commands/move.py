@@ -1,0 +1,115 @@
+"""``scrapy aopic move``: shards of a job to another job folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.job.output import write
+from scrapy_aopic.storage.address import MAX_SHARDS
+
+from .common import complete, job_place
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.storage import Address
+
+MEANING = (
+    "Move shards from the job folder of one worker to that of another, both of which are stopped, if they are on disks "
+    "(AOPIC_DISKS). With --lost, begin shards anew whose disk is lost."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="FROM",
+        type=job_place,
+        help="JOBDIR of the worker that has the shards; with --lost, redis://HOST:PORT/DATABASE#KEY",
+    )
+    parser.add_argument(
+        "target", metavar="TO", type=Path, help="JOBDIR of another worker, or a new folder for a new one"
+    )
+    parser.add_argument(
+        "--shards",
+        metavar="NUMBERS",
+        type=shard_numbers,
+        default=(),
+        help="which, such as 3,5-7; without this, all that are in FROM",
+    )
+    parser.add_argument(
+        "--lost",
+        action="store_true",
+        help="the shards' disk is lost for good: let them begin anew in TO, without their pages, so that the cash of the job "
+        "stays whole",
+    )
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.home import read_home
+    from scrapy_aopic.job.moving import begin_anew, move
+
+    numbers: tuple[int, ...] = opts.shards
+    if opts.lost:
+        if isinstance(opts.source, Path) or not numbers:
+            raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")
+        address = _on_server(opts.source, settings)
+        homes = begin_anew(opts.target, address, numbers)
+        was_in = ", ".join(sorted({homes.place(number) for number in numbers}))
+        write(
+            f"{_named(numbers)} of {address}: lost with {was_in}, to begin anew in {opts.target} when its worker is started. "
+            "Give their seeds again with 'scrapy aopic seed'."
+        )
+        return 0
+    if not isinstance(opts.source, Path):
+        raise UsageError("FROM must be a job folder, or use --lost if that is lost")
+    home = read_home(opts.source)
+    if home is None:
+        raise StorageError(f"The folder {opts.source} holds no shards of a job.")
+    address = _on_server(job_place(home.job), settings)
+    moved = move(opts.source, opts.target, address, numbers, progress=True)
+    write(
+        f"{_named(moved)} of {address}: now in {opts.target}." if moved else f"{opts.source} has no shards."
+    )
+    return 0
+
+
+def _on_server(place: Path | Address, settings: BaseSettings) -> Address:
+    """The server at *place*; the one that the settings name, if they do, for it may have moved."""
+    from scrapy_aopic.settings import read_address
+    from scrapy_aopic.storage import Address
+
+    named = read_address(settings)
+    if isinstance(place, Address) and (named.url or "host" in named.parameters):
+        return Address(place.key, named.url, named.parameters, lease=named.lease)
+    address = complete(place, settings)
+    if not isinstance(address, Address):
+        raise UsageError(f"REDIS_URL must name the server of the job, which {place} does not")
+    return address
+
+
+def shard_numbers(text: str) -> tuple[int, ...]:
+    """The numbers that *text* lists, such as ``3,5-7``.
+
+    Raises:
+        ValueError: If it is no such list.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        some = range(int(first), int(last or first) + 1)
+        if not some or some[-1] >= MAX_SHARDS:
+            raise ValueError(f"{part} names no shards")
+        numbers.update(some)
+    return tuple(sorted(numbers))
+
+
+def _named(numbers: tuple[int, ...] | list[int]) -> str:
+    listed = ", ".join(map(str, numbers))
+    return f"Shard {listed}" if len(numbers) == 1 else f"Shards {listed}"

@@ -1,0 +1,120 @@
+"""Which folder has which shard, by a server, and who may show what it is like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from support import redis_server
+from support.redis_server import Server
+
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis_homes import InHomes, assign, claim, read_homes, read_traces, registry_of
+from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis_shards import JobCut, Letter, Registry, State, begin
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+CUT = JobCut(5, "list", 2)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def address(server) -> Address:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    address = Address("job", server.url, lease=2.0)
+    begin(address, CUT, lambda: None)
+    return address
+
+
+def state(number: int, **units: dict[int, int]) -> State:
+    sent, got = units.get("sent", {}), units.get("got", {})
+    lasts = (dict.fromkeys(sent, 2), dict.fromkeys(got, 1))
+    return State(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
+
+
+def lease_of(address: Address, name: str) -> Lease:
+    return Lease(address.of_home(name), Keys(address.of_home(name)), task="crawl")
+
+
+def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> None:
+    assert claim(address, CUT, "a", "m:/a", ()).of == dict.fromkeys((0, 1, 2), "a")
+    assert claim(address, CUT, "b", "m:/b", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
+    assert claim(address, CUT, "c", "m:/c", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
+    homes = claim(address, CUT, "a", "m:/moved", (0, 1, 2, 4))
+    assert homes.of[4] == "b", "what lies in a folder that is not the home does not count"
+    assert homes.place(0) == "m:/moved (a)"
+    assert homes.place(9) == "no folder yet"
+
+
+def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address: Address) -> None:
+    assert claim(address, CUT, "b", "m:/b", (3, 4)).of == {3: "b", 4: "b"}
+    assert claim(address, CUT, "a", "m:/a", (0,)).of == {0: "a", 3: "b", 4: "b"}
+
+
+def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> None:
+    claim(address, CUT, "a", "m:/a", ())
+    with closing(lease_of(address, "a")) as lease:
+        with pytest.raises(StorageError, match=r"home a\) is in use"):
+            lease_of(address, "a")
+        with closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry:
+            registry.post({0: state(7)}, [(4, Letter(0, 1, b"x"))], [])
+            look = registry.look({0: 1})
+            assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
+            with redis.Redis.from_url(address.url) as client:
+                client.delete("{job}:ha:owner")  # its time has passed
+            with (
+                closing(lease_of(address, "a")),
+                pytest.raises(LostError, match="another process has opened it"),
+            ):
+                registry.post({0: state(8)}, [(4, Letter(0, 2, b"y"))], [])
+    with closing(registry_of(address, CUT)) as registry:
+        assert registry.look({}, joins=False).heads[0] == "token 7"
+        with pytest.raises(StorageError, match="Only a worker with a lease"):
+            registry.post({0: state(9)}, [], [])
+    assert [*read_traces(address, CUT, 0).letters.values()] == [[b"x"]]
+
+
+def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> None:
+    claim(address, CUT, "a", "m:/a", ())
+    claim(address, CUT, "b", "m:/b", ())
+    with closing(lease_of(address, "a")) as one, closing(lease_of(address, "b")) as other:
+        with closing(Registry(address, 5, InHomes(address, 5, one, "a"))) as registry:
+            letters = [(3, Letter(0, number, b"%d" % number)) for number in (2, 3, 5)]
+            registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
+        with closing(Registry(address, 5, InHomes(address, 5, other, "b"))) as registry:
+            registry.post({3: state(9, got={0: 30})}, [(0, Letter(3, 1, b"z"))], [])
+    traces = read_traces(address, CUT, 0)
+    assert traces.got == {4: (1, 40)}
+    assert traces.sent == {3: (1, 30)}
+    assert traces.letters == {3: [b"2", b"3"]}
+    assert traces.state is not None
+    assert traces.state.counts == [1, 2, 3, 4]
+    assert read_traces(address, CUT, 2).state is None
+
+
+def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
+    claim(address, CUT, "a", "m:/a", ())
+    with (
+        closing(lease_of(address, "a")) as lease,
+        closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry,
+    ):
+        registry.post({0: state(7)}, [], [])
+    assign(address, [0], "b", "m:/b")
+    assert read_homes(address).of[0] == "b"
+    assert read_homes(address).anew == {}
+    assign(address, [0, 1], "c", "m:/c", anew=True)
+    homes = read_homes(address)
+    assert (homes.of[0], homes.of[1], homes.anew) == ("c", "c", {0: 7, 1: 0})

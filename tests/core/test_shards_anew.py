@@ -1,0 +1,111 @@
+"""A shard whose store is lost begins anew, and the cash of the job is whole, whatever had been heard of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.core_crawl import NOW
+from support.core_shards import ShardedJob, hosts_of, link
+
+from scrapy_aopic.core.layout import Family
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.shard import ShardId
+from scrapy_aopic.core.shards.anew import Known, begin_anew
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.memory import MemoryStore
+
+OF = 3
+
+
+def crawl(job: ShardedJob, number: int, rng: random.Random) -> None:
+    """A visit in a shard, if it has a page, with links to all shards."""
+    if job.shards[number].counts.queued:
+        job.visit(number, *(link(host, rng.randrange(9)) for host in rng.sample(HOSTS, 4)))
+
+
+HOSTS = [host for number in range(OF) for host in hosts_of(number, OF, 3)]
+
+
+def known_of(job: ShardedJob, lost: int) -> Known:
+    """What a server knows of a shard that has shown its last commit, and to which others have shown theirs."""
+    got_last, got_units = job.shards[lost].mail_received(), job.shards[lost].mail_units()[1]
+    sent, letters = {}, {}
+    for number, shard in enumerate(job.shards):
+        if last := shard.mail_received().get(lost, 0):
+            sent[number] = last, shard.mail_units()[1][lost]
+        if number in job.shards[lost].mail_waiting():
+            found = job.shards[lost].letters(number, last, 1000)
+            letters[number] = found
+    return Known({sender: (last, got_units[sender]) for sender, last in got_last.items()}, sent, letters)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**9), n_before=st.integers(0, 12), n_after=st.integers(0, 4), kept=st.integers(0, 3)
+)
+def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after: int, kept: int) -> None:
+    rng = random.Random(seed)
+    job = ShardedJob(OF)
+    for host in HOSTS[::2]:
+        job.shard_of(link(host)).seed(link(host), job.now)
+    job.commit()
+    for _ in range(n_before):
+        crawl(job, rng.randrange(OF), rng)
+        job.commit(rng.randrange(OF))
+        if rng.random() < 0.5:
+            job.carry()
+        if rng.random() < 0.3:
+            job.acknowledge()
+    lost = rng.randrange(OF)
+    job.commit()
+    known = known_of(job, lost)
+    # Letters that were written, but had no room on the server, are unknown: their cash stays with the shard.
+    known = Known(known.got, known.sent, {to: some[:kept] for to, some in known.letters.items()})
+    for _ in range(n_after):  # it is heard of no more
+        crawl(job, lost, rng)
+        job.commit(lost)
+    job.stores[lost] = MemoryStore()
+    job.stores[lost].write(begin_anew(ShardId(lost, OF), known, job.policy, job.now), sync=True)
+    job.reopen(lost)
+    job.check()
+    assert not job.shards[lost].was_clean, "its hosts are left alone as after a crash"
+    job.exchange()
+    assert sum(shard.ledger.totals.whole for shard in job.shards) == OF * TOTAL
+
+
+def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
+    store = MemoryStore()
+    store.write(begin_anew(ShardId(1, 2), Known(), Policy(), NOW), sync=True)
+    job = ShardedJob(2)
+    job.stores[1] = store
+    job.reopen(1)
+    job.shards[0].seed(link(hosts_of(1, 2, 1)[0]), NOW)
+    job.exchange()
+    assert job.shards[1].counts.queued == 1
+    assert job.shards[1].ledger.totals.whole == TOTAL
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (Known(sent={1: (3, TOTAL + 1)}), "has sent .* units more than it received"),
+        (Known(letters={1: [b"x"]}), "letter"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(known: Known, said: str) -> None:
+    with pytest.raises(StorageError, match=said):
+        begin_anew(ShardId(0, 2), known, Policy(), NOW)
+
+
+def test_a_letter_with_another_number_is_refused() -> None:
+    job = ShardedJob(2)
+    job.shards[0].seed(link(hosts_of(1, 2, 1)[0]), NOW)
+    job.commit()
+    letters = job.shards[0].letters(1)
+    with pytest.raises(StorageError, match="is not number 6"):
+        begin_anew(ShardId(0, 2), Known(sent={1: (5, 0)}, letters={1: letters}), job.policy, NOW)
+    assert Family.META in begin_anew(ShardId(0, 2), Known(letters={1: letters}), job.policy, NOW)
