@@ -63,6 +63,10 @@ _BY_ORIGIN = (
 )
 
 
+_A_LINK = Request("data:,")
+"""Any link: of a request the policy depends on its ``meta`` alone, and the one of a link is empty."""
+
+
 def first_of(crawler: Crawler) -> object:
     """The spider middleware that takes first what a callback yields; ``None`` if none does."""
     methods = spider_middlewares_of(crawler).methods["process_spider_output"]
@@ -220,7 +224,7 @@ class Passage:
         if self._referer is None:
             return ""
         if self._policy is None:
-            self._policy = self._referer.policy(self._response, Request(url))
+            self._policy = self._referer.policy(self._response, _A_LINK)
         kind = type(self._policy)
         if kind in _BY_SCHEME:
             return url[:5]

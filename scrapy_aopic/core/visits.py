@@ -110,6 +110,8 @@ class Visits:
         self._merging.drop_verdict(key)
         frontier.preload(hosts)
         host = frontier.finish(key, page.front_queue, page.place)
+        if self._support is not None:
+            self._support.preload(host, hosts)
         paid = self._ledger.visit(
             page,
             0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole

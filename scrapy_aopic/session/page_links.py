@@ -119,15 +119,23 @@ class Following:
         return PageLinks(self, response, session, visit=visit, is_link=is_link, steps=steps, batch=batch)
 
     def takes_all(self, page: PageLinks, n: int) -> bool:
-        """Whether the next *n* links of *page*, URLs alone, need no steps one by one; if so, they are counted."""
+        """Whether the next *n* links of *page*, URLs alone, need no steps one by one.
+
+        If so, they are counted, and the canonical page is among the links, before them.
+        """
         if self._weights is not None:
             return False
+        has_canonical = False
         for step in page.steps:
             if step == self._drop_of_flood:
                 if page.n_links + n > self._flood:
                     return False
+            elif step == self._add_canonical:
+                has_canonical = True
             elif step != self._admit:
                 return False
+        if has_canonical:
+            self._take_canonical(page)
         page.n_links += n
         return True
 
@@ -186,13 +194,16 @@ class Following:
 
     def _add_canonical(self, page: PageLinks, _: LinkFound) -> bool:
         """Add the canonical page to the links, before the first of them."""
+        self._take_canonical(page)
+        return True
+
+    def _take_canonical(self, page: PageLinks) -> None:
         page.steps = [step for step in page.steps if step != self._add_canonical]  # once is enough
         if page.visit is not None:
             canonical = self._canonical_of(page.response, page.visit, page.session)
             if canonical is not None:
                 page.visit.note(canonical, self._weight(page, canonical), "canonical")
                 page.add(canonical)
-        return True
 
     def _admit(self, page: PageLinks, link: LinkFound) -> bool:
         """Count *link*, give it the normal form of its URL and let it wait, unless it is turned away.
@@ -276,7 +287,6 @@ class PageLinks:
     __slots__ = (
         "_added",
         "_following",
-        "_has_begun",
         "_is_link",
         "batch",
         "n_links",
@@ -298,7 +308,6 @@ class PageLinks:
         batch: Batch | None,
     ) -> None:
         self._following = following
-        self._has_begun = False
         self.response = response
         self.visit = visit
         self.session = session
@@ -325,8 +334,7 @@ class PageLinks:
         names = (
             batch.names(links.callback, links.errback) if batch is not None and not links.cb_kwargs else None
         )
-        while some := list(islice(urls, _AT_ONCE if self._has_begun else 1)):
-            self._has_begun = True
+        while some := list(islice(urls, _AT_ONCE)):
             if batch is not None and names is not None and self._following.takes_all(self, len(some)):
                 batch.add_all(some, names, links, self.response.url)
                 yield None
