@@ -53,6 +53,9 @@ LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "mac
 _SLOW_COMMIT = 1.0
 """Seconds from which a commit is long: twice the default of ``AOPIC_DURABILITY``."""
 
+_TURNS = 5
+"""Turns of a late event loop that a commit may seem to take longer than it does: the loop begins it, and notes its end."""
+
 _LATE = 0.1
 """Seconds by which an event waits on average for the loop from which that is late; as in ``session/lateness.py``."""
 
@@ -197,14 +200,15 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
 
 def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
     store = now.store
-    if store.is_behind:
+    late, _ = _load(before, now)
+    if store.is_behind and (store.commit_age or 0.0) > _TURNS * late:
         return Verdict(
             "disk",
             f"The disk is the bottleneck: the last commit that landed is {store.commit_age or 0:.1f} s old, and no page is "
             "requested until the next one has landed.",
         )
     is_new = (store.commits or 0) > (before.store.commits or 0)
-    if is_new and store.last_commit is not None and store.last_commit > _SLOW_COMMIT:
+    if is_new and store.last_commit is not None and store.last_commit > max(_SLOW_COMMIT, _TURNS * late):
         return Verdict("disk", f"The disk is the bottleneck: the last commit took {store.last_commit:.1f} s.")
     return None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -18,9 +20,11 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commits import WatchedStore
 from scrapy_aopic.session.session import Session
+from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.watch import live
 from scrapy_aopic.watch.host_walk import HostWalk
@@ -293,6 +297,150 @@ async def test_the_limit_of_a_real_crawl_is_named(
     limit, words = expected
     assert found[0].limit == limit
     assert words in found[0].sentence
+
+
+def hold_up(seconds: float, *, computes: bool) -> float:
+    """Take *seconds* of the event loop; returns the CPU seconds of it, on a processor that nobody else uses."""
+    began = time.monotonic()
+    if not computes:
+        time.sleep(seconds)
+        return 0.0
+    while time.monotonic() < began + seconds:
+        pass
+    return time.monotonic() - began
+
+
+class Endless(dict[str, Any]):
+    """A web that has every page."""
+
+    def get(self, url: str, default: Any = None) -> Any:
+        return [] if url.startswith("http") else default
+
+
+class GoesOn(Judges):
+    """Finds one more page on each."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.judging = asyncio.ensure_future(self.judge())
+        for n in range(12):
+            yield Request(f"http://h{n}.test/", self.page)
+
+    async def page(self, response: Response) -> AsyncIterator[Any]:
+        yield Request(f"{response.url}0", self.page)
+
+
+class Busy(GoesOn):
+    """Its callbacks take the processor, or hold it up without using it; judges until that has a name.
+
+    Attributes:
+        cpu: CPU seconds that the callbacks took, on a processor that nobody else uses.
+    """
+
+    cpu = 0.0
+    computes = True
+
+    async def judge(self) -> None:
+        session = Session.of(self.crawler)
+        assert session is not None
+        before = snapshot(session)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            await asyncio.sleep(0.5)
+            self.found.append(verdict(before, snapshot(session)))
+            if self.found[-1].limit in {"machine", "spider"}:
+                break
+        assert self.crawler.engine is not None
+        await self.crawler.engine.close_spider_async(reason="judged")
+
+    async def page(self, response: Response) -> AsyncIterator[Any]:
+        Busy.cpu += hold_up(0.4, computes=self.computes)
+        async for request in super().page(response):
+            yield request
+
+
+class Blocked(Busy):
+    """Its callbacks wait without giving way."""
+
+    computes = False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spider", "limit", "words"),
+    [
+        (Busy, "machine", "the process uses"),
+        (Blocked, "spider", "callbacks or pipelines block the event loop"),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_callbacks_that_compute_are_the_machines_and_those_that_block_the_spiders(
+    serve: Callable[[dict[str, Any]], Web],
+    monkeypatch: pytest.MonkeyPatch,
+    spider: type[Busy],
+    limit: str,
+    words: str,
+) -> None:
+    # What a busy machine gives to this process says nothing of the callbacks; that is all that is not real here.
+    monkeypatch.setattr(Busy, "cpu", 0.0)
+    monkeypatch.setattr(live, "process_time", lambda: Busy.cpu)
+    serve(Endless())
+    found: list[Verdict] = []
+    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 64}, found=found)
+    assert found[-1].limit == limit
+    assert words in found[-1].sentence
+
+
+class Stuck(GoesOn):
+    """Judges until the disk has a name, and lets it go on then.
+
+    Attributes:
+        gate: What a commit waits for.
+    """
+
+    gate: Event
+
+    async def judge(self) -> None:
+        session = Session.of(self.crawler)
+        assert session is not None
+        self.gate.clear()
+        before = snapshot(session)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            await asyncio.sleep(0.05)
+            self.found.append(verdict(before, snapshot(session)))
+            if self.found[-1].limit == "disk":
+                break
+        self.gate.set()
+        while session.job.waits_for_disk:  # noqa: ASYNC110 (a state of the job, which has no event)
+            await asyncio.sleep(0.05)
+        self.found.append(verdict(before, snapshot(session)))
+        assert self.crawler.engine is not None
+        await self.crawler.engine.close_spider_async(reason="judged")
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_store_that_takes_no_commit_is_the_disks(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Event()
+    gate.set()
+    write = MemoryStore.write
+
+    def slow(self: MemoryStore, batch: Batch, *, sync: bool) -> None:
+        assert gate.wait(100)
+        write(self, batch, sync=sync)
+
+    monkeypatch.setattr(MemoryStore, "write", slow)
+    monkeypatch.setattr(Stuck, "gate", gate, raising=False)
+    serve(Endless())
+    found: list[Verdict] = []
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DURABILITY": 50, "AOPIC_MIN_GAP": 0.05}
+    await crawl(Stuck, settings, found=found)
+    assert {each.limit for each in found[:-2]} <= {"none", "politeness", "connections", "machine", "spider"}
+    assert found[-2].limit == "disk"
+    assert "no page is requested until the next one has landed" in found[-2].sentence
+    assert "no page is requested" not in found[-1].sentence  # it goes on
 
 
 @deferred_f_from_coro_f

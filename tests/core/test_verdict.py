@@ -90,6 +90,14 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ),
     ("disk", {"store": StoreState(is_behind=True, commit_age=4.25)}, "the last commit that landed is 4.2 s old"),
     ("disk", {"store": StoreState(commits=11, last_commit=2.4)}, "the last commit took 2.4 s."),
+    (
+        "spider",  # a loop that is late begins commits late, and notes late that they have landed
+        {
+            "machine": Machine(late_seconds=91.0, late_samples=200, cpu_seconds=11.0),
+            "store": StoreState(commits=11, last_commit=1.9, is_behind=True, commit_age=4.0),
+        },
+        "block the event loop, which is 0.90 s late",
+    ),
     ("machine", {"machine": Machine(late_seconds=1, late_samples=200, cpu_seconds=19.6)}, "uses 0.96 of a core."),
     (
         "machine",
