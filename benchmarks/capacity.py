@@ -1,0 +1,136 @@
+"""The constants of ``scrapy aopic plan`` that depend on shards: what a page costs two workers and their server.
+
+    python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--durability 2000]
+
+One crawl with the shards on the server, and one with them on the disks of the workers. From 10 to 90 % of the pages: CPU
+time of workers and server (from ``/proc``, Linux), and bytes to and from the server, by its own count; and the resident
+memory of a worker at the end. What a URL takes of the server's memory is measured by ``benchmarks/bench redis``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+import redis
+from support.redis_server import Server as Redis
+from support.small_web import html
+from workers import N_LINKS, SPIDER, cpu
+
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+
+WORKERS = 2
+
+
+class Reading(NamedTuple):
+    """What was counted by a moment: CPU seconds of workers and server, bytes to and from the server, pages."""
+
+    workers: float
+    server: float
+    bytes: int
+    pages: int
+
+
+def resident(process: int) -> int:
+    """Bytes of a process in memory at the most so far."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
+    """The figures of a crawl, as cells of a table."""
+    n_hosts, n_pages = options.hosts, options.pages
+
+    def answer(exchange: Exchange) -> Answer:
+        host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
+        rng = random.Random(f"{host}/{page}")
+        links = [f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(N_LINKS)]
+        links += [
+            f"http://h{(host + 1) % n_hosts}.test/{page}",
+            f"http://h{host}.test/{(page + 1) % n_pages}",
+        ]
+        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_SHARDS": options.shards,
+        "AOPIC_DURABILITY": options.durability,
+        "AOPIC_MIN_GAP": 0.05,
+        "AOPIC_POLITENESS_FACTOR": 1,
+        "CONCURRENT_REQUESTS": 64,
+        "LOG_LEVEL": "ERROR",
+        "TELNETCONSOLE_ENABLED": False,
+    }
+    total = n_hosts * n_pages
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        server = stack.enter_context(
+            Redis(folder / "server", hash_max_listpack_entries="256", hash_max_listpack_value="1024")
+        )
+        web = stack.enter_context(Server(answer).run_in_thread())
+        client = stack.enter_context(redis.Redis.from_url(server.url))
+        environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        workers = []
+        for number in range(WORKERS):
+            own = {"AOPIC_DISKS": WORKERS, "JOBDIR": folder / f"job-{number}"}
+            given = {**settings, "REDIS_URL": server.url, **(own if on_disks else {"AOPIC_STORE": "redis"})}
+            parts = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+            command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *parts]
+            workers.append(subprocess.Popen(command, env=environment, cwd=folder))
+            stack.callback(workers[-1].kill)
+
+        def read(part: float) -> Reading:
+            while len(web.log) < part * total and any(worker.poll() is None for worker in workers):
+                time.sleep(0.01)
+            stats = client.info("stats")
+            return Reading(
+                sum(cpu(worker.pid) for worker in workers),
+                cpu(server.process_id),
+                stats["total_net_input_bytes"] + stats["total_net_output_bytes"],
+                len(web.log),
+            )
+
+        begin, end = read(0.1), read(0.9)
+        largest = max(resident(worker.pid) for worker in workers)
+        for worker in workers:
+            if worker.wait(300):
+                sys.exit("A worker has failed.")
+    pages = end.pages - begin.pages
+    return [
+        "workers' disks" if on_disks else "server",
+        f"{(end.workers - begin.workers) / pages * 1000:.2f}",
+        f"{(end.server - begin.server) / pages * 1e6:.0f}",
+        f"{(end.bytes - begin.bytes) / pages / 1000:.1f}",
+        f"{largest / 1e6:.0f}",
+    ]
+
+
+def main() -> None:
+    """Crawl, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shards", type=int, default=16)
+    parser.add_argument("--hosts", type=int, default=120)
+    parser.add_argument("--pages", type=int, default=14, help="of each host")
+    parser.add_argument("--durability", type=int, default=2000, help="AOPIC_DURABILITY (%(default)s)")
+    options = parser.parse_args()
+    head = ("shards are on", "workers, ms CPU a page", "server, us CPU a page", "kB to and from the server a page",
+            "worker, MB")  # fmt: skip
+    sys.stdout.write(f"| {' | '.join(head)} |\n|---|{'---:|' * (len(head) - 1)}\n")
+    for on_disks in (False, True):
+        sys.stdout.write(f"| {' | '.join(crawl(options, on_disks=on_disks))} |\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The examples of a deployment: every name in them is one, the server's options suit a job, and a worker starts by its command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import redis_server
+from support.redis_server import Server
+
+yaml = pytest.importorskip("yaml")
+
+import itertools
+
+from scrapy.settings import default_settings
+
+from scrapy_aopic.settings import SETTINGS, read
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis_checks import check_server
+from scrapy_aopic.storage.redis_connect import connect
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "example_project" / "deploy"
+FILES = sorted(DEPLOY.rglob("*.yaml"))
+MB = {"M": 10**6, "Mi": 2**20, "G": 10**9, "Gi": 2**30, "gb": 2**30}
+
+
+def size(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([A-Za-z]+)", text)
+    assert found is not None, text
+    return int(found[1]) * MB[found[2]]
+
+
+def containers(path: Path) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """Name, arguments and resources of each container that *path* is about, with what surrounds it."""
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for name, service in document.get("services", {}).items():
+            limits = service.get("deploy", {}).get("resources", {}).get("limits", {})
+            yield name, service["command"], {"memory": limits.get("memory"), "around": document}
+        if document.get("kind") in ("Deployment", "StatefulSet"):
+            for container in document["spec"]["template"]["spec"]["containers"]:
+                memory = container["resources"]["limits"]["memory"]
+                yield (
+                    container["name"],
+                    container["args"],
+                    {"memory": memory, "around": document, **container},
+                )
+
+
+def settings_of(arguments: list[str]) -> dict[str, str]:
+    pairs = [value for flag, value in itertools.pairwise(arguments) if flag == "-s"]
+    return dict(re.sub(r"\$\(\w+\)", "x" * 20, pair).split("=", 1) for pair in pairs)
+
+
+ALL = [(path, *each) for path in FILES for each in containers(path)]
+WORKERS = [each for each in ALL if each[2][0] == "crawl"]
+SERVERS = [each for each in ALL if each[2][0] == "valkey-server"]
+
+
+def test_there_are_examples_for_both_places_of_shards() -> None:
+    assert {path.name for path, *_ in WORKERS} == {"compose.yaml", "workers.yaml", "workers-on-disks.yaml"}
+    assert {path.name for path, *_ in SERVERS} == {"compose.yaml", "server.yaml"}
+
+
+@pytest.mark.parametrize("worker", WORKERS, ids=lambda each: each[0].name)
+def test_every_setting_is_one_and_is_valid(worker: tuple[Path, str, list[str], dict[str, Any]]) -> None:
+    _, _, arguments, around = worker
+    settings = settings_of(arguments)
+    known = {*SETTINGS, *vars(default_settings), "REDIS_URL", "JOBDIR"}
+    assert {*settings} - known == set()
+    for name in {*settings} & {*SETTINGS}:
+        read(settings, name)
+    memory = int(settings["AOPIC_MEMORY_MB"])
+    assert size(around["memory"]) > (memory + 256) * 10**6, "the process itself takes some 200 MB"
+    if "AOPIC_DISKS" in settings:
+        assert around["around"]["spec"]["replicas"] == int(settings["AOPIC_DISKS"])
+        assert settings["JOBDIR"].startswith(around["volumeMounts"][0]["mountPath"])
+    else:
+        assert settings["AOPIC_STORE"] == "redis"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_is_referred_to_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    documents = [*yaml.safe_load_all(text)]
+    for document in documents:
+        spec = document.get("spec", {})
+        if "template" in spec:
+            labels = spec["template"]["metadata"]["labels"]
+            assert spec["selector"]["matchLabels"].items() <= labels.items()
+            for container in spec["template"]["spec"]["containers"]:
+                claims = {each["metadata"]["name"] for each in spec.get("volumeClaimTemplates", ())}
+                assert {each["name"] for each in container.get("volumeMounts", ())} <= claims
+                named = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
+                assert named == {each["name"] for each in container.get("env", ())}
+    hosts = set(re.findall(r"redis://[^\s\"/]*?@?([\w-]+):6379", text))
+    server = yaml.safe_load_all((DEPLOY / "kubernetes" / "server.yaml").read_text(encoding="utf-8"))
+    assert hosts <= {"server", *(each["metadata"]["name"] for each in server)}
+    for name in re.findall(r"(?:deploy/|-f )([\w-]+\.yaml|Dockerfile)", text):
+        assert [*DEPLOY.rglob(name)], name
+
+
+def test_what_the_image_copies_is_there() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [line.split()[1] for line in lines if line.startswith("COPY ")]
+    assert len(copied) == 4
+    assert all((ROOT / "example_project" / each).exists() for each in copied)
+
+
+needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
+
+
+@needs_server
+@pytest.mark.parametrize("server", SERVERS, ids=lambda each: each[0].name)
+def test_a_server_with_these_options_suits_a_job(
+    server: tuple[Path, str, list[str], dict[str, Any]], tmp_path: Path, caplog
+) -> None:
+    pytest.importorskip("redis")
+    _, _, arguments, around = server
+    options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    if around["memory"]:
+        assert size(options["--maxmemory"]) * 1.5 <= size(around["memory"]), (
+            "its log is rewritten by a copy of it"
+        )
+    password = "x" * (options.pop("--requirepass", "") != "")
+    named = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
+    with Server(tmp_path, **named, **({"requirepass": password} if password else {})) as running:
+        address = Address("aopic:broad", running.url, {"password": password} if password else {})
+        link = connect(address)
+        check_server(link, address)
+        link.close()
+    assert caplog.text == "", "nothing to warn of"
+
+
+@needs_server
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", WORKERS, ids=lambda each: each[0].name)
+def test_a_worker_starts_by_its_command_and_is_healthy(
+    worker: tuple[Path, str, list[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    pytest.importorskip("hiredis")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Server(tmp_path / "server", requirepass="x") as server:
+        changes = {
+            "$(REDIS_PASSWORD)": "x",
+            "$(DASHBOARD_TOKEN)": "t" * 20,
+            "redis://server:": "redis://:x@server:",
+            "@broad-server:6379": f"@127.0.0.1:{server.port}",
+            "@server:6379": f"@127.0.0.1:{server.port}",
+            "0.0.0.0:6810": f"0.0.0.0:{port}",
+            "/data/job": str(tmp_path / "job"),
+            "seeds=seeds.txt": f"seeds={DEPLOY / 'seeds.txt'}",
+        }
+        line = list(worker[2])
+        for old, new in changes.items():
+            line = [part.replace(old, new) for part in line]
+        if "AOPIC_DASHBOARD=" not in " ".join(line):
+            line += ["-s", f"AOPIC_DASHBOARD=127.0.0.1:{port}", "-s", "AOPIC_DASHBOARD_TOKEN=" + "t" * 20]
+        # Nothing is listening there: no crawl leaves this machine.
+        environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+        log = tmp_path / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "scrapy", *line],
+                cwd=ROOT / "example_project",
+                env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stderr=file,
+            )
+        try:
+            assert healthy(process, port, log) == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+        assert "This worker holds" in log.read_text()
+        assert "Traceback" not in log.read_text()
+
+
+def healthy(process: subprocess.Popen[bytes], port: int, log: Path) -> int:
+    """Status of the worker's health, asked for as a kubelet does: by an address."""
+    question = urllib.request.Request(
+        f"http://127.0.0.1:{port}/healthz", headers={"Host": f"10.1.2.3:{port}"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with opener.open(question, timeout=5) as response:
+                if "This worker holds" in log.read_text():
+                    return int(response.status)
+        except urllib.error.URLError as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code != 503:
+                return int(error.code)
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
