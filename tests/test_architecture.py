@@ -210,6 +210,21 @@ def test_no_two_modules_of_tests_have_one_name():
     assert [name for name, n in names.items() if n > 1] == []
 
 
+def test_modules_of_tests_share_nothing_but_what_is_in_support():
+    # What one takes from another is gone as soon as that is tidied up, and is noticed only if both are collected.
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                assert not module.startswith("test_"), path.name
+                if module.partition(".")[0] == "support":
+                    there = importlib.import_module(module)
+                    missing = [alias.name for alias in node.names if not hasattr(there, alias.name)]
+                    assert [
+                        name for name in missing if not importlib.util.find_spec(f"{module}.{name}")
+                    ] == []
+
+
 def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
     """:class:`scrapy_aopic.job.shards.Shards` and ``SharedJob`` stand for a crawl and a job where types do not show it."""
     shards = ast.parse((PACKAGE / "job" / "shards.py").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_open_store import KINDS, each_kind
+from support.stores import KINDS, each_kind
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError

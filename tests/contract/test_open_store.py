@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.stores import each_kind, needs_rocksdict
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -21,16 +22,6 @@ from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.storage.folder import write_format
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
-
-try:
-    import rocksdict
-except ImportError:
-    KINDS = ["sqlite"]
-else:
-    KINDS = ["rocksdb", "sqlite"]
-
-needs_rocksdict = pytest.mark.skipif("rocksdb" not in KINDS, reason="needs rocksdict")
-each_kind = pytest.mark.parametrize("kind", KINDS)
 
 CLASSES = {"rocksdb": "RocksStore", "sqlite": "SqliteStore", "memory": "MemoryStore"}
 
@@ -409,6 +400,7 @@ class TestOpenSnapshot:
 @each_kind
 def test_a_store_whose_first_process_died_while_it_made_it_is_opened_by_the_next(tmp_path, kind):
     if kind == "rocksdb":
+        rocksdict = pytest.importorskip("rocksdict")
         rocksdict.Rdict(str(tmp_path), rocksdict.Options(raw_mode=True)).close()  # and no family yet
     else:
         connection = sqlite3.connect(tmp_path / "store.sqlite3")

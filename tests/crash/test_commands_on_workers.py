@@ -16,8 +16,8 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from test_kill import N_HOSTS, N_PAGES
-from test_workers import SHARDS, Workers, check_all, running
+from support.killed_crawl import N_HOSTS, N_PAGES
+from support.workers import SHARDS, Workers, check_all, running
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.whole import audit_shards

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support import redis_server
-from test_kill import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.whole import audit_shards

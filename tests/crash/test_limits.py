@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
-from test_kill import N_HOSTS, N_PAGES, answer, command
 
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.testing.server import Server

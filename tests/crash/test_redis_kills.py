@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import redis_server
-from test_kill import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.storage import Address, open_snapshot
