@@ -109,23 +109,27 @@ class LinkMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        if self.session is None:
+        session = self.session
+        if session is None:
             async for item in result:
                 for each in item.requests() if isinstance(item, Links) else (item,):
                     yield each
             return
-        page = self._following.page(response, self.session)
+        page: PageLinks | None = None  # until there is a link: many callbacks yield none
         turns = Turns()
         try:
             async for item in result:
-                for each in _follow(page, item):
+                if page is None and isinstance(item, (Request, Links)):
+                    page = self._following.page(response, session)
+                for each in _follow(page, item) if page is not None else (item,):
                     # A page may have thousands of links, each of which takes some microseconds, or fifty.
                     if perf_counter() > turns.ends_at:
                         await self._give_way(turns)
                     if each is not None:
                         yield each
         finally:
-            page.end()
+            if page is not None:
+                page.end()
             drop_tree(response)
 
 
