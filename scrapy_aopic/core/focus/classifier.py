@@ -1,0 +1,106 @@
+"""Logistic regression that learns one example at a time (AdaGrad: Duchi, Hazan and Singer, JMLR 12, 2011)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+from .words import BITS
+
+if TYPE_CHECKING:
+    from .words import Features
+
+_RATE = 0.5
+"""Size of the first step, for vectors of length 1."""
+
+_HEAD = struct.Struct("<4sBdddI")
+_ENTRY = struct.Struct("<Iff")
+_MAGIC = b"AOFC"
+
+_OFTENER = 10.0
+"""The rarer of the two classes counts at most so many times as much as the other."""
+
+
+class Classifier:
+    """How likely something is to be relevant, by its features.
+
+    Args:
+        is_balanced: Whether an example of the rarer class counts more, so that scores are as if both were as frequent;
+            else a score is the expected target.
+
+    Attributes:
+        bias: What holds without any feature.
+        seen: Sums of the targets, and of what is missing to 1, over all examples: relevant ones and others.
+    """
+
+    def __init__(self, *, is_balanced: bool = True) -> None:
+        self.is_balanced = is_balanced
+        self._weights = array("f", bytes(4 << BITS))
+        self._squares = array("f", bytes(4 << BITS))
+        self.bias = 0.0
+        self.seen = (0.0, 0.0)
+
+    def score(self, features: Features) -> float:
+        """How likely what has these *features* is relevant, 0 to 1."""
+        weights = self._weights
+        return _logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
+
+    def learn(self, features: Features, target: float) -> None:
+        """Take one step towards *target*, 0 to 1.
+
+        Raises:
+            ValueError: If *target* is not from 0 to 1.
+        """
+        if not 0.0 <= target <= 1.0:
+            raise ValueError(f"target must be a number from 0 to 1, not {target!r}")
+        positive, negative = self.seen = self.seen[0] + target, self.seen[1] + 1.0 - target
+        half = (positive + negative) / 2
+        rare = target * half / max(positive, 1.0) + (1.0 - target) * half / max(negative, 1.0)
+        error = (self.score(features) - target) * (min(rare, _OFTENER) if self.is_balanced else 1.0)
+        weights, squares = self._weights, self._squares
+        for place, value in features.items():
+            slope = error * value
+            squares[place] += slope * slope
+            if squares[place]:
+                weights[place] -= _RATE * slope / math.sqrt(squares[place])
+        self.bias -= 0.05 * error
+
+    def pack(self) -> bytes:
+        """The classifier as bytes: only the places that were ever learned, 12 bytes each."""
+        learned = [place for place, square in enumerate(self._squares) if square]
+        head = _HEAD.pack(_MAGIC, BITS, self.bias, *self.seen, len(learned))
+        return head + b"".join(
+            [_ENTRY.pack(place, self._weights[place], self._squares[place]) for place in learned]
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes, *, is_balanced: bool = True) -> Classifier:
+        """The classifier written as *data*.
+
+        Raises:
+            StorageError: If it is none. Nothing is allocated by what *data* says, only by how long it is.
+        """
+        try:
+            magic, bits, bias, positive, negative, n = _HEAD.unpack_from(data)
+        except struct.error:
+            raise StorageError(f"A classifier has at least {_HEAD.size} bytes, not {len(data)}") from None
+        if magic != _MAGIC or bits != BITS or len(data) != _HEAD.size + n * _ENTRY.size:
+            raise StorageError("These bytes are no classifier, or one of another version")
+        self = cls(is_balanced=is_balanced)
+        last = -1
+        for place, weight, square in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
+            if not last < place < 1 << BITS or not math.isfinite(weight) or not 0 < square < math.inf:
+                raise StorageError("This classifier is damaged: its places or its numbers cannot be right")
+            self._weights[place], self._squares[place], last = weight, square, place
+        if not all(map(math.isfinite, (bias, positive, negative))) or min(positive, negative) < 0:
+            raise StorageError("This classifier is damaged: its sums cannot be right")
+        self.bias, self.seen = bias, (positive, negative)
+        return self
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0

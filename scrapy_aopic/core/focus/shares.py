@@ -1,0 +1,57 @@
+"""How a page's cash is split by what its links are worth for the topic: ``q**2 / (sum of q**2 + null mass)``.
+
+The null mass keeps an off-topic page from handing all of its cash to its off-topic links: what it takes goes to the
+virtual page. Weights are whole numbers, so that the ledger conserves cash to the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNIT = 1_000_000
+"""Weight of a link whose value is 1, so that a value of 0.001 still weighs something."""
+
+NULL_MASS = 1.0
+"""Links of value 1 that the null mass is worth: a page whose links are all relevant keeps little back."""
+
+CASH_EXPONENT = 0.15
+"""Exponent of cash in the order at full focus: important pages come first among equally relevant ones."""
+
+
+class Shares(NamedTuple):
+    """What the ledger (:mod:`scrapy_aopic.core.ledger`) takes of a page's links.
+
+    Attributes:
+        weights: Of each link, 0 or more.
+        whole: What they are parts of; more than their sum by the null mass.
+    """
+
+    weights: list[int]
+    whole: int
+
+
+def shares(values: Sequence[float], *, focus: float = 1.0, null_mass: float = NULL_MASS) -> Shares:
+    """Shares of links of *values*, 0 to 1, at a *focus* from 0 (all the same) to 1 (by their values alone).
+
+    Raises:
+        ValueError: If a value or *focus* is not from 0 to 1, or *null_mass* below 0.
+    """
+    if not all(0.0 <= value <= 1.0 for value in values) or not 0.0 <= focus <= 1.0 or not null_mass >= 0.0:
+        raise ValueError(
+            f"values and focus must be from 0 to 1, null_mass 0 or more: {focus!r}, {null_mass!r}"
+        )
+    weights = [int(UNIT * (1.0 - focus + focus * value * value)) for value in values]
+    return Shares(weights, max(sum(weights) + int(UNIT * focus * null_mass), 1))
+
+
+def rank(value: float, cash: float, *, focus: float = 1.0) -> float:
+    """How early a page comes: its value for the topic times its cash, at a *focus* from 0 (cash alone) to 1 (topic).
+
+    Args:
+        cash: In seeds' worth, or units; only the order counts.
+    """
+    return math.pow(max(value, 1e-9), focus) * math.pow(cash + 1e-9, 1.0 - (1.0 - CASH_EXPONENT) * focus)
