@@ -30,9 +30,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 from lxml import html
 
-from scrapy_aopic.core.focus.shares import rank, shares
-from scrapy_aopic.core.focus.topic import LinkText, Topic, Valued
+from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, PageSeen
+from scrapy_aopic.core.focus.shares import shares
+from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import words
+from scrapy_aopic.core.order import Focused, revalued, whole_value
+from scrapy_aopic.core.records import Page, State
 from scrapy_aopic.web.context import page_context
 
 TOPICS = {
@@ -105,38 +108,35 @@ def relevant(pages: list[Leaf], lexicon: str) -> list[bool]:
 
 
 class Crawl:
-    """One simulated crawl; *score* gives the priority of a page that waits."""
+    """One simulated crawl; *policy* is a row of :data:`POLICIES`."""
 
     def __init__(self, pages: list[Leaf], labels: list[bool], topic: Topic, policy: str) -> None:
         self.pages, self.labels, self.policy = pages, labels, policy
         self.topic = topic
+        scorer, self.focus = POLICIES[policy]
+        self.scorer = SCORERS[scorer](topic) if scorer else None
+        self.queues = Focused(self.focus)
         self.cash: dict[int, float] = {}
-        self.best: dict[int, Valued] = {}
-        self.said: dict[int, tuple[LinkText, float]] = {}
+        self.value: dict[int, float] = {}
         self.order: dict[int, int] = {}
         self.spent = 0.0
 
     def score(self, page: int) -> float:
-        value, cash = self.best[page].value, self.cash[page]
         if self.policy == "breadth-first":
             return 0.0
         if self.policy == "one-step oracle":
             return float(self.labels[page])
         if self.policy == "cash":
-            return cash
-        if self.policy == "best-first":
-            return self.said[page][1]
-        return rank(value, cash, focus=0.5 if self.policy == "focus 0.5" else 1.0)
+            return self.cash[page]
+        waiting = Page(State.QUEUED, 1, score=revalued(0, whole_value(self.value[page])))
+        return self.queues.front_queue(waiting, int(self.cash[page] * SEED))
 
     def run(self, seeds: Sequence[int], fetches: int) -> list[bool]:
-        uses_links = self.policy in ("cold", "focused", "focus 0.5")
         heap: list[tuple[float, int, int]] = []
         done: set[int] = set()
         harvest = []
-        nothing = LinkText("")
         for seed in seeds:
-            self.cash[seed], self.order[seed] = 1.0, len(self.order)
-            self.said[seed], self.best[seed] = (nothing, 1.0), Valued(1.0, {})
+            self.cash[seed], self.value[seed], self.order[seed] = 1.0, 1.0, len(self.order)
             heap.append((-self.score(seed), self.order[seed], seed))
         heapq.heapify(heap)
         while heap and len(harvest) < fetches:
@@ -145,58 +145,63 @@ class Crawl:
                 continue  # its score has changed since: it is there once more
             done.add(number)
             harvest.append(self.labels[number])
-            page = self.pages[number]
             begin = time.process_time()
-            grade = self.topic.grade(page.text)
-            if self.policy in ("focused", "focus 0.5") and self.best[number].features:
-                self.topic.learn_link(self.best[number], grade)
-            self.visit(number, page, grade, done, heap, uses_links=uses_links)
+            self.visit(number, self.pages[number], done, heap)
             self.spent += time.process_time() - begin
-            if uses_links and len(harvest) % 100 == 0:
-                for target in self.order.keys() - done:
-                    if target in self.said and self.best[target].features:
-                        self.best[target] = self.topic.value(*self.said[target])
-                heap = [(-self.score(t), self.order[t], t) for t in self.order.keys() - done]
-                heapq.heapify(heap)
         return harvest + [False] * (fetches - len(harvest))
 
-    def visit(
-        self,
-        number: int,
-        page: Leaf,
-        grade: float,
-        done: set[int],
-        heap: list[tuple[float, int, int]],
-        *,
-        uses_links: bool,
-    ) -> None:
-        valued = []
-        for _, text in page.links:
-            valued.append(self.topic.value(text, grade) if uses_links else Valued(1.0, {}))
-        focus = {"focused": 1.0, "cold": 1.0, "focus 0.5": 0.5}.get(self.policy, 0.0)
-        split = shares([each.value for each in valued], focus=focus)
+    def visit(self, number: int, page: Leaf, done: set[int], heap: list[tuple[float, int, int]]) -> None:
+        values = [1.0] * len(page.links)
+        if self.scorer is not None:
+            grade = self.topic.grade(page.text)
+            seen = PageSeen("", grade, self.value[number], grade >= RELEVANT)
+            values = [max(value, FLOOR) for value in self.scorer(seen, [text for _, text in page.links])]
+        split = shares(values, focus=self.focus)
         cash = 0.85 * self.cash.get(number, 0.0)
-        for (target, text), each, weight in zip(page.links, valued, split.weights, strict=True):
+        for (target, _), value, weight in zip(page.links, values, split.weights, strict=True):
             if target in done:
                 continue
             self.order.setdefault(target, len(self.order))
             self.cash[target] = self.cash.get(target, 0.0) + cash * weight / split.whole
-            if target not in self.best or each.value > self.best[target].value:
-                self.best[target] = each
-            if target not in self.said or grade > self.said[target][1]:
-                self.said[target] = text, grade
+            self.value[target] = max(self.value.get(target, 0.0), value)
             heapq.heappush(heap, (-self.score(target), self.order[target], target))
 
 
-POLICIES = ("breadth-first", "cash", "best-first", "cold", "focus 0.5", "focused", "one-step oracle")
-"""From worst to best, as expected."""
+SEED = 1 << 29
+"""Units of cash that a seed gets in a real crawl."""
 
-T_95 = {4: 2.776, 5: 2.571, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
+POLICIES: dict[str, tuple[str, float]] = {
+    "breadth-first": ("", 0.0),
+    "cash": ("", 0.0),
+    "best-first": ("best-first", 1.0),
+    "shark-search": ("shark-search", 1.0),
+    "focused 0.25": ("focused", 0.25),
+    "focused 0.5": ("focused", 0.5),
+    "focused 0.75": ("focused", 0.75),
+    "focused 0.9": ("focused", 0.9),
+    "focused 1": ("focused", 1.0),
+    "one-step oracle": ("", 0.0),
+}
+"""Strategy (``AOPIC_LINK_SCORER``) and focus (``AOPIC_FOCUS``) of each; focused 0.9 is the default."""
+
+
+def t_95(n: int) -> float:
+    """Quantile of Student's t for 95 % intervals with *n* degrees of freedom (Abramowitz and Stegun, 26.7.5)."""
+    z = 1.959964
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return math.inf if n < 1 else 12.706 if n == 1 else sum(term / n**i for i, term in enumerate(terms))
 
 
 def interval(differences: list[float]) -> str:
     n = len(differences)
-    half = T_95[n - 1] * statistics.stdev(differences) / math.sqrt(n)
+    if n < 2:
+        return f"{statistics.mean(differences):+.3f} ± ?"
+    half = t_95(n - 1) * statistics.stdev(differences) / math.sqrt(n)
     return f"{statistics.mean(differences):+.3f} ± {half:.3f}"
 
 
@@ -263,7 +268,7 @@ def main() -> None:
                 spent[policy] += crawl.spent
         for policy in POLICIES:
             print(f"  {policy:16} {statistics.mean(mean[policy][-options.sets :]):.3f}", flush=True)
-    if not mean["focused"]:
+    if not mean["best-first"]:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")
     print(f"\n{'all topics':16} mean harvest  at the end  mean less best-first  CPU ms a page")
     for policy in POLICIES:

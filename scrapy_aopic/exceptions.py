@@ -25,3 +25,7 @@ class ExchangeError(AopicError, ValueError):
 
 class CallError(AopicError, ValueError):
     """A crawl was called with something that cannot be right; nothing was changed."""
+
+
+class TopicError(AopicError, ValueError):
+    """Examples or a model of a topic cannot be used."""

@@ -91,6 +91,27 @@ OWN = (
         "interpreted is left alone for `AOPIC_MAX_GAP`",
     ),
     Stat(
+        "aopic/topic/pages", "counter", "pages", _SCHEDULER,
+        "pages that were read for the [topic](focused.md); redirects and failures are not",
+    ),
+    Stat(
+        "aopic/topic/relevant", "counter", "pages", _SCHEDULER,
+        "of these, those that are relevant; duplicates are not",
+    ),
+    Stat(
+        "aopic/topic/harvest", "gauge", "part", _SCHEDULER,
+        "part of the pages read that are relevant, over all runs of the job",
+    ),
+    Stat("aopic/topic/harvest_lately", "gauge", "part", _SCHEDULER, "the same of the last 500 pages"),
+    Stat(
+        "aopic/topic/ungraded", "counter", "pages", _SCHEDULER,
+        "pages for which the function of `AOPIC_TOPIC` gave no number from 0 to 1; they count as irrelevant",
+    ),
+    Stat(
+        "aopic/topic/unvalued", "counter", "pages", _SCHEDULER,
+        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; the default valued them",
+    ),
+    Stat(
         "aopic/live/pages_per_second", "gauge", "pages/s", _LIVE,
         "pages settled in the last minute; `None` in the first half second of a run, as for the next one",
     ),

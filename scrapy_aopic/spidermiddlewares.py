@@ -19,7 +19,7 @@ from .session.session import has_session
 from .session.turns import Turns
 from .session.weights import Weigh, by_kind
 from .settings import read
-from .web.meta import COPY_OF, DUPLICATE_OF
+from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -83,11 +83,14 @@ class LinkMiddleware:
             raise visit.unwanted
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
+        response.meta.pop(RELEVANCE, None)
         first, copy = session.responses.compare(response, self._following.named)
         if first:
             response.meta[DUPLICATE_OF] = first
         if copy:
             response.meta[COPY_OF] = copy
+        if visit is not None and session.focus is not None:
+            session.focus.read(response, visit)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
         return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
@@ -140,4 +143,6 @@ def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
     elif isinstance(item, Links):
         yield from page.take_links(item)
     else:
+        if page.visit is not None and page.session.focus is not None:
+            page.session.focus.has_item(page.visit)
         yield item

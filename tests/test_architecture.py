@@ -236,6 +236,7 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
     of_one_piece = {
+        "harvest",
         "locate",
         "is_resumed",
         "was_clean",

@@ -109,6 +109,8 @@ class Findings(NamedTuple):
         is_if_same: Whether that only counts if they have the same words.
         same_host: Name of the host of the page *same_as*; needed only if that may be of another shard and is none of
             the links.
+        value: How relevant the page was found to be, as the value of a link is written; 0 if nobody has read it.
+        is_relevant: Whether it counts as relevant; only if it has a value.
     """
 
     outcome: str = ""
@@ -119,6 +121,8 @@ class Findings(NamedTuple):
     same_as: bytes = b""
     is_if_same: bool = False
     same_host: str = ""
+    value: int = 0
+    is_relevant: bool = False
 
 
 ORDINARY = Findings()

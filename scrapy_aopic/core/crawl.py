@@ -34,9 +34,10 @@ from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
 from .domains import Domains
 from .duplicates import Duplicates
+from .focus.harvest import Harvest
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
-from .layout import COUNTERS_KEY, TOTALS_KEY
+from .layout import COUNTERS_KEY, HARVEST_KEY, TOTALS_KEY
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
@@ -84,6 +85,7 @@ class Crawl:
     Attributes:
         politeness: For how long hosts are left alone.
         counters: What was done, in all runs.
+        harvest: How many pages were relevant, in all runs of a crawl for a topic.
 
     Raises:
         StorageError: If the store was written in another format, or in another order, or is of another shard.
@@ -161,7 +163,7 @@ class Crawl:
             self.ledger,
             duplicates,
             self._site_of,
-            adds_scores=order.counts_links,
+            adds_scores=order.counts_links and not order.values_links,
             abroad=self._abroad,
         )
         self.support = Support(self.domains, self.frontier) if self.domains is not None else None
@@ -216,6 +218,7 @@ class Crawl:
         self._not_before = 0.0
         self.counters = Counters(since=now, is_whole=True)
         self._queue_times = QueueTimes()
+        self.harvest = Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
         if saved is not None:
             known = read_counters(store, saved.saved_at)
             self.counters = known if known is not None else Counters(since=now)
@@ -438,6 +441,8 @@ class Crawl:
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
             self.counters.settled(found.outcome)
+            if found.value:
+                self.harvest.note(is_relevant=found.is_relevant)
             self._queue_times.note(self.pages.serial, now)
         return settled
 
@@ -637,7 +642,10 @@ class Crawl:
         is in flight. Steps may go on meanwhile.
         """
         totals = self._saved(now, is_clean=is_clean).pack()
-        return self._commits.take({TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)})
+        rows = {TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)}
+        if self.harvest.pages:
+            rows[HARVEST_KEY] = self.harvest.pack()
+        return self._commits.take(rows)
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""

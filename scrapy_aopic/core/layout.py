@@ -70,6 +70,9 @@ COUNTERS_KEY = b"counters"
 COMMIT_KEY = b"commit"
 """Number of the last commit, of a shard on the disk of a worker."""
 
+HARVEST_KEY = b"harvest"
+"""How many of the pages of a crawl for a topic are relevant (:mod:`.focus.harvest`)."""
+
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"

@@ -44,6 +44,15 @@ _RANKS = [bytes((N_CLASSES - 1 - number,)) for number in range(N_CLASSES)]
 _MIDDLE = N_FRONT_QUEUES // 2
 """Front queue of all pages of an order in which only their places differ; priorities move them up and down from there."""
 
+VALUE_BITS = 10
+"""Binary digits of a page's value for a topic; above them, its score counts links."""
+
+LARGEST_VALUE = (1 << VALUE_BITS) - 1
+"""The value 1. Steps of a thousandth are finer than any judgement of a page that is not known yet."""
+
+FOCUS = 0.9
+"""How much an order by topic goes by the topic, by default: cash decides among pages of nearly the same value."""
+
 _FLOAT = struct.Struct(">f")
 """Times of :class:`OpicRandom`: floating-point numbers of 32 bits."""
 
@@ -55,7 +64,7 @@ class PageView(Protocol):
         place: Its place inside its front queue, from :meth:`Order.place`.
         shift: Front queues that ``Request.priority`` moves it up, or down if negative.
         score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
-            mean, for a :class:`BatchOrder`.
+            mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
     """
 
@@ -106,6 +115,21 @@ def host_class(best: int, visited: int) -> int:
     return number if 0 <= number < N_CLASSES else 0 if number < 0 else N_CLASSES - 1
 
 
+def whole_value(value: float) -> int:
+    """A *value* for a topic, 0 to 1, as links and pages hold it: 1 to :data:`LARGEST_VALUE`, as 0 means that there is none."""
+    return max(int(LARGEST_VALUE * value), 1)
+
+
+def value_of(score: int) -> float:
+    """Value for a topic of a page with this *score*, 0 to 1; 1 for one that nothing is known of, such as a seed."""
+    return (score & LARGEST_VALUE or LARGEST_VALUE) / LARGEST_VALUE
+
+
+def revalued(score: int, value: int) -> int:
+    """A page's *score* with another *value*, as :func:`whole_value` gives it."""
+    return score & ~LARGEST_VALUE | value
+
+
 class Order:
     """Breadth first: pages in the order in which they were found. The base of all orders.
 
@@ -115,6 +139,9 @@ class Order:
         uses_endowments: Whether visits are endowed (``AOPIC_ENDOWMENT``), if that is what the virtual page spends on.
         uses_domains: Whether pages are counted by registered domain, and the domains that link to each.
         counts_links: Whether ``page.score`` is to count the visits that found a link to the page.
+        values_links: Whether links have values for a topic, the best of which the lowest :data:`VALUE_BITS` digits of
+            ``page.score`` keep; once the page was visited, they keep how relevant it is.
+        one_link: What a visit that found a link to a page adds to ``page.score``, if it ``counts_links``.
         ranks_by_front_queue: Whether the rank of a host improves only when the front queue of its best page does.
         budget: Part of all fetches that a registered domain with one supporter may take, and a fifth of what may
             go behind a link to one; 0 for no such bound.
@@ -124,6 +151,8 @@ class Order:
     uses_endowments: ClassVar[bool] = False
     uses_domains: ClassVar[bool] = False
     counts_links: ClassVar[bool] = False
+    values_links: ClassVar[bool] = False
+    one_link: ClassVar[int] = 1
     ranks_by_front_queue: ClassVar[bool] = False
     budget: float = 0.0
     allowance: float = 0.0
@@ -312,8 +341,52 @@ class Aopic(Order):
         return visited / (self.budget * support + seeded)
 
 
+class Focused(Aopic):
+    """Pages that seem relevant to a topic first (Chakrabarti, van den Berg and Dom, WWW8, 1999).
+
+    The front queue of a page is the mean, weighted by *focus*, of two: that of its value for the topic, and the one that it
+    has in the order ``aopic``. Hosts are discounted, and domains bounded, the less the more the topic counts: what is
+    relevant may all be on one site.
+
+    Args:
+        focus: How much the topic counts, from 0 (as ``aopic``) to 1 (nothing else).
+        budget: What ``aopic`` has as its budget.
+    """
+
+    values_links = True
+    one_link = 1 << VALUE_BITS
+
+    def __init__(self, focus: float = FOCUS, budget: float = Aopic.budget) -> None:
+        self.focus = focus
+        rest = 1.0 - focus
+        self.budget = budget / rest if rest else 0.0
+        self.allowance = Aopic.allowance / rest if rest else 0.0
+        self._rest = rest
+        # Even steps where values are large, and steps by ratio where they are small.
+        self._queues = [
+            focus
+            * (N_FRONT_QUEUES - 2)
+            * (value / LARGEST_VALUE + 1 + math.log2(value / LARGEST_VALUE) / VALUE_BITS)
+            / 2
+            for value in range(1, LARGEST_VALUE + 1)
+        ]
+
+    def front_queue(self, page: PageView, cash: int) -> int:
+        links, value = page.score >> VALUE_BITS, page.score & LARGEST_VALUE or LARGEST_VALUE
+        if links > 1:
+            cash = cash * math.isqrt(links << 16) >> 8
+        number = int(self._queues[value - 1] + self._rest * cash.bit_length()) + page.shift
+        return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
+
+    def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
+        discount = int(self._rest * ((visited + 1).bit_length() - 1))
+        number = 2 * (N_FRONT_QUEUES - 1 - row[0]) - discount
+        return _RANKS[number if 0 <= number < N_CLASSES else 0 if number < 0 else N_CLASSES - 1]
+
+
 ORDERS: dict[str, type[Order]] = {
     "aopic": Aopic,
+    "focused": Focused,
     "opic": Opic,
     "opic-random": OpicRandom,
     "opic-cycle": OpicCycle,

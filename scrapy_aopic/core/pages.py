@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import StorageError
 
+from .order import LARGEST_VALUE, revalued
 from .ports import Family
 from .records import (
     FAILED,
@@ -97,6 +98,7 @@ class Pages:
         self.clock = 0
         self._ledger = ledger
         self._order = order
+        self._values_links = order.values_links
         self._frontier = frontier
         self._leases = leases
         self._looks = looks
@@ -288,8 +290,14 @@ class Pages:
         self.serial += 1
         return self._order.place(self.serial, self.clock)
 
-    def visited(self, page: Page, outcome: str) -> None:
-        """*page* left the frontier, as its visit is over and ended with *outcome*; the caller keeps it."""
+    def visited(self, page: Page, outcome: str, value: int = 0) -> None:
+        """*page* left the frontier, as its visit is over and ended with *outcome*; the caller keeps it.
+
+        Args:
+            value: How relevant it is, as pages hold values; 0 if nobody has read it.
+        """
+        if value and self._values_links:
+            page.score = revalued(page.score, value)
         page.state = VISITED
         page.outcome = outcome
         self.n_visited += 1
@@ -320,8 +328,9 @@ class Pages:
             links: One to each page.
             targets: Those pages, ``None`` if they are not known.
             paid: Units for each.
-            found: What the visit adds to their scores, 0 or 1.
+            found: What the visit adds to their scores.
         """
+        values_links = self._values_links
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         keep, keep_request = self.table.put, self.requests.put
         merged: list[tuple[bytes, int]] = []
@@ -345,6 +354,7 @@ class Pages:
                 merged.append((key, units))  # later: the page that stands for it may be among the others
             elif page.state != FAILED:
                 page.score += found
+                page.score = _valued(page, link.value) if values_links else page.score
                 if catch_up is not None:
                     catch_up(page)
                 page.cash += units
@@ -400,6 +410,8 @@ class Pages:
         """A new page with *cash*, in its class."""
         self.serial = number = self.serial + 1
         page = Page(QUEUED, self._order.place(number, self.clock), shift=link.shift, score=score)
+        if self._values_links:
+            page.score |= link.value
         if self._is_chosen is not None:
             page.is_chosen = self._is_chosen(link.host)
         self._ledger.admit(page, cash)
@@ -428,3 +440,9 @@ class Pages:
         """Let *page*, which was visited and whose cash is up to date, be due."""
         if self._worth is not None:
             self._due.offer(key, self._worth.queue(page, now), page.visited_at)
+
+
+def _valued(page: Page, value: int) -> int:
+    """Score of *page* once a link of *value* to it is known: of several links the best counts, until it was visited."""
+    is_better = page.state == QUEUED and value > page.score & LARGEST_VALUE > 0
+    return revalued(page.score, value) if is_better else page.score

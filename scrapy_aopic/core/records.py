@@ -165,6 +165,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
         shift: Front queues to move up.
         weight: Its part of the page's cash, relative to that of the other links; at least 0.
         again: Fetch it even if the page is known (``dont_filter``).
+        value: What its page seems worth for a topic, 1 to :data:`~scrapy_aopic.core.order.LARGEST_VALUE`; 0 if nothing
+            says it. Only for an order that ``values_links``.
     """
 
     key: bytes
@@ -173,6 +175,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     shift: int = 0
     again: bool = False
     weight: int = 1
+    value: int = 0
 
 
 @lru_cache(10_000)  # a page has many links to few hosts

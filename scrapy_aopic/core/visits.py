@@ -89,7 +89,7 @@ class Visits:
         self._leases = leases
         self._pages = pages
         self._ledger = ledger
-        self._counts_links = order.counts_links
+        self._n_found = order.one_link if order.counts_links else 0
         self._frontier = frontier
         self._support = support
         self._merging = merging
@@ -122,7 +122,7 @@ class Visits:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
-        pages.visited(page, found.outcome)
+        pages.visited(page, found.outcome, found.value)
         if found.is_failure:
             pages.failed(key, page)
         else:
@@ -131,7 +131,7 @@ class Visits:
         if is_first:
             frontier.count(host)
         pages.keep(key, page)
-        n_found = int(self._counts_links and is_first)
+        n_found = self._n_found if is_first else 0
         if to.away:
             paid = self._pay_away(to, paid, host, found=n_found)
         pages.pay(to.links.values(), to.pages, paid, now, found=n_found)

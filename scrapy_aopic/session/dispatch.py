@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.watch.dropped import Dropped
 
+    from .focus import Focus
     from .intake import Intake
     from .queued import QueuedRequests
     from .stats import Stats
@@ -48,6 +49,7 @@ class Dispatch:
         look_up: Calls back with the address of a host, empty if it has none.
         recrawls: Whether pages are visited again.
         dropped: Notes links that do not arrive.
+        focus: Values links for the topic; ``None`` if there is none.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class Dispatch:
         look_up: Callable[[str, Callable[[str], None]], None],
         recrawls: bool,
         dropped: Dropped,
+        focus: Focus | None,
     ) -> None:
         self.trouble = trouble
+        self._focus = focus
         self._engine = engine
         self._job = job
         self._visits = visits
@@ -171,7 +175,11 @@ class Dispatch:
             visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
         found = findings_of(visit, recrawls=self._recrawls)
         self._count_repeated(visit, found)
+        if self._focus is not None:
+            found = self._focus.value(visit, found)
         crawl.settle(visit.lease, visit.links, now, found)
+        if self._focus is not None:
+            self._focus.settled(found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
             self._job.tick(0)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.exceptions import StorageError
@@ -178,6 +179,8 @@ class Intake:
             self._wait(visit, link)
         else:
             found_on = visit.lease.key if visit is not None else b""
+            if visit is not None:
+                link = replace(link, value=1)  # it is one too many to be valued for a topic
             if not self._crawl.seed(link, self._job.clock(), is_endowed=visit is None, found_on=found_on):
                 return False
             self._wake()  # a link of a batch does not come by way of the engine, which would wake by itself

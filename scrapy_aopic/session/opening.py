@@ -32,14 +32,17 @@ from scrapy_aopic.watch.history import FILE_NAME, History
 from scrapy_aopic.web.suffixes import list_name
 
 from .admission import Admission
+from .focus import GivenTopic
 from .state import StateKeeper
 
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.job.keeping import Keeper
+    from scrapy_aopic.settings.parse import TopicGiven
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
@@ -58,6 +61,7 @@ class OpenJob:
         max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
+        topic: What pages are to be relevant to; ``None`` for no topic.
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
         history: Where what the crawl was like is kept; ``None`` if nowhere.
         dropped: Links that do not reach the queue.
@@ -94,6 +98,7 @@ class OpenJob:
             check_no_parts(folder)
             shards: int = read(settings, "AOPIC_SHARDS")
             disks: int = read(settings, "AOPIC_DISKS")
+            self.topic = _read_topic(settings, is_cut=shards > 1 or bool(disks))
             address = read_address(settings, spider.name) if kind == SERVER or disks else None
             check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
             if disks:
@@ -264,3 +269,18 @@ def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
         raise SettingError(
             f"AOPIC_DISKS ({disks}) needs a JOBDIR, where this worker's shards are: set one, or AOPIC_DISKS = 0."
         )
+
+
+def _read_topic(settings: BaseSettings, *, is_cut: bool) -> GivenTopic | None:
+    """What pages are to be relevant to; ``None`` for no topic.
+
+    Args:
+        is_cut: Whether the job has several shards.
+    """
+    given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
+    if given is not None and is_cut:
+        raise SettingError(
+            "AOPIC_TOPIC does not go together with AOPIC_SHARDS above 1 or AOPIC_DISKS yet, because letters between "
+            "shards do not carry what links are worth for a topic: use a job in one piece, or no topic."
+        )
+    return GivenTopic(given) if given is not None else None

@@ -17,6 +17,7 @@ room          what happens there
 `responses`   what responses show of a page in work
 `outcome`     how a visit ended
 `pacer`       what the downloader's middlewares need
+`focus`       how relevant pages are, and what their links are worth for a topic
 `queued`      requests as bytes
 `stats`       what is counted, and logged once
 `steering`    what an operator asks of the crawl while it runs
@@ -54,6 +55,7 @@ from scrapy_aopic.web.page_keys import PageKeys
 
 from .dispatch import Dispatch
 from .duplicates import Duplicates
+from .focus import Focus
 from .intake import Intake
 from .lateness import Lateness
 from .pacer import JobPacer
@@ -110,6 +112,7 @@ class Session:
         pacer: What the downloader's middlewares need.
         stats: What is counted.
         trouble: Deals with errors.
+        focus: Grades pages and values links for a topic; ``None`` if there is none.
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
         steering: What an operator asks of the crawl.
@@ -182,6 +185,11 @@ class Session:
             wake=self._engine.wake,
             max_links=opened.max_links,
         )
+        self.focus: Focus | None = None
+        if opened.topic is not None:
+            self.focus = Focus(
+                crawler, job, opened.topic, places=self.places, stats=self.stats, closing=closing
+            )
         self._dispatch = self.dispatch_class(
             crawler,
             self._engine,
@@ -194,6 +202,7 @@ class Session:
             look_up=addresses.look_up,
             recrawls=opened.recrawls,
             dropped=opened.dropped,
+            focus=self.focus,
         )
         self.responses = Responses(
             crawler,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.focus.topic import LinkText
     from scrapy_aopic.core.records import Link
     from scrapy_aopic.core.revisits import Version
     from scrapy_aopic.refusals import RefusedError
@@ -55,6 +56,18 @@ class Mark(Struct, frozen=True, gc=False):
     key: bytes = b""
 
 
+class Seen(Struct):
+    """What was read of a page in work for a topic (:mod:`.focus`).
+
+    Attributes:
+        grade: How relevant it is.
+        texts: What it says of its links, by the latter halves of their page keys.
+    """
+
+    grade: float
+    texts: dict[bytes, LinkText]
+
+
 class Visit:
     """A request that the engine has, and what became of it so far.
 
@@ -77,6 +90,7 @@ class Visit:
         same_as: Key of the page that it says it is.
         same_host: Name of the host of that.
         is_if_same: Whether that only counts if they have the same words.
+        seen: What was read of it for the topic; ``None`` if nothing was.
     """
 
     __slots__ = (
@@ -99,6 +113,7 @@ class Visit:
         "retry",
         "same_as",
         "same_host",
+        "seen",
         "status",
         "unwanted",
         "version",
@@ -122,6 +137,7 @@ class Visit:
         self.same_as = b""
         self.same_host = ""
         self.is_if_same = False
+        self.seen: Seen | None = None
         self.is_downloading = True
         self.is_redirect = False
         self._passed: dict[int, tuple[Mark, str]] | None = None

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.order import Aopic, BatchOrder
+from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness, Rule
 from scrapy_aopic.core.revisits import Recrawl
@@ -36,6 +36,8 @@ from .table import SETTINGS, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from scrapy_aopic.core.order import Order
 
     from .parse import Listen
 
@@ -257,6 +259,28 @@ def read_normaliser(settings: Mapping[Any, Any], rewrite: Callable[[str], str | 
     )
 
 
+def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
+    """The order that is wanted, with its figures."""
+    kind = values["AOPIC_ORDER"]
+    if kind.values_links and values["AOPIC_TOPIC"] is None:
+        raise SettingError(
+            f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs a topic: set AOPIC_TOPIC, for example to "
+            '{"keywords": ["database", "sql"]}.'
+        )
+    if values["AOPIC_MIN_HARVEST"] and values["AOPIC_TOPIC"] is None:
+        raise SettingError(
+            f"AOPIC_MIN_HARVEST ({settings.get('AOPIC_MIN_HARVEST')!r}) is about pages that are relevant to a topic: set "
+            "AOPIC_TOPIC, too."
+        )
+    if issubclass(kind, Focused):
+        focused: Order = kind(values["AOPIC_FOCUS"], values["AOPIC_DOMAIN_BUDGET"])
+        return focused
+    order: Order = kind()
+    if isinstance(order, Aopic):
+        order.budget = values["AOPIC_DOMAIN_BUDGET"]
+    return order
+
+
 def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
     """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
 
@@ -266,7 +290,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
     values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
     check_names(settings)
     read_dashboard(settings)
-    order = values["AOPIC_ORDER"]()
+    order = _make_order(values, settings)
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
         raise SettingError(
             f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
@@ -277,8 +301,6 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
             f"AOPIC_VIRTUAL_DOMAINS ({'not set' if given is None else repr(given)}) must name the domains that "
             f"AOPIC_VIRTUAL_SPENDING = {values['AOPIC_VIRTUAL_SPENDING']!r} is about."
         )
-    if isinstance(order, Aopic):
-        order.budget = values["AOPIC_DOMAIN_BUDGET"]
     return Policy(
         order=order,
         domain_of=registered_domain,

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, cast
 
 from ada_url import URL
 
+from scrapy_aopic.core.focus.scorers import SCORERS
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
@@ -329,6 +330,70 @@ def function(value: Any, n: int) -> Any:
     except TypeError as error:
         raise Reason(f"it does not take {n} argument{'s' * (n > 1)}") from error
     return found
+
+
+class TopicGiven(NamedTuple):
+    """What a user says a topic is; one of these.
+
+    Attributes:
+        keywords: Words and phrases.
+        positive, negative: Folders of relevant pages and of others.
+        model: File of a trained model.
+        grade: Function of a response.
+        by_items: Whether a page is relevant if it yields an item.
+    """
+
+    keywords: tuple[str, ...] = ()
+    positive: str = ""
+    negative: str = ""
+    model: str = ""
+    grade: Callable[[Any], float] | None = None
+    by_items: bool = False
+
+
+_TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"model"}, {"function"})
+
+
+def topic(value: Any) -> TopicGiven | None:
+    """What a topic is; ``None`` for none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value == "items":
+        return TopicGiven(by_items=True)
+    if isinstance(value, str):
+        value = json.loads(value)
+    given = dict(value)
+    if set(given) not in _TOPIC_KEYS:
+        raise ValueError
+    if "function" in given:
+        return TopicGiven(grade=function(given["function"], 1))
+    if "keywords" in given:
+        keywords = given["keywords"]
+        keywords = tuple(keywords.split(",") if isinstance(keywords, str) else keywords)
+        if (
+            not all(isinstance(each, str) and any(map(str.isalnum, each)) for each in keywords)
+            or not keywords
+        ):
+            raise ValueError
+        return TopicGiven(keywords)
+    paths = {name: str(fspath(path)) for name, path in given.items()}
+    for name, path in paths.items():
+        if name == "model" and not Path(path).is_file():
+            raise Reason(f"there is no file {path}")
+        if name != "model" and not Path(path).is_dir():
+            raise Reason(f"there is no folder {path}")
+    return TopicGiven(
+        positive=paths.get("positive", ""), negative=paths.get("negative", ""), model=paths.get("model", "")
+    )
+
+
+def link_scorer(value: Any) -> Any:
+    """Name of a strategy, or a function of a page and its links."""
+    if isinstance(value, str) and value in SCORERS:
+        return value
+    if isinstance(value, str) and "." not in value:
+        raise Reason(similar(value, SCORERS))
+    return function(value, 2)
 
 
 def order(value: Any) -> type[Order]:

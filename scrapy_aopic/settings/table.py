@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.order import ORDERS, Aopic
+from scrapy_aopic.core.focus.scorers import SCORERS
+from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
@@ -98,7 +99,8 @@ _ORDER = (
         "It grows with the number of such domains to the power of 1.5. "
         "Pages behind a single link between domains, on however many domains they are, may take five times as much. "
         "A domain may also take its part of all seeds. "
-        'Pages over the budget are deferred, not dropped. 0 for no budgets. Only for the order "aopic".',
+        "Pages over the budget are deferred, not dropped. 0 for no budgets. "
+        'Only for the orders "aopic" and "focused", where it is divided by 1 - `AOPIC_FOCUS`.',
         "part",
     ),
     Setting(
@@ -654,8 +656,48 @@ _DASHBOARD = (
     ),
 )
 
+_TOPIC = (
+    Setting(
+        "AOPIC_TOPIC",
+        None,
+        Check(
+            'a dictionary such as {"keywords": ["database", "sql"]}, {"positive": "pages/yes", "negative": "pages/no"}, '
+            '{"model": "topic.aopic"} or {"function": "project.module.grade"}, the same as JSON, or "items"',
+            parse.topic,
+        ),
+        "What pages are to be relevant to, in any order; see [Focused crawling](focused.md#the-topic). "
+        '"items": a page is relevant if its callback yields an item. `None` for no topic.',
+    ),
+    Setting(
+        "AOPIC_FOCUS",
+        FOCUS,
+        number(0, 1),
+        'How much the topic counts in the order "focused": 0 for the order of "aopic", 1 for nothing but the topic.',
+        "part",
+    ),
+    Setting(
+        "AOPIC_LINK_SCORER",
+        "focused",
+        Check(
+            f"one of {', '.join(SCORERS)}, or the import path of a function of a page and its links",
+            parse.link_scorer,
+        ),
+        'What a link is worth before its page is known, in the order "focused"; see '
+        "[Strategies](focused.md#strategies).",
+    ),
+    Setting(
+        "AOPIC_MIN_HARVEST",
+        0.0,
+        number(0, 1),
+        "The crawl ends (`aopic_harvest`) when a smaller part of the last 500 pages is relevant to the topic. "
+        "What is queued stays, so that it can go on. 0 for no such end.",
+        "part",
+    ),
+)
+
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "order": _ORDER,
+    "topic": _TOPIC,
     "recrawl": _RECRAWLING,
     "politeness": _POLITE,
     "robots": _ROBOTS,

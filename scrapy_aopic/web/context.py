@@ -19,7 +19,7 @@ Element: TypeAlias = Any
 AROUND = 5
 """Pieces of text on each side that count as around a link (leaf offsets: Chakrabarti, Punera and Subramanyam, WWW 2002)."""
 
-MOST_LINKS = 5_000
+MOST_LINKS = 2_000
 """Links of a page that are looked at; further ones are none's favourites."""
 
 _SIDE = LINK_CHARACTERS // 2

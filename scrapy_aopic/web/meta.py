@@ -22,6 +22,7 @@ __all__ = [
     "OWN_SLOT",
     "PURPOSE",
     "RECEIVED",
+    "RELEVANCE",
     "SEED",
     "SITEMAP",
     "SLOT",
@@ -40,6 +41,9 @@ DUPLICATE_OF = "aopic_duplicate_of"
 
 COPY_OF = "aopic_copy_of"
 """Key of ``Response.meta`` that holds the URL of a page of another registered domain with the same text; never written."""
+
+RELEVANCE = "aopic_relevance"
+"""Key of ``Response.meta`` that holds how relevant the page is to the topic, 0 to 1; never written."""
 
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""

@@ -18,7 +18,7 @@ from scrapy.utils.python import global_object_name
 
 from scrapy_aopic.exceptions import AopicError
 
-from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, SLOT, TAG
+from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, RELEVANCE, SLOT, TAG
 from .request_rows import pack_values, values_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
 """What Scrapy calls itself, or spiders call."""
 
-_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, "download_latency")
+_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, "download_latency")
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
 _SENT_HEADERS = (
     "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.classifier import Classifier
-from scrapy_aopic.core.focus.shares import rank, shares
-from scrapy_aopic.core.focus.topic import FLOOR, LinkText, Topic
+from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, PageSeen
+from scrapy_aopic.core.focus.shares import shares
+from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import BITS, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
+from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
 from scrapy_aopic.core.records import Page, State
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
@@ -93,13 +96,6 @@ def test_a_value_that_is_none_is_refused(wrong: float) -> None:
         shares([wrong])
 
 
-def test_the_dial_goes_from_cash_to_topic() -> None:
-    rich, fit = (0.1, 1000.0), (0.9, 1.0)
-    assert rank(*rich, focus=0.0) > rank(*fit, focus=0.0)
-    assert rank(*rich, focus=1.0) > rank(0.1, 1.0, focus=1.0)
-    assert rank(*fit, focus=1.0) > rank(0.1, 10.0, focus=1.0)
-
-
 def learned() -> Classifier:
     classifier = Classifier()
     for i in range(200):
@@ -154,22 +150,6 @@ def test_a_changed_byte_never_gives_numbers_that_are_none(where: int, flip: int)
     assert 0.0 <= read.score({3: 0.6, 70_000: 0.8}) <= 1.0
 
 
-def test_links_are_valued_by_keywords_before_anything_is_known() -> None:
-    topic = Topic(["encryption", "public key"])
-    named = topic.value(LinkText("About public key systems"), 0.5).value
-    assert named > topic.value(LinkText("About ovens"), 0.5).value >= FLOOR
-    assert topic.value(LinkText("About ovens"), 0.0).value == FLOOR
-
-
-def test_what_became_of_links_outweighs_keywords() -> None:
-    topic = Topic(["encryption"])
-    for i in range(100):
-        topic.learn_link(topic.value(LinkText(f"Chapter {i}", path="/ssh/"), 0.3), 1.0)
-        topic.learn_link(topic.value(LinkText(f"About encryption {i}", path="/shop/"), 0.3), 0.0)
-    ssh = topic.value(LinkText("Chapter 1000", path="/ssh/"), 0.3).value
-    assert ssh > topic.value(LinkText("About encryption 1000", path="/shop/"), 0.3).value
-
-
 def test_pages_are_graded_by_keywords_until_there_are_examples() -> None:
     topic = Topic(["encryption"])
     assert topic.grade("encryption " * 3 + "word " * 97) > 0.5
@@ -180,6 +160,85 @@ def test_pages_are_graded_by_keywords_until_there_are_examples() -> None:
     assert topic.grade("primes") > topic.grade("encryption")
 
 
-@given(st.text(max_size=200), st.text(max_size=200), PARTS)
-def test_a_value_is_always_one(anchor: str, path: str, grade: float) -> None:
-    assert FLOOR <= Topic(["a b", ""]).value(LinkText(anchor, anchor, anchor, path), grade).value <= 1.0
+@given(st.lists(st.sampled_from("abc"), max_size=30))
+def test_phrases_are_counted_wherever_they_begin(found: list[str]) -> None:
+    n = sum(found[i : i + 2] == ["a", "b"] for i in range(len(found)))
+    density = 100 * n / max(len(found), 100)
+    assert Topic(["a b"]).grade(" ".join(found)) == density / (1 + density)
+
+
+def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url() -> None:
+    topic = Topic(["encryption", "public key"])
+    assert topic.match(LinkText("About public key systems")) == 1.0
+    assert topic.match(LinkText("", path="/encryption/")) == 1.0
+    assert topic.match(LinkText("About ovens", around="encryption")) == 0.0
+
+
+@given(st.sampled_from(sorted(SCORERS)), st.text(max_size=200), st.text(max_size=200), PARTS, PARTS)
+def test_every_strategy_gives_a_value_for_each_link(
+    name: str, anchor: str, path: str, grade: float, value: float
+) -> None:
+    topic = Topic(["a b", ""])
+    page = PageSeen("http://a.test/", grade, value, grade >= 0.5)
+    values = SCORERS[name](topic)(page, [LinkText(anchor, anchor, anchor, path)] * 2)
+    assert len(values) == 2
+    assert all(0.0 <= each <= 1.0 for each in values)
+
+
+def test_only_shark_search_goes_through_a_page_that_is_irrelevant() -> None:
+    topic, links = Topic(["encryption"]), [LinkText("next")]
+    promising, hopeless = (PageSeen("http://a.test/", 0.0, value, False) for value in (1.0, 0.01))
+    assert SCORERS["shark-search"](topic)(promising, links) > SCORERS["shark-search"](topic)(hopeless, links)
+    assert SCORERS["best-first"](topic)(promising, links) == SCORERS["best-first"](topic)(hopeless, links)
+
+
+# the order
+
+
+def page_of(value: float, links: int = 1) -> Page:
+    return Page(State.QUEUED, 1, score=revalued(links * Focused.one_link, whole_value(value)))
+
+
+@given(st.integers(0, TOTAL), st.integers(0, 50))
+def test_without_focus_the_order_is_that_of_aopic(cash: int, links: int) -> None:
+    plain = Page(State.QUEUED, 1, score=links)
+    assert Focused(0.0).front_queue(page_of(0.5, links), cash) == Aopic().front_queue(plain, cash)
+
+
+@given(st.integers(0, TOTAL), st.integers(0, TOTAL), PARTS)
+def test_with_all_focus_cash_does_not_count(one: int, two: int, value: float) -> None:
+    order = Focused(1.0)
+    assert order.front_queue(page_of(value), one) == order.front_queue(page_of(value, 9), two)
+
+
+@given(PARTS, PARTS, PARTS, st.integers(0, TOTAL))
+def test_what_is_worth_more_never_waits_behind(focus: float, one: float, two: float, cash: int) -> None:
+    queues = [Focused(focus).front_queue(page_of(value), cash) for value in sorted([one, two])]
+    assert queues == sorted(queues)
+
+
+def test_a_seed_is_worth_as_much_as_anything() -> None:
+    assert Focused().front_queue(Page(State.QUEUED, 1), 1 << 29) == Focused().front_queue(
+        page_of(1.0), 1 << 29
+    )
+
+
+# harvest
+
+
+@given(st.lists(st.booleans(), max_size=1200))
+def test_harvest_is_counted_whole_and_lately(relevant: list[bool]) -> None:
+    harvest = Harvest()
+    for number, each in enumerate(relevant):
+        if number == len(relevant) // 2:
+            harvest = Harvest.unpack(harvest.pack())
+        harvest.note(is_relevant=each)
+    assert harvest.rate == (sum(relevant) / len(relevant) if relevant else 0.0)
+    last = relevant[-500:]
+    assert harvest.rate_lately == (sum(last) / len(last) if last else 0.0)
+
+
+@given(st.binary(max_size=100))
+def test_harvest_that_cannot_be_read_begins_anew(data: bytes) -> None:
+    harvest = Harvest.unpack(data)
+    assert 0 <= harvest.relevant <= harvest.pages

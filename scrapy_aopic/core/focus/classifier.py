@@ -21,6 +21,9 @@ _HEAD = struct.Struct("<4sBdddI")
 _ENTRY = struct.Struct("<Iff")
 _MAGIC = b"AOFC"
 
+MOST_BYTES = _HEAD.size + (_ENTRY.size << BITS)
+"""Bytes of a classifier that has learned something of every place."""
+
 _OFTENER = 10.0
 """The rarer of the two classes counts at most so many times as much as the other."""
 
@@ -28,17 +31,14 @@ _OFTENER = 10.0
 class Classifier:
     """How likely something is to be relevant, by its features.
 
-    Args:
-        is_balanced: Whether an example of the rarer class counts more, so that scores are as if both were as frequent;
-            else a score is the expected target.
+    An example of the rarer class counts more, so that scores are as if both were as frequent.
 
     Attributes:
         bias: What holds without any feature.
         seen: Sums of the targets, and of what is missing to 1, over all examples: relevant ones and others.
     """
 
-    def __init__(self, *, is_balanced: bool = True) -> None:
-        self.is_balanced = is_balanced
+    def __init__(self) -> None:
         self._weights = array("f", bytes(4 << BITS))
         self._squares = array("f", bytes(4 << BITS))
         self.bias = 0.0
@@ -60,7 +60,7 @@ class Classifier:
         positive, negative = self.seen = self.seen[0] + target, self.seen[1] + 1.0 - target
         half = (positive + negative) / 2
         rare = target * half / max(positive, 1.0) + (1.0 - target) * half / max(negative, 1.0)
-        error = (self.score(features) - target) * (min(rare, _OFTENER) if self.is_balanced else 1.0)
+        error = (self.score(features) - target) * min(rare, _OFTENER)
         weights, squares = self._weights, self._squares
         for place, value in features.items():
             slope = error * value
@@ -78,7 +78,7 @@ class Classifier:
         )
 
     @classmethod
-    def unpack(cls, data: bytes, *, is_balanced: bool = True) -> Classifier:
+    def unpack(cls, data: bytes) -> Classifier:
         """The classifier written as *data*.
 
         Raises:
@@ -90,7 +90,7 @@ class Classifier:
             raise StorageError(f"A classifier has at least {_HEAD.size} bytes, not {len(data)}") from None
         if magic != _MAGIC or bits != BITS or len(data) != _HEAD.size + n * _ENTRY.size:
             raise StorageError("These bytes are no classifier, or one of another version")
-        self = cls(is_balanced=is_balanced)
+        self = cls()
         last = -1
         for place, weight, square in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
             if not last < place < 1 << BITS or not math.isfinite(weight) or not 0 < square < math.inf:

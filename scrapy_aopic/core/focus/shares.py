@@ -6,7 +6,6 @@ virtual page. Weights are whole numbers, so that the ledger conserves cash to th
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,9 +16,6 @@ UNIT = 1_000_000
 
 NULL_MASS = 1.0
 """Links of value 1 that the null mass is worth: a page whose links are all relevant keeps little back."""
-
-CASH_EXPONENT = 0.15
-"""Exponent of cash in the order at full focus: important pages come first among equally relevant ones."""
 
 
 class Shares(NamedTuple):
@@ -46,12 +42,3 @@ def shares(values: Sequence[float], *, focus: float = 1.0, null_mass: float = NU
         )
     weights = [int(UNIT * (1.0 - focus + focus * value * value)) for value in values]
     return Shares(weights, max(sum(weights) + int(UNIT * focus * null_mass), 1))
-
-
-def rank(value: float, cash: float, *, focus: float = 1.0) -> float:
-    """How early a page comes: its value for the topic times its cash, at a *focus* from 0 (cash alone) to 1 (topic).
-
-    Args:
-        cash: In seeds' worth, or units; only the order counts.
-    """
-    return math.pow(max(value, 1e-9), focus) * math.pow(cash + 1e-9, 1.0 - (1.0 - CASH_EXPONENT) * focus)

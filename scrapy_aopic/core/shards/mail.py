@@ -401,6 +401,11 @@ def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: boo
             f"The order {order_name(policy.order)} looks at the whole graph, of which a shard has a part: use another AOPIC_ORDER, "
             "or one shard."
         )
+    if policy.order.values_links:
+        raise CallError(
+            f"The order {order_name(policy.order)} values links for a topic, and letters between shards do not carry values yet: "
+            "use another AOPIC_ORDER, or one shard."
+        )
     if policy.by_address:
         raise CallError(
             "Hosts of one address may be in several shards, which cannot wait for each other: leave 'address' out of "

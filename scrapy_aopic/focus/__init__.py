@@ -1,0 +1,11 @@
+"""A topic from what a user gives: pages in folders, keywords, or a file with what was learned before.
+
+Rule: a folder or a file that cannot be used is a :class:`~scrapy_aopic.exceptions.TopicError` that names it.
+"""
+
+from __future__ import annotations
+
+from .folders import Page, read_folder, train
+from .model import load_model, save_model
+
+__all__ = ["Page", "load_model", "read_folder", "save_model", "train"]

@@ -1,0 +1,82 @@
+"""Examples of a topic: folders of pages, one in each file, as a browser or ``wget`` saves them."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy.http import HtmlResponse
+
+from scrapy_aopic.core.focus.topic import Topic
+from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.web.context import page_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+ROUNDS = 5
+"""Times that each example is learned from: with a few dozen, once is not enough to use what they say."""
+
+_MOST_BYTES = 2_000_000
+"""Bytes of a file that are read; of its text, no more counts than of a page in a crawl."""
+
+_MOST_FILES = 20_000
+"""Files of a folder that are read: far more than a topic needs."""
+
+
+class Page(NamedTuple):
+    """An example: its file, and its text."""
+
+    path: Path
+    text: str
+
+
+def read_folder(folder: Path) -> list[Page]:
+    """The pages in *folder* and below it, in the order of their names; hidden files are none.
+
+    Raises:
+        TopicError: If it has none, or they cannot be read.
+    """
+    pages = []
+    try:
+        for path in sorted(folder.rglob("*"))[:_MOST_FILES]:
+            if path.is_file() and not path.name.startswith("."):
+                with path.open("rb") as file:
+                    text = _text(file.read(_MOST_BYTES))
+                if text:
+                    pages.append(Page(path, text))
+    except OSError as error:
+        raise TopicError(f"The folder {folder} cannot be read: {error}.") from error
+    if not pages:
+        raise TopicError(
+            f"The folder {folder} has no pages with any text: save some there, one in each file."
+        )
+    return pages
+
+
+def _text(data: bytes) -> str:
+    """The text of a page with these bytes; they may be plain text, too."""
+    if not data.strip():
+        return ""
+    page = HtmlResponse("http://example.org/", body=data)
+    try:
+        return page_context(page.selector.root, page.url).text
+    except (LookupError, ValueError):  # a charset that is none, as in a crawl
+        return ""
+
+
+def train(positive: Sequence[Page], negative: Sequence[Page]) -> Topic:
+    """A topic that has learned from relevant pages and from others; the same from the same pages."""
+    topic = Topic()
+    chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
+    examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
+    for _ in range(ROUNDS):
+        chance.shuffle(examples)
+        for text, grade in examples:
+            topic.learn_page(text, grade)
+    return topic
+
+
+def _graded(pages: Iterable[Page], grade: float) -> list[tuple[str, float]]:
+    return [(page.text, grade) for page in pages]

@@ -1,0 +1,86 @@
+"""A trained topic in a file: plain numbers behind a checksum, never a pickle, so that a file of somebody else's runs no code.
+
+A line that says what it is, the SHA-256 of the rest in hexadecimal digits on a line, and the rest: the bytes of a
+:class:`~scrapy_aopic.core.focus.classifier.Classifier`. The checksum finds damage; it does not say who wrote the file.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
+from scrapy_aopic.core.focus.topic import Topic
+from scrapy_aopic.exceptions import StorageError, TopicError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAGIC = b"scrapy-aopic topic 1\n"
+
+_DIGEST_BYTES = 65
+"""Bytes of the line with the checksum."""
+
+_VERSION_DIGITS = 12
+"""Hexadecimal digits of the checksum that name a model."""
+
+
+class Model(NamedTuple):
+    """A trained topic.
+
+    Attributes:
+        version: What distinguishes it from others.
+    """
+
+    topic: Topic
+    version: str
+
+
+def save_model(topic: Topic, path: Path) -> str:
+    """Write what *topic* has learned to *path*, at once or not at all; returns its version.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    data = topic.pages.pack()
+    digest = sha256(data).hexdigest()
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(_MAGIC + digest.encode() + b"\n" + data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return digest[:_VERSION_DIGITS]
+
+
+def load_model(path: Path) -> Model:
+    """The model in the file at *path*, which may be anybody's.
+
+    Raises:
+        TopicError: If it is none. No more is read than a model can have, and nothing is allocated by what the file says.
+    """
+    most = len(_MAGIC) + _DIGEST_BYTES + MOST_BYTES
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise TopicError(f"The model {path} cannot be read: {error.strerror or error}.") from error
+    if not data.startswith(_MAGIC) or len(data) > most:
+        raise TopicError(f"{path} is no model of this version: 'scrapy aopic train' makes one.")
+    at = len(_MAGIC) + _DIGEST_BYTES
+    digest, rest = data[len(_MAGIC) : at].rstrip(b"\n"), data[at:]
+    if sha256(rest).hexdigest().encode() != digest:
+        raise TopicError(
+            f"The model {path} is damaged: its checksum is wrong. 'scrapy aopic train' makes it anew."
+        )
+    try:
+        topic = Topic(pages=Classifier.unpack(rest))
+    except StorageError as error:
+        raise TopicError(f"The model {path} cannot be used. {error}.") from error
+    if not topic.has_examples:
+        raise TopicError(f"The model {path} has learned from no relevant pages, or from no others.")
+    return Model(topic, digest[:_VERSION_DIGITS].decode())

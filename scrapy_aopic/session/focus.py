@@ -1,0 +1,252 @@
+"""A topic in a crawl: each page is graded once, and its links get values when its visit ends.
+
+Rule 1: a page is read before its callback, so that ``response.meta["aopic_relevance"]`` is there for it.
+
+Rule 2: values are worked out when all links are known, since a page may be relevant because of an item that comes last.
+
+Rule 3: what a user's function raises costs a page its grade, or its links their values, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
+from scrapy.http import TextResponse
+
+from scrapy_aopic.core.focus.harvest import LATELY
+from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, LinkScorer, PageSeen
+from scrapy_aopic.core.focus.shares import UNIT, shares
+from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
+from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
+from scrapy_aopic.core.order import value_of, whole_value
+from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.exceptions import SettingError, TopicError
+from scrapy_aopic.focus import load_model, read_folder, train
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.context import page_context
+from scrapy_aopic.web.meta import RELEVANCE
+
+from .stats import FirstOnly
+from .visit import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_aopic._engine.closing import Closing
+    from scrapy_aopic.core.api import Findings
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.settings.parse import TopicGiven
+
+    from .places import Places
+    from .stats import Stats
+    from .visit import Visit
+
+logger = logging.getLogger(__name__)
+
+HARVEST = "aopic_harvest"
+"""Reason of a spider that is closed because too few of the last pages were relevant."""
+
+_NO_TEXT = LinkText("")
+"""What a page says of a link that is none of its elements: nothing."""
+
+Grade: TypeAlias = "Callable[[Response], float]"
+
+
+class GivenTopic:
+    """The topic that a user has given.
+
+    Attributes:
+        topic: Its words; none are known of one that a function or items define.
+        grade: The user's function.
+        by_items: Whether a page is relevant if it yields an item.
+
+    Raises:
+        SettingError: If its folders or its model cannot be used.
+    """
+
+    def __init__(self, given: TopicGiven) -> None:
+        self.grade: Grade | None = given.grade
+        self.by_items = given.by_items
+        self.topic = Topic(given.keywords)
+        what = f"the keywords {', '.join(given.keywords)}"
+        try:
+            if given.model:
+                self.topic, version = load_model(Path(given.model))
+                what = f"the model {given.model}, version {version}"
+            elif given.positive:
+                positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
+                self.topic = train(positive, negative)
+                what = f"{len(positive)} relevant pages and {len(negative)} others"
+        except TopicError as error:
+            raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
+        if self.grade is not None:
+            what = "a function of each response"
+        elif self.by_items:
+            what = "whether a page yields an item"
+        logger.info("The topic is given by %(what)s", {"what": what})
+
+
+class Focus:
+    """Grades the pages of a crawl, and values their links.
+
+    Args:
+        closing: Closes the spider when too few pages are relevant.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        job: Job,
+        given: GivenTopic,
+        *,
+        places: Places,
+        stats: Stats,
+        closing: Closing,
+    ) -> None:
+        assert crawler.stats is not None
+        settings = crawler.settings
+        self._collector = crawler.stats
+        self._job = job
+        self._given = given
+        self._place = places.of
+        self._stats = stats
+        self._closing = closing
+        self._first = FirstOnly(logger, crawler)
+        self._focus: float = read(settings, "AOPIC_FOCUS")
+        self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
+        scorer: str | LinkScorer = read(settings, "AOPIC_LINK_SCORER")
+        self._default: LinkScorer = SCORERS["focused"](given.topic)
+        self._score: LinkScorer = SCORERS[scorer](given.topic) if isinstance(scorer, str) else scorer
+        self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
+        self._has_ended = False
+
+    # -- while a page is in work
+
+    def read(self, response: Response, visit: Visit) -> None:
+        """Grade the page of *response*, and note what it says of its links."""
+        text, texts = self._context(response)
+        visit.seen = Seen(self._grade(response, text), texts)
+        if not self._given.by_items:
+            response.meta[RELEVANCE] = visit.seen.grade
+
+    def has_item(self, visit: Visit) -> None:
+        """The page of *visit* has yielded an item."""
+        if self._given.by_items and visit.seen is not None:
+            visit.seen.grade = 1.0
+
+    def _context(self, response: Response) -> tuple[str, dict[bytes, LinkText]]:
+        """The text of *response*, and what it says of its links."""
+        if not isinstance(response, TextResponse):
+            return "", {}
+        try:
+            root = response.selector.root
+            if not hasattr(root, "iter"):  # JSON
+                return response.text[:PAGE_CHARACTERS], {}
+            context = page_context(root, response.url)
+        except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
+            return "", {}
+        if not self._values_links:
+            return context.text, {}
+        texts: dict[bytes, LinkText] = {}
+        for url, text in context.links.items():
+            key = self._place(url).key
+            if key:
+                texts.setdefault(key[HOST_BYTES:], text)
+        return context.text, texts
+
+    def _grade(self, response: Response, text: str) -> float:
+        if self._given.by_items:
+            return 0.0
+        if self._given.grade is None:
+            return self._given.topic.grade(text)
+        try:
+            return _part(self._given.grade(response))
+        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+            self._stats.count("aopic/topic/ungraded")
+            self._first.exception(
+                "grade",
+                "The function of AOPIC_TOPIC gives no number from 0 to 1 for %(page)s, which counts as irrelevant; "
+                "further ones are only counted (aopic/topic/ungraded)",
+                page=response.url,
+            )
+            return 0.0
+
+    # -- when its visit ends
+
+    def value(self, visit: Visit, found: Findings) -> Findings:
+        """Give the links of *visit* their values and shares; returns *found* with what follows for the page."""
+        seen = visit.seen
+        page = self._job.crawl.page(visit.lease.key) if self._values_links and visit.links else None
+        own = value_of(page.score) if page is not None else 1.0
+        if seen is None:  # a redirect, or nothing was read: what it leads to is as promising as it was
+            if self._values_links:
+                visit.links = [replace(link, value=whole_value(own)) for link in visit.links]
+            return found
+        is_relevant = seen.grade >= RELEVANT and not visit.is_duplicate
+        found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
+        if not self._values_links or not visit.links:
+            return found
+        texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
+        values = self._values(PageSeen(visit.request.url, seen.grade, own, is_relevant), texts)
+        split = shares(values, focus=self._focus)
+        visit.links, given = (
+            [
+                replace(link, weight=weight * link.weight, value=whole_value(value))
+                for link, weight, value in zip(visit.links, split.weights, values, strict=True)
+            ],
+            sum([link.weight for link in visit.links]),
+        )
+        unit = given // len(values) if visit.weight else 1
+        lost = max((visit.weight or found.n_links) - given, 0)  # of links that were dropped on their way
+        null_mass = (split.whole - sum(split.weights)) * unit
+        whole = sum([link.weight for link in visit.links]) + null_mass + int(UNIT * FLOOR) * lost
+        return found._replace(weight=max(whole, 1))
+
+    def _values(self, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+        try:
+            values = [max(_part(value), FLOOR) for value in self._score(page, texts)]
+            if len(values) != len(texts):
+                raise ValueError(f"{len(values)} values for {len(texts)} links")
+        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+            self._stats.count("aopic/topic/unvalued")
+            self._first.exception(
+                "value",
+                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s, which are valued by the default; "
+                "further such pages are only counted (aopic/topic/unvalued)",
+                page=page.url,
+            )
+            return [max(value, FLOOR) for value in self._default(page, texts)]
+        return values
+
+    def settled(self, found: Findings) -> None:
+        """A visit ended with *found*: say how the crawl goes, and end it if it is not worth it any more."""
+        if not found.value:
+            return
+        self._stats.count("aopic/topic/pages")
+        if found.is_relevant:
+            self._stats.count("aopic/topic/relevant")
+        harvest = self._job.crawl.harvest
+        lately = harvest.rate_lately
+        self._collector.set_value("aopic/topic/harvest", harvest.rate)
+        self._collector.set_value("aopic/topic/harvest_lately", lately)
+        if harvest.pages >= LATELY and lately < self._min_harvest and not self._has_ended:
+            self._has_ended = True
+            logger.warning(
+                "%(lately).1f %% of the last %(n)d pages are relevant, and AOPIC_MIN_HARVEST is %(least).1f %%: the crawl "
+                "closes. Set it lower to go on",
+                {"lately": 100 * lately, "n": LATELY, "least": 100 * self._min_harvest},
+            )
+            self._closing.close(HARVEST)
+
+
+def _part(number: Any) -> float:
+    """*number* as one from 0 to 1."""
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"{number!r} is not from 0 to 1")
+    return float(number)

@@ -1,0 +1,252 @@
+"""Crawls for a topic, from the outside: what is fetched first, what is counted, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import signals
+from scrapy.crawler import Crawler
+from scrapy.http import Response, TextResponse
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.focus.scorers import PageSeen
+from scrapy_aopic.core.focus.topic import LinkText
+from scrapy_aopic.core.layout import HARVEST_KEY
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.links import Links
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+TOPIC = "the database answers a query in sql and keeps each table in a database file"
+OTHER = "the baker opens the oven in the morning and sells bread to the whole street"
+KEYWORDS = {"keywords": ["database", "sql", "query"]}
+
+
+def page(text: str, links: Sequence[str]) -> Answer:
+    anchors = "".join(f'<li><a href="{link}">go on</a></li>' for link in links)
+    body = f"<html><title>page</title><p>{text}</p><ul>{anchors}</ul></html>"
+    return Answer(200, {"Content-Type": "text/html"}, body.encode())
+
+
+def tree(name: str, text: str, depth: int = 4) -> dict[str, Answer]:
+    """A binary tree of pages with *text*."""
+    pages = {}
+    for number in range(1, 2**depth):
+        children = [f"/{name}/{child}" for child in (2 * number, 2 * number + 1) if child < 2**depth]
+        pages[f"{HOME}{name}/{number}"] = page(text, children)
+    return pages
+
+
+WEB = {
+    HOME: page("here is all that we have", ["/bread/1", "/data/1", "/rolls/1"]),
+    **tree("bread", OTHER),
+    **tree("data", TOPIC),
+    **tree("rolls", OTHER),
+}
+"""46 pages, 15 of which are about databases."""
+
+
+def focused(topic: Any = KEYWORDS, **settings: Any) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
+        "AOPIC_ORDER": "focused",
+        "AOPIC_TOPIC": topic,
+        "CONCURRENT_REQUESTS": 1,
+        "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,
+        "AOPIC_MIN_GAP": 0.01,
+        **settings,
+    }
+
+
+def about_data(web: Web, n: int = 18) -> int:
+    """How many of the first *n* pages that the server was asked for are about databases."""
+    return sum("/data/" in url for url in web.asked[:n])
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(name)
+
+
+class FollowLinks(Follow):
+    """The same by Links, in batches."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield Links(response)
+
+
+class Items(Follow):
+    """An item behind its links, of pages about databases."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield from super().parse(response)
+        if "database" in response.text:
+            yield {"url": response.url, "relevance": response.meta.get("aopic_relevance")}
+
+
+@pytest.mark.parametrize("spider", [Follow, FollowLinks])
+@pytest.mark.parametrize("scorer", ["focused", "best-first", "shark-search"])
+@deferred_f_from_coro_f
+async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Follow], scorer: str) -> None:
+    web = serve(WEB)
+    crawler = await crawl(spider, focused(AOPIC_LINK_SCORER=scorer))
+    assert about_data(web) == 15
+    assert sorted(web.asked) == sorted(WEB)
+    assert stat(crawler, "aopic/topic/pages") == 46
+    assert stat(crawler, "aopic/topic/relevant") == 15
+    assert stat(crawler, "aopic/topic/harvest") == 15 / 46
+    assert stat(crawler, "aopic/errors") is None
+
+
+@deferred_f_from_coro_f
+async def test_harvest_is_counted_in_any_order(serve: Serve) -> None:
+    web = serve(WEB)
+    crawler = await crawl(Follow, focused(AOPIC_ORDER="breadth-first"))
+    assert about_data(web) < 8
+    assert stat(crawler, "aopic/topic/relevant") == 15
+
+
+def grade(response: TextResponse) -> float:
+    return float("database" in response.text)
+
+
+@deferred_f_from_coro_f
+async def test_a_function_says_what_is_relevant(serve: Serve) -> None:
+    web = serve(WEB)
+    await crawl(Follow, focused({"function": grade}))
+    assert about_data(web) == 15
+
+
+@deferred_f_from_coro_f
+async def test_a_page_that_yields_an_item_is_relevant(serve: Serve) -> None:
+    web = serve(WEB)
+    crawler = await crawl(Items, focused("items"))
+    assert about_data(web) == 15
+    assert stat(crawler, "aopic/topic/relevant") == 15
+
+
+def folders(folder: Path) -> dict[str, str]:
+    for name, texts in (("yes", [TOPIC, "a query of a table"]), ("no", [OTHER, "here is bread", "a street"])):
+        (folder / name).mkdir()
+        for number, text in enumerate(texts):
+            (folder / name / f"{number}.html").write_text(f"<p>{text}</p>")
+    return {"positive": str(folder / "yes"), "negative": str(folder / "no")}
+
+
+@deferred_f_from_coro_f
+async def test_folders_of_pages_say_what_is_relevant(serve: Serve, tmp_path: Path) -> None:
+    web = serve(WEB)
+    await crawl(Follow, focused(folders(tmp_path)))
+    assert about_data(web) == 15
+
+
+def by_url(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+    return [float("/rolls/" in link.path) for link in links]
+
+
+@deferred_f_from_coro_f
+async def test_a_function_of_the_users_values_links(serve: Serve) -> None:
+    web = serve(WEB)
+    await crawl(Follow, focused(AOPIC_LINK_SCORER=by_url, AOPIC_FOCUS=1))
+    assert all("/rolls/" in url for url in web.asked[1:16])
+
+
+def broken(*_: Any) -> Any:
+    raise RuntimeError("no idea")
+
+
+@deferred_f_from_coro_f
+async def test_functions_that_fail_lose_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    web = serve(WEB)
+    crawler = await crawl(Follow, focused({"function": broken}, AOPIC_LINK_SCORER=broken))
+    assert sorted(web.asked) == sorted(WEB)
+    assert stat(crawler, "aopic/topic/ungraded") == 46
+    assert stat(crawler, "aopic/topic/unvalued") > 0
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 2
+    assert "AOPIC_TOPIC" in errors[0]
+    assert "AOPIC_LINK_SCORER" in errors[1]
+
+
+class WithRelevance(Follow):
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url, "relevance": response.meta["aopic_relevance"]}
+        for request in super().parse(response):
+            yield request.replace(meta=response.meta)  # which must not make the next page as relevant
+
+
+@deferred_f_from_coro_f
+async def test_the_spider_knows_how_relevant_a_page_is(serve: Serve) -> None:
+    serve(WEB)
+    items: list[dict[str, Any]] = []
+    await crawl(WithRelevance, focused(), told={signals.item_scraped: lambda item: items.append(item)})  # noqa: PLW0108 - of a signal
+    assert len(items) == 46
+    assert all((item["relevance"] >= 0.5) == ("/data/" in item["url"]) for item in items)
+
+
+def harvest_of(store: Store) -> Harvest:
+    return Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
+
+
+@deferred_f_from_coro_f
+async def test_harvest_and_cash_are_whole_over_stops(serve: Serve, tmp_path: Path) -> None:
+    web = serve(WEB)
+    on_disk = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
+    for pages in (5, 10, 0):
+        await crawl(Follow, focused(CLOSESPIDER_PAGECOUNT=pages, **on_disk))
+        result = check(tmp_path)
+        assert result.violations == []
+        assert result.cash + result.virtual == TOTAL
+    assert sorted(web.asked) == sorted(WEB)
+    harvest = ask(tmp_path, harvest_of)
+    assert (harvest.pages, harvest.relevant) == (46, 15)
+
+
+LONG = {
+    HOME: page(TOPIC, ["/bread/1"]),
+    **{f"{HOME}bread/{n}": page(f"{OTHER} {n}", [f"/bread/{n + 1}"]) for n in range(1, 560)},
+}
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve: Serve, tmp_path: Path) -> None:
+    web = serve(LONG)
+    crawler = await crawl(
+        Follow, focused(AOPIC_MIN_HARVEST=0.1, AOPIC_MIN_GAP=0, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
+    )
+    assert stat(crawler, "finish_reason") == "aopic_harvest"
+    assert 500 <= len(web.asked) < 510
+    assert check(tmp_path).queued > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"AOPIC_TOPIC": None}, ["AOPIC_ORDER ('focused')", "AOPIC_TOPIC"]),
+        ({"AOPIC_TOPIC": {"keywords": []}}, ["AOPIC_TOPIC"]),
+        ({"AOPIC_TOPIC": {"keyword": ["sql"]}}, ["AOPIC_TOPIC"]),
+        ({"AOPIC_TOPIC": {"model": "/nowhere/at.all"}}, ["AOPIC_TOPIC", "/nowhere/at.all"]),
+        ({"AOPIC_TOPIC": None, "AOPIC_ORDER": "aopic", "AOPIC_MIN_HARVEST": 0.1}, ["AOPIC_MIN_HARVEST"]),
+        ({"AOPIC_LINK_SCORER": "best-frist"}, ["AOPIC_LINK_SCORER", "best-first"]),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_what_cannot_be_a_topic_is_refused(
+    serve: Serve, caplog: pytest.LogCaptureFixture, settings: dict[str, Any], words: list[str]
+) -> None:
+    web = serve(WEB)
+    await crawl(Follow, {**focused(), **settings})
+    assert web.asked == []
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1
+    assert all(word in said[0] for word in words)
