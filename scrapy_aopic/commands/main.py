@@ -27,6 +27,7 @@ from . import (
     hosts,
     import_redis,
     move,
+    plan,
     repair,
     report,
     restore,
@@ -61,6 +62,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "seed": seed,
     "export": export,
     "import-redis": import_redis,
+    "plan": plan,
     "simulate": simulate,
 }
 """What may follow ``scrapy aopic``, in the order of its help."""

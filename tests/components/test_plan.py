@@ -1,0 +1,85 @@
+"""The capacity plan: what the documents show is what it says, and it says where a way ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scrapy_aopic.lab.plan import LOAD, ON_DISKS, ON_SERVER, Wanted, plan
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", "plan", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_plan_in_the_documents_is_what_the_command_says() -> None:
+    (line, said) = re.findall(r"^```text\n\$ scrapy aopic plan (.+)\n((?:.+\n)+)```", PAGE, re.MULTILINE)[0]
+    assert run(*line.split()).stdout == said
+
+
+def test_the_constants_in_the_documents_are_those_of_the_plan() -> None:
+    section = PAGE.partition("\n## Capacity plan\n")[2].partition("\n## ")[0]
+    for costs in (ON_SERVER, ON_DISKS):
+        for number in (costs.worker_ms, costs.server_us, costs.server_kb, costs.server_url or costs.disk_url):
+            assert re.search(rf"\b{number:g} (ms|us|kB|bytes)", section), number
+
+
+def test_what_measures_the_constants_is_there() -> None:
+    source = (ROOT / "scrapy_aopic" / "lab" / "plan.py").read_text(encoding="utf-8")
+    for path in re.findall(r"python (benchmarks/[\w/.]+)", source + PAGE):
+        assert (ROOT / path).exists(), path
+    ast.parse((ROOT / "benchmarks" / "capacity.py").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("costs", [ON_SERVER, ON_DISKS])
+def test_more_pages_and_urls_take_more(costs) -> None:
+    for name in ("rate", "urls"):
+        plans = [
+            plan(Wanted(**{"rate": 100.0, "urls": 1e6, name: n}), costs, largest=1e11)
+            for n in (1.0, 1e3, 1e5, 1e9, 1e11)
+        ]
+        for less, more in pairwise(plans):
+            assert more.workers >= less.workers
+            assert more.server_memory >= less.server_memory
+            assert more.server_cores >= less.server_cores
+            assert more.worker_disk >= less.worker_disk or name == "rate"
+            assert len(more.limits) >= len(less.limits)
+        assert plans[0].limits == []
+        assert plans[-1].limits or (name == "urls" and costs is ON_DISKS)
+
+
+def test_workers_have_cores_to_spare() -> None:
+    found = plan(Wanted(1000, 1e6, page_ms=10), ON_SERVER, largest=1e12)
+    used = 1000 * (ON_SERVER.worker_ms + 10) / 1000 / found.workers
+    assert LOAD * 0.9 < used <= LOAD
+    assert found.worker_connections == -(-1000 * 0.3 // found.workers)
+
+
+def test_json_and_wrong_numbers() -> None:
+    plans = json.loads(run("--pages-per-second", "100", "--urls", "1e7", "--json").stdout)
+    assert plans["shards on server"]["workers"] == 1
+    for arguments in (
+        ("--pages-per-second", "0", "--urls", "1"),
+        ("--pages-per-second", "1", "--urls", "nan"),
+        ("--pages-per-second", "1", "--urls", "1", "--page-ms", "-1"),
+        ("--urls", "1"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
