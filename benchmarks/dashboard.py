@@ -2,7 +2,8 @@
 
     python benchmarks/dashboard.py [--pages 3000] [--repeats 5] [--hosts 400]
 
-Crawls of the demo web in processes of their own, by turns. A dashboard that is watched has two viewers of the stream of
+Crawls of the demo web, and with more than 4,000 hosts of one in which all of them are seeds and stay in memory, in processes of
+their own, by turns. A dashboard that is watched has two viewers of the stream of
 events and a scrape of /metrics each second, from another process. Two figures are printed:
 
 * the ratio of CPU a page to the crawl without a dashboard before it, as median of the pairs with the least and the largest;
@@ -21,7 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from random import Random
 from statistics import median
 from threading import Event, Thread
 from typing import Any
@@ -30,12 +34,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "example_project"))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 TOKEN = "a-token-of-the-benchmark"
+MOST_OF_DEMO = 4000
+"""Hosts that the demo web can have, about."""
 MODES = ("none", "closed", "open")
 
 
 def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     """Crawl, and print what it took as the last line."""
     import demo_web
+    from scrapy import signals
     from scrapy.crawler import CrawlerProcess
 
     from scrapy_aopic import BroadSpider
@@ -61,7 +68,11 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
 
     class Spider(BroadSpider):
         name = "bench"
-        seeds = demo_web.DemoWeb(n_hosts=hosts).seeds
+        seeds = (
+            demo_web.DemoWeb(n_hosts=hosts).seeds
+            if hosts <= MOST_OF_DEMO
+            else [f"http://h{n}.test/" for n in range(hosts)]
+        )
 
     settings = {
         "ADDONS": {"scrapy_aopic.Addon": 500},
@@ -70,6 +81,7 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
         "CLOSESPIDER_PAGECOUNT": pages,
         "TELNETCONSOLE_ENABLED": False,
         "LOG_LEVEL": "WARNING",
+        "AOPIC_ACTIVE_HOSTS": 2 * hosts,
         "AOPIC_DASHBOARD": mode != "none" and "127.0.0.1:0",
         "AOPIC_DASHBOARD_TOKEN": TOKEN,
     }
@@ -77,6 +89,10 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     crawler = process.create_crawler(Spider)
     process.crawl(crawler)
     began, cpu = time.monotonic(), time.process_time()
+    active: list[int] = []
+    crawler.signals.connect(
+        partial(_count_hosts, crawler, active), signal=signals.response_received, weak=False
+    )
     process.start()
     assert crawler.stats is not None
     done = crawler.stats.get_value("aopic/pages/visited") + crawler.stats.get_value("aopic/pages/failed", 0)
@@ -84,9 +100,34 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     result = {
         "cpu_ms_a_page": 1000 * spent / done,
         "pages_a_second": done / (time.monotonic() - began),
+        "hosts": sum(active) / max(len(active), 1),
         **{f"own_{name}": seconds / spent for name, seconds in own.items()},
     }
     print(f"result {json.dumps(result)}", flush=True)
+
+
+def _count_hosts(crawler: Any, active: list[int]) -> None:
+    """Note how many hosts are in memory, once in 500 responses."""
+    from scrapy_aopic.session.session import Session
+
+    n = crawler.stats.get_value("response_received_count", 0)
+    session = Session.of(crawler)
+    if n % 500 == 0 and session is not None:
+        active.append(len(session.job.crawl.frontier.active))
+
+
+def answer(hosts: int, exchange: Any) -> Any:
+    """A page of a web of *hosts*, with 20 links to any of them."""
+    from scrapy_aopic.testing.server import Answer
+
+    if exchange.target == "/robots.txt":
+        return Answer(404)
+    rng = Random(f"{exchange.host}{exchange.target}")
+    links = "".join(
+        f'<a href="http://h{rng.randrange(hosts)}.test/{rng.randrange(50)}">x</a>' for _ in range(20)
+    )
+    body = f"<html><title>{exchange.host}{exchange.target}</title>{links}</html>"
+    return Answer(headers={"Content-Type": "text/html"}, body=body.encode())
 
 
 def watch(port: int, path: str, over: Event) -> None:
@@ -151,7 +192,13 @@ def main() -> None:
     import demo_web
 
     found: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
-    with demo_web.served(n_hosts=opts.hosts) as proxy:
+    with ExitStack() as stack:
+        if opts.hosts <= MOST_OF_DEMO:
+            proxy = stack.enter_context(demo_web.served(n_hosts=opts.hosts))
+        else:
+            from scrapy_aopic.testing.server import Server
+
+            proxy = stack.enter_context(Server(partial(answer, opts.hosts)).run_in_thread()).url
         for n in range(opts.repeats):
             for mode in MODES[n % 3 :] + MODES[: n % 3]:
                 found[mode].append(run(mode, opts.pages, opts.hosts, proxy))
@@ -163,6 +210,7 @@ def main() -> None:
         print(
             f"{mode:7} {median(each['cpu_ms_a_page'] for each in results):.3f} ms a page at "
             f"{median(each['pages_a_second'] for each in results):.0f} pages/s; {median(ratios):.3f} of none "
+            f"with {median(each['hosts'] for each in results):,.0f} hosts in memory "
             f"({min(ratios):.3f} to {max(ratios):.3f}); own {100 * median(each['own_loop'] for each in results):.3f} % in the "
             f"event loop, {100 * median(each['own_threads'] for each in results):.3f} % in threads"
         )

@@ -101,6 +101,7 @@ class Dropped:
             self._heaps[reason] = []
             sample = self._samples[reason] = Sample()
         sample.n += 1
+        url = url.partition("#")[0]  # which no request has
         if url in sample.pages:
             return
         if len(url) > _LONGEST:
@@ -168,7 +169,7 @@ def find(samples: Mapping[str, Sample], urls: Iterable[str]) -> Drop | None:
     """Why the link with one of *urls* was dropped, as *samples* know."""
     for url in urls:
         for reason, sample in samples.items():
-            page = sample.pages.get(url)
+            page = sample.pages.get(url.partition("#")[0])
             if page is not None:
                 return Drop(reason, page)
     return None

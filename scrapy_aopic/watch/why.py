@@ -291,10 +291,10 @@ def _why_queued(
     )
     if page.visits:
         said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
-    _say_cash(saved, page, said)
+    _say_robots(store, key[:HOST_BYTES], said)
     if host is not None:
         _say_host(host, saved, said)
-    _say_robots(store, key[:HOST_BYTES], said)
+    _say_cash(saved, page, said)
     return said.answer("queued")
 
 
@@ -456,12 +456,13 @@ def _say_host(host: HostRecord, saved: Saved, said: _Said) -> str:
         said.say(f"{counts}; hosts with better pages come first.")
     elif wait > 0:
         said.say(
-            f"{counts}; it must be left alone for {duration(max(wait, 1))} from then: {_WAITS[why_it_waits(host)]}."
+            f"{counts}; from the last commit on it must be left alone for {duration(max(wait, 1))}: {_WAITS[why_it_waits(host)]}."
         )
     else:
         said.say(f"{counts}; it could be requested as of the last commit, in the order of the best pages.")
     if host.errors and state != "dead":
-        said.say(f"{host.errors:,} transfers in a row showed errors.", errors=host.errors)
+        n = f"The last {host.errors:,} transfers" if host.errors > 1 else "The last transfer"
+        said.say(f"{n} showed errors.", errors=host.errors)
     if host.crawl_delay:
         said.say(f"Its robots.txt has a crawl delay of {host.crawl_delay:g} s.", crawl_delay=host.crawl_delay)
     if saved.not_before > now:
@@ -491,9 +492,9 @@ def _say_robots(store: Store, host: bytes, said: _Said) -> None:
             continue
         if robots.failures:
             what = "nothing is allowed" if robots.text is None else "its old rules hold"
+            times = f" {robots.failures:,} times in a row" if robots.failures > 1 else ""
             said.say(
-                f"A robots.txt of the host was unreachable {robots.failures:,} times in a row, so {what}; it is tried again "
-                f"at {_time(robots.retry_at)}.",
+                f"A robots.txt of the host was unreachable{times}, so {what}; it is tried again at {_time(robots.retry_at)}.",
                 robots_failures=robots.failures,
             )
 

@@ -141,9 +141,7 @@ def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
     assert sorted(answer.kind for answer in answers) == ["fetched", "queued", "queued", "queued"]
     queued = [answer for answer in answers if answer.kind == "queued"]
     assert sorted(answer.facts["rank"] for answer in queued) == [1, 2, 3]
-    assert "must be left alone for 20 s from then: the gap after its last transfer" in " ".join(
-        queued[0].sentences
-    )
+    assert "must be left alone for 20 s: the gap after its last transfer" in " ".join(queued[0].sentences)
     host = asked(job, "A.test")
     assert host.kind == "waiting"
     assert host.facts["queued"] == 3
@@ -181,7 +179,7 @@ def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said() -> None:
     job.crawl.keep_robots(page_key(host_key("a.test"), b"http://a.test"), robots.to_bytes())
     for question in ("a.test", "http://a.test/3"):
         text = " ".join(asked(job, question).sentences)
-        assert "must be left alone for 2 min from then: the crawl delay of its robots.txt" in text
+        assert "must be left alone for 2 min: the crawl delay of its robots.txt" in text
         assert "Its robots.txt has a crawl delay of 120 s." in text
         assert "was unreachable 3 times in a row, so nothing is allowed" in text
 
