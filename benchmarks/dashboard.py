@@ -90,9 +90,11 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     process.crawl(crawler)
     began, cpu = time.monotonic(), time.process_time()
     active: list[int] = []
-    crawler.signals.connect(
-        partial(_count_hosts, crawler, active), signal=signals.response_received, weak=False
-    )
+
+    def count() -> None:
+        _count_hosts(crawler, active)
+
+    crawler.signals.connect(count, signal=signals.response_received)
     process.start()
     assert crawler.stats is not None
     done = crawler.stats.get_value("aopic/pages/visited") + crawler.stats.get_value("aopic/pages/failed", 0)
