@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LOOK = 0.5
+"""Seconds between looks at the other workers: as long as a commit takes to be due. No shard waits for a hand-over here, and
+what is left for the server to do is mostly this."""
+
 _LEAST_MB = 4
 """Megabytes for the cache of a shard's store, at least."""
 
@@ -63,6 +67,7 @@ class OnDisk:
     def __init__(
         self, folder: Path, address: Address, cut: JobCut, policy: Policy, *, kind: str, memory_mb: int
     ) -> None:
+        self.pause = _LOOK
         self._folder = folder
         self._address = address
         self._cut = cut

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from .held import Post
 
-_LOOK = 0.2
-"""Seconds between looks: what a letter is late, beside the commits of sender and receiver. A look takes the server some
-tens of microseconds."""
+_RETRY = 0.2
+"""Seconds after which a server that did not reply is tried again."""
 
 
 class Exchange:
@@ -29,24 +28,25 @@ class Exchange:
 
     Args:
         lease: Seconds after which others take this process for dead.
+        pause: Seconds between looks, and between posts: what a letter is late, beside the commits of sender and receiver.
 
     Attributes:
         own: Shards that are held, and which time each was opened; to be kept up to date.
     """
 
-    def __init__(self, registry: Registry, lease: float) -> None:
+    def __init__(self, registry: Registry, lease: float, pause: float) -> None:
         self.own: Mapping[int, int] = {}
         self._registry = registry
         self._lease = lease
+        self._pause = min(pause, lease / 5)
         self._using = threading.Lock()
         self._posts: list[Post] = []
         self._failed: list[Post] = []
         self._looks: list[tuple[Look, Mapping[int, int]]] = []
         self._error: StorageError | None = None
         self._reached_at = time.monotonic()
-        self._has_posts = threading.Event()
         self._is_new_run = False
-        self._ended = False
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aopic-exchange", daemon=True)
         self._thread.start()
 
@@ -59,7 +59,6 @@ class Exchange:
         """Show others *post*, soon."""
         with self._using:
             self._posts.append(post)
-        self._has_posts.set()
 
     def take_looks(self) -> tuple[list[tuple[Look, Mapping[int, int]]], list[Post]]:
         """The looks that were taken, with the shards that each was for, oldest first; and posts that failed."""
@@ -69,11 +68,10 @@ class Exchange:
         return looks, failed
 
     def _run(self) -> None:
-        pause = min(_LOOK, self._lease / 5)
-        while not self._ended:
+        while True:
             self._turn()
-            self._has_posts.wait(pause)
-            self._has_posts.clear()
+            if self._ended.wait(self._pause):
+                return
 
     def _turn(self) -> None:
         with self._using:
@@ -91,7 +89,7 @@ class Exchange:
             self._error = error
             with self._using:
                 self._failed += posts
-            time.sleep(_LOOK)
+            time.sleep(_RETRY)
             return
         self._reached_at = time.monotonic()
         with self._using:
@@ -110,8 +108,7 @@ class Exchange:
 
     def close(self) -> None:
         """Post what is left, and let others know that this process is gone."""
-        self._ended = True
-        self._has_posts.set()
+        self._ended.set()
         self._thread.join()
         with suppress(StorageError):  # others notice by themselves, and letters are sent again
             self._send(self._posts)

@@ -26,10 +26,12 @@ class Keeper(Protocol):
 
     Attributes:
         registry: This worker's way to the server; whoever uses it closes it.
+        pause: Seconds between looks at the other workers.
         own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
     """
 
     registry: Registry
+    pause: float
     own: Sequence[int] | None
 
     @property
@@ -66,6 +68,7 @@ class OnServer:
         StorageError: If the server cannot be reached, or the folder is of another job.
     """
 
+    pause = 0.2  # what a hand-over takes; a look takes the server some tens of microseconds
     own: Sequence[int] | None = None
     failure: StorageError | None = None
 

@@ -141,7 +141,7 @@ class SharedJob(Job):
             opened.callback(self._writer.shutdown)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
-            self._exchange = Exchange(self._registry, address.lease)
+            self._exchange = Exchange(self._registry, address.lease, self._keeper.pause)
             self._opened = opened.pop_all()
 
     # -- how it is

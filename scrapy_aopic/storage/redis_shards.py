@@ -40,6 +40,9 @@ _LOOK = 0.1
 _LETTERS = 64
 """Letters to a shard that are read at once: some 50 kB each at most."""
 
+_SAY = 0.2
+"""Part of a lease after which a worker says again that it is alive."""
+
 _FORGET = 30
 """Leases after which a worker that has died is forgotten."""
 
@@ -328,8 +331,10 @@ class Registry:
         workers, shown, one, other, *boxes = replies
         alive = self._alive(_pairs(workers), now)
         if joins:
-            said = json.dumps({**self._process, "seen": now}).encode()
-            self._link.ask((b"HSET", keys.of_job(b"workers"), self.token, said))
+            me = alive.get(self.token)
+            if me is None or not 0 <= now - me["seen"] < self._lease * _SAY:
+                said = json.dumps({**self._process, "seen": now}).encode()
+                self._link.ask((b"HSET", keys.of_job(b"workers"), self.token, said))
             alive.setdefault(self.token, self._process)
         states = self._read_states(_pairs(shown))
         heads, is_owned = self._places.read(one, other, states, alive.values())

@@ -1,0 +1,163 @@
+"""What it costs to have shards on the disks of workers: beside one process with RocksDB and a job in one piece.
+
+    python benchmarks/disks.py [--shards 8] [--workers 1 2] [--hosts 240] [--pages 14] [--durability 500] [--rounds 1]
+
+Each crawl fetches the same made-up web on loopback, whose server is in this process, with as many processes as workers. CPU
+time of the workers and of the Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was
+fetched, and when nine tenths were, so that starts and ends do not count. At the end all shards are audited, and each page
+must have been fetched once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import redis
+
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+from support.redis_server import Server as Redis
+from support.small_web import html
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.home import shard_folder, shards_on_disk
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.web.suffixes import registered_domain
+
+SPIDER = TESTS / "support" / "follow_spider.py"
+N_LINKS = 20
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Cost(NamedTuple):
+    """What a page cost: CPU milliseconds of the workers and of the server; and the server's memory, in bytes."""
+
+    workers: float
+    server: float
+    rate: float
+    memory: int
+
+
+def cpu(process: int) -> float:
+    """CPU seconds of a process so far, all threads."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def crawl(options: argparse.Namespace, n_workers: int) -> Cost:
+    """The cost with so many workers; 0 is one process with a job in one piece."""
+    n_hosts, n_pages = options.hosts, options.pages
+
+    def answer(exchange: Exchange) -> Answer:
+        host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
+        rng = random.Random(f"{host}/{page}")
+        links = [f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(N_LINKS)]
+        links += [
+            f"http://h{(host + 1) % n_hosts}.test/{page}",
+            f"http://h{host}.test/{(page + 1) % n_pages}",
+        ]
+        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+
+    total = n_hosts * n_pages
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        server = stack.enter_context(Redis(folder / "server"))
+        web = stack.enter_context(Server(answer).run_in_thread())
+        settings: dict[str, object] = {
+            "SCHEDULER": "scrapy_aopic.Scheduler",
+            "AOPIC_DURABILITY": options.durability,
+            "AOPIC_MIN_GAP": 0.05,
+            "AOPIC_POLITENESS_FACTOR": 1,
+            "CONCURRENT_REQUESTS": 64,
+            "LOG_LEVEL": "ERROR",
+            "TELNETCONSOLE_ENABLED": False,
+        }
+        if n_workers:
+            settings |= {"REDIS_URL": server.url, "AOPIC_SHARDS": options.shards, "AOPIC_DISKS": n_workers}
+        environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        jobs = [folder / f"job-{number}" for number in range(max(n_workers, 1))]
+        workers = []
+        for job in jobs:
+            said = [
+                part
+                for name, value in {**settings, "JOBDIR": job}.items()
+                for part in ("-s", f"{name}={value}")
+            ]
+            line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *said]
+            workers.append(subprocess.Popen(line, env=environment, cwd=folder))
+            stack.callback(workers[-1].kill)
+
+        def wait_for(part: float) -> tuple[float, float, int, float]:
+            while len(web.log) < part * total and any(worker.poll() is None for worker in workers):
+                time.sleep(0.01)
+            of_workers = sum(cpu(worker.pid) for worker in workers)
+            return of_workers, cpu(server.process_id), len(web.log), time.monotonic()
+
+        begin, end = wait_for(0.1), wait_for(0.9)
+        with redis.Redis.from_url(server.url) as link:
+            memory = link.info("memory")["used_memory_dataset"]
+        for worker in workers:
+            if worker.wait(300):
+                sys.exit("A worker has failed.")
+        if n_workers:
+            check(jobs)
+        fetched = {(entry.host, entry.target) for entry in web.log}
+        if len(fetched) != total or len(web.log) != total:
+            sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
+    pages = end[2] - begin[2]
+    of_workers, of_server, seconds = end[0] - begin[0], end[1] - begin[1], end[3] - begin[3]
+    return Cost(of_workers / pages * 1000, of_server / pages * 1000, pages / seconds, memory)
+
+
+def check(jobs: list[Path]) -> None:
+    """Exit unless every invariant holds, in each shard and between them."""
+    with ExitStack() as opened:
+        places = {number: shard_folder(job, number) for job in jobs for number in shards_on_disk(job)}
+        stores = [open_snapshot(store_folder(places[number])) for number in sorted(places)]
+        for store in stores:
+            opened.callback(store.close)
+        results = (*map(audit, stores), audit_shards(stores, registered_domain))
+        if violations := [violation for result in results for violation in result.violations]:
+            sys.exit("\n".join(violations))
+
+
+def main() -> None:
+    """Crawl, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--hosts", type=int, default=240)
+    parser.add_argument("--pages", type=int, default=14, help="of each host")
+    parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, help="of all crawls, by turns (%(default)s)")
+    options = parser.parse_args()
+    sys.stdout.write(
+        "| shards | workers | workers, ms CPU a page | ratio | server, us CPU a page | server, MB | pages/s |\n"
+    )
+    sys.stdout.write("|" + "---:|" * 7 + "\n")
+    first = 0.0
+    for n_workers in [0, *options.workers] * options.rounds:
+        cost = crawl(options, n_workers)
+        first = cost.workers if not n_workers else first
+        sys.stdout.write(
+            f"| {options.shards if n_workers else 1} | {n_workers or 1} | {cost.workers:.2f} | {cost.workers / first:.2f} | "
+            f"{cost.server * 1000 if n_workers else 0:.0f} | {cost.memory / 1e6:.1f} | {cost.rate:.0f} |\n"
+        )
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
