@@ -1,16 +1,20 @@
-"""What it costs to share a crawl: workers of a job in shards beside one process and a job in one piece, both in Redis.
+"""What it costs to share a crawl: workers of a job in shards beside one process with RocksDB, one with a job in one piece in
+Redis, and scrapy-redis.
 
     python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--durability 500]
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process. CPU time of the workers and of the
 Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was fetched, and when nine tenths were, so
 that starts and ends do not count. Pages a second are by the clock of the wall, of as many cores as there are for all
-of this together.
+of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
+(``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
+(the 99.9th percentile of ``INFO latencystats``). scrapy-redis has no gaps between requests here, and 8 at once to a host.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import random
 import subprocess
@@ -19,6 +23,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import redis
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -41,10 +48,71 @@ def cpu(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def crawl(
-    n_hosts: int, n_pages: int, shards: int, n_workers: int, *, durability: int
-) -> tuple[float, float, float]:
-    """CPU milliseconds of the workers and of the server a page, and pages a second."""
+class Cost(NamedTuple):
+    """What a page cost.
+
+    Attributes:
+        workers: CPU of the workers, milliseconds.
+        server: CPU of the server, milliseconds.
+        rate: Pages a second, by the clock of the wall.
+        reads: Commands that read rows.
+        writes: Transactions.
+        longest: Milliseconds that all but one in a thousand of these took the server at most.
+    """
+
+    workers: float
+    server: float
+    rate: float
+    reads: float
+    writes: float
+    longest: float
+
+
+def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str) -> dict[str, object]:
+    """Settings of the crawl called *kind*."""
+    common = {
+        "CONCURRENT_REQUESTS": 64,
+        "LOG_LEVEL": "ERROR",
+        "TELNETCONSOLE_ENABLED": False,
+        "REDIS_URL": url,
+    }
+    if kind == "scrapy-redis":
+        return {
+            **common,
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+            "SCHEDULER_PERSIST": True,
+        }
+    store = (
+        {"JOBDIR": folder / "job"} if kind == "rocksdb" else {"AOPIC_STORE": "redis", "AOPIC_SHARDS": shards}
+    )
+    return {
+        **common,
+        **store,
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_DURABILITY": durability,
+        "AOPIC_MIN_GAP": 0.05,
+        "AOPIC_POLITENESS_FACTOR": 1,
+    }
+
+
+def asked(url: str) -> tuple[int, int]:
+    """Commands that read rows, and transactions, that the server has carried out so far."""
+    with redis.Redis.from_url(url) as link:
+        stats = link.info("commandstats")
+    return tuple(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("hmget", "exec"))
+
+
+def longest(url: str) -> float:
+    """Milliseconds that all but one in a thousand transactions took at most."""
+    with redis.Redis.from_url(url) as link:
+        return (
+            float(link.info("latencystats").get("latency_percentiles_usec_exec", {}).get("p99.9", 0)) / 1000
+        )
+
+
+def crawl(kind: str, n_hosts: int, n_pages: int, shards: int, n_workers: int, *, durability: int) -> Cost:
+    """What a page costs in a crawl of that *kind*."""
 
     def answer(exchange: Exchange) -> Answer:
         host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
@@ -56,25 +124,14 @@ def crawl(
         ]
         return Answer(headers={"Content-Type": "text/html"}, body=html(links))
 
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": shards,
-        "AOPIC_DURABILITY": durability,
-        "AOPIC_MIN_GAP": 0.05,
-        "AOPIC_POLITENESS_FACTOR": 1,
-        "CONCURRENT_REQUESTS": 64,
-        "LOG_LEVEL": "ERROR",
-        "TELNETCONSOLE_ENABLED": False,
-    }
     total = n_hosts * n_pages
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        redis = stack.enter_context(Redis(folder / "server"))
+        server = stack.enter_context(Redis(folder / "server"))
         web = stack.enter_context(Server(answer).run_in_thread())
         options = [
             part
-            for name, value in {**settings, "REDIS_URL": redis.url}.items()
+            for name, value in settings_of(kind, shards, durability, folder, server.url).items()
             for part in ("-s", f"{name}={value}")
         ]
         environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -83,31 +140,41 @@ def crawl(
         for worker in workers:
             stack.callback(worker.kill)
 
-        def wait_for(part: float) -> tuple[float, float, int, float]:
+        def wait_for(part: float) -> tuple[float, float, int, float, tuple[int, int]]:
             while len(web.log) < part * total and any(worker.poll() is None for worker in workers):
                 time.sleep(0.01)
             return (
                 sum(cpu(worker.pid) for worker in workers),
-                cpu(redis.process_id),
+                cpu(server.process_id),
                 len(web.log),
                 time.monotonic(),
+                asked(server.url),
             )
 
         begin, end = wait_for(0.1), wait_for(0.9)
+        longest_ms = longest(server.url)
+        if kind == "scrapy-redis":  # which stays idle
+            while len(web.log) < total:
+                time.sleep(0.01)
+            for worker in workers:
+                worker.terminate()
         for worker in workers:
             if worker.wait(300):
                 sys.exit("A worker has failed.")
-        address = Address("aopic:follow", redis.url)
+        address = Address("aopic:follow", server.url)
         if is_cut(address) and (violations := audit_job(address).violations):
             sys.exit("\n".join(violations))
         fetched = {(entry.host, entry.target) for entry in web.log}
-        if len(fetched) != total or len(web.log) != total:
+        if len(fetched) != total or (len(web.log) != total and kind != "scrapy-redis"):
             sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
     pages = end[2] - begin[2]
-    return (
+    return Cost(
         (end[0] - begin[0]) / pages * 1000,
         (end[1] - begin[1]) / pages * 1000,
         pages / (end[3] - begin[3]),
+        (end[4][0] - begin[4][0]) / pages,
+        (end[4][1] - begin[4][1]) / pages,
+        longest_ms,
     )
 
 
@@ -119,19 +186,25 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=120)
     parser.add_argument("--pages", type=int, default=14, help="of each host")
     parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, help="of all crawls, by turns (%(default)s)")
     options = parser.parse_args()
     sys.stdout.write(
-        "| shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages/s |\n"
+        "| crawl | shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages a CPU second of both "
+        "| reads a page | transactions a page | longest, ms | pages/s |\n"
     )
-    sys.stdout.write("|---:|---:|---:|---:|---:|---:|\n")
+    sys.stdout.write("|---|" + "---:|" * 10 + "\n")
     first = 0.0
-    for shards, n_workers in [(1, 1), *((options.shards, n) for n in options.workers)]:
-        of_workers, of_server, rate = crawl(
-            options.hosts, options.pages, shards, n_workers, durability=options.durability
-        )
-        first = first or of_workers
+    cases = [("rocksdb", 1, 1), ("redis", 1, 1), *(("redis", options.shards, n) for n in options.workers)]
+    if importlib.util.find_spec("scrapy_redis"):
+        cases.append(("scrapy-redis", 1, 1))
+    for kind, shards, n_workers in cases * options.rounds:
+        cost = crawl(kind, options.hosts, options.pages, shards, n_workers, durability=options.durability)
+        if kind == "rocksdb":
+            first = cost.workers
         sys.stdout.write(
-            f"| {shards} | {n_workers} | {of_workers:.2f} | {of_workers / first:.2f} | {of_server:.3f} | {rate:.0f} |\n"
+            f"| {kind} | {shards} | {n_workers} | {cost.workers:.2f} | {cost.workers / first:.2f} | {cost.server:.3f} | "
+            f"{1000 / (cost.workers + cost.server):.0f} | {cost.reads:.2f} | {cost.writes:.3f} | {cost.longest:.1f} | "
+            f"{cost.rate:.0f} |\n"
         )
         sys.stdout.flush()
 

@@ -252,6 +252,10 @@ FAULTS: dict[str, Fault] = {
 """All of them, by name."""
 
 
+OUTAGES = {restart_server, shut_server_down, cut_log, fail_over, blink, kill_often}
+"""Faults in which the server is away for a moment, of which a worker need not stop."""
+
+
 def crawl_through(folder: Path, fault: Fault, seed: object, **settings: Any) -> tuple[Workers, Verdict]:
     """Have three workers crawl a small web while *fault* happens; returns what there is to see of it."""
     rng = random.Random(f"{fault.__name__} {seed}")
@@ -260,6 +264,13 @@ def crawl_through(folder: Path, fault: Fault, seed: object, **settings: Any) -> 
             workers.start()
         workers.wait_for(rng.randrange(10, 60) if fault is kill_often else rng.randrange(40, 220))
         faults = fault(workers, rng)
+        if fault in OUTAGES:
+            # One that was just starting may have stopped; if all were, somebody has to go on.
+            workers.stopped += workers.all
+            for process in workers.all:
+                process.wait(DEADLINE)
+            if any(process.returncode not in {0, -signal.SIGKILL} for process in workers.all):
+                workers.start()
         workers.wait()
         return workers, judge(workers, faults)
 
