@@ -1,5 +1,5 @@
 """What it costs to share a crawl: workers of a job in shards beside one process with RocksDB, one with a job in one piece in
-Redis, and scrapy-redis.
+Redis, Scrapy's own scheduler in memory, and scrapy-redis.
 
     python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--durability 500]
 
@@ -8,7 +8,7 @@ Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages 
 that starts and ends do not count. Pages a second are by the clock of the wall, of as many cores as there are for all
 of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
-(the 99.9th percentile of ``INFO latencystats``). scrapy-redis has no gaps between requests here, and 8 at once to a host.
+(the 99.9th percentile of ``INFO latencystats``). The last two have no gaps between requests here, and make 8 at once to a host.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str)
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
             "SCHEDULER_PERSIST": True,
         }
+    if kind == "scrapy":
+        return common
     store = (
         {"JOBDIR": folder / "job"} if kind == "rocksdb" else {"AOPIC_STORE": "redis", "AOPIC_SHARDS": shards}
     )
@@ -165,7 +167,7 @@ def crawl(kind: str, n_hosts: int, n_pages: int, shards: int, n_workers: int, *,
         if is_cut(address) and (violations := audit_job(address).violations):
             sys.exit("\n".join(violations))
         fetched = {(entry.host, entry.target) for entry in web.log}
-        if len(fetched) != total or (len(web.log) != total and kind != "scrapy-redis"):
+        if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):
             sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
     pages = end[2] - begin[2]
     return Cost(
@@ -197,6 +199,7 @@ def main() -> None:
     cases = [("rocksdb", 1, 1), ("redis", 1, 1), *(("redis", options.shards, n) for n in options.workers)]
     if importlib.util.find_spec("scrapy_redis"):
         cases.append(("scrapy-redis", 1, 1))
+    cases.append(("scrapy", 1, 1))
     for kind, shards, n_workers in cases * options.rounds:
         cost = crawl(kind, options.hosts, options.pages, shards, n_workers, durability=options.durability)
         if kind == "rocksdb":
