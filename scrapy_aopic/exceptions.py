@@ -19,6 +19,10 @@ class LostError(StorageError):
     """A job folder that is in use was moved, deleted or replaced."""
 
 
+class UnreachableError(StorageError):
+    """The server that has a job does not respond, or the connection to it broke."""
+
+
 class ExchangeError(AopicError, ValueError):
     """A list of seeds cannot be used, or an export cannot be written."""
 

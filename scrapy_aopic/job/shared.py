@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, cast
 
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
 from scrapy_aopic.storage.redis_lease import InUseError
 
 from .clock import ServerTime, SharedClock
@@ -485,11 +485,15 @@ class SharedJob(Job):
         self._opener.submit(held.close)
 
     def _drop(self, held: Held, error: StorageError) -> None:
-        """*held* cannot be used because of *error*: go on without it if it was lost, else end."""
+        """*held* cannot be used because of *error*: end, or go on without it.
+
+        That is done if it was lost, or torn by a connection that broke: whoever opens it next finds it as it was.
+        """
         if self._keeper.own is not None:  # nobody else has it, so the crawl ends
             self._failure = error
             return
-        if not isinstance(error, LostError):
+        is_dropped = isinstance(error, LostError) or (held.is_torn and isinstance(error, UnreachableError))
+        if not is_dropped:
             # What another worker has changed meanwhile looks damaged; the lease soon shows it. And a server that is
             # restarted takes no commit for a moment.
             if self._is_odd(held.number):

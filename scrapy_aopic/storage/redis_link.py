@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scrapy_aopic.exceptions import LostError, SettingError, StorageError
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +124,7 @@ class Link:
             self._connection.connect()
         except (RedisError, OSError) as error:
             self._connection = None
-            raise self.error("connect to", _cause(error)) from error
+            raise self.unreachable("connect to", error) from error
         self._socket = getattr(self._connection, "_sock", None)
         if self._socket is None:
             raise StorageError(
@@ -155,7 +155,7 @@ class Link:
             (said,) = self._exchange(((b"INFO", b"server"),))
         except OSError as error:
             self.close()
-            raise self.error("read", _cause(error)) from error
+            raise self.unreachable("read", error) from error
         if isinstance(said, bytes):
             for line in said.splitlines():
                 if line.startswith(b"run_id:"):
@@ -188,7 +188,7 @@ class Link:
                 return self._exchange(commands)
             except OSError as error:
                 self.close()
-                raise self.error("read", _cause(error)) from error
+                raise self.unreachable("read", error) from error
 
     def transact(self, *commands: Sequence[Argument]) -> list[Reply] | None:
         """The replies to *commands* as one transaction; ``None`` if a key that is watched has changed.
@@ -201,7 +201,7 @@ class Link:
         try:
             *queued, done = self.tell((b"MULTI",), *commands, (b"EXEC",))
         except OSError as error:
-            raise self.error("write to", _cause(error)) from error
+            raise self.unreachable("write to", error) from error
         for reply in (*queued, done, *(done if isinstance(done, list) else ())):
             if isinstance(reply, ReplyError):
                 raise self.error("write to", str(reply))
@@ -246,6 +246,10 @@ class Link:
         word = cause.partition(" ")[0]
         said = _ADVICE.get(word, cause.rstrip("."))
         return StorageError(f"Cannot {action} the store in {self._address}: {said}.")
+
+    def unreachable(self, action: str, error: Exception) -> UnreachableError:
+        """The error for an *action* on the store that failed because of *error*, which the system raised."""
+        return UnreachableError(str(self.error(action, _cause(error))))
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

@@ -190,8 +190,12 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
                     "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
                 )
             link.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
-            if link.ask((b"GET", beginning)) == [token]:
-                break
+            owner, found = link.ask((b"GET", beginning), (b"GET", cut_key))
+            if owner == token:
+                if found is None:
+                    break
+                link.ask((b"DEL", beginning))  # another process has made it since it was looked for
+                return False
             time.sleep(_LOOK)
         try:
             prepare()
@@ -392,13 +396,14 @@ class Registry:
         for brought, names in zip(self._brought.values(), boxes, strict=True):
             brought &= {*names}
             wanted.append(sorted(map(self._name, {*names} - brought), key=lambda name: name[::-1])[:_LETTERS])
-            brought |= {_field(*name) for name in wanted[-1]}
         asked = [
             (b"HMGET", self._keys.mail(number), *(_field(*name) for name in names))
             for (number, _), names in zip(self._brought, wanted, strict=True)
             if names
         ]
         replies = iter(self._link.ask(*asked))
+        for brought, some in zip(self._brought.values(), wanted, strict=True):
+            brought |= {_field(*name) for name in some}
         return [
             [
                 Letter(*name, data)

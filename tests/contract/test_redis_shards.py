@@ -11,7 +11,7 @@ from support import redis_server
 from support.redis_server import Server
 
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis_connect import connect
@@ -161,3 +161,25 @@ def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address,
         link.close()
         with pytest.raises(LostError):
             link.ask((b"PING",))
+
+
+def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(address, JobCut(2, "list"), lambda: None)
+    with closing(Registry(address, 2)) as registry:
+        letter = Letter(0, 1, b"letter")
+        registry.post({}, [(1, letter)], [])
+        ask = registry._link.ask
+
+        def breaks(*commands):
+            if commands and commands[0][0] == b"HMGET":
+                raise UnreachableError("the connection broke")
+            return ask(*commands)
+
+        monkeypatch.setattr(registry._link, "ask", breaks)
+        with pytest.raises(UnreachableError):
+            registry.look({1: 1})
+        monkeypatch.undo()
+        assert registry.look({1: 1}).letters == {1: [letter]}
+        assert registry.look({1: 1}).letters.get(1, []) == []
