@@ -14,6 +14,8 @@ from scrapy_aopic.job.whole import who_crawls
 from scrapy_aopic.watch.rules import CrawlRules
 from scrapy_aopic.watch.why import with_dropped
 
+from .domains import top_domains
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -52,6 +54,15 @@ class Questions:
         """
         with opened_views(self._job) as stores:
             return top_pages(stores, n)
+
+    def top_domains(self, n: int) -> list[dict[str, Any]]:
+        """The *n* registered domains of which most pages were fetched, and all others together.
+
+        Raises:
+            StorageError: If the store cannot be read.
+        """
+        with opened_views(self._job) as stores:
+            return top_domains(stores, n)
 
     def why(self, question: str) -> dict[str, Any]:
         """Why a URL, or a host, is crawled or not.

@@ -75,6 +75,7 @@ class StoredJob:
             return Seen(figures, point_of(figures), self._stats)
         figures = figures_of(now, verdict(now, now))
         figures["rate"] = self._rate(now)
+        figures["dropped"] = {reason: each.n for reason, each in (_dropped(self._job) or {}).items()}
         self._last = figures
         self._stats = {f"aopic/job/{name}": getattr(now.pages, name) for name in _JOB}
         self._stats |= {"aopic/job/hosts": now.hosts.known, "aopic/job/dead_hosts": now.hosts.dead}

@@ -136,13 +136,14 @@ def _hosts(each: Sequence[Hosts]) -> Hosts:
     numbers = [
         field
         for field in Hosts.__struct_fields__
-        if field not in ("waits", "due_in", "front_queues", "ceiling")
+        if field not in ("waits", "due_in", "front_queues", "ready_queues", "ceiling")
     ]
     return Hosts(
         **{name: sum(getattr(one, name) for one in each) for name in numbers},
         waits=_sums(one.waits for one in each),
         due_in=_columns(one.due_in for one in each),
         front_queues=_sums(one.front_queues for one in each),
+        ready_queues=_sums(one.ready_queues for one in each),
     )
 
 
@@ -165,6 +166,7 @@ def _ledger(each: Sequence[Ledger]) -> Ledger:
         virtual=sum(one.virtual for one in each),
         history=sum(one.history for one in each),
         distributed=sum(one.distributed for one in each),
+        virtual_distributed=sum(one.virtual_distributed for one in each),
         turns=turns,
         convergence=1 / turns if turns else None,
     )

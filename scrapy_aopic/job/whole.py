@@ -137,23 +137,26 @@ def stored_status(job: Path) -> dict[str, Any]:
             opened.callback(store.close)
         saved = [read_saved(store) for store in stores]
         mail = [read_counts(store) for store in stores]
-    shards = [
+    shards: list[dict[str, Any]] = [
         {
             "shard": number,
             **{name: getattr(each, name) if each is not None else 0 for name in _COUNTS},
             "worker": "",
             "is_idle": False,
+            "letters": 0,
         }
         for number, each in enumerate(saved)
     ]
     sent = {(sender, to): each.last for sender, (posted, _) in enumerate(mail) for to, each in posted.items()}
-    applied = sum(mail[to][1].get(sender, Got()).last for sender, to in sent)
+    for (sender, to), last in sent.items():
+        shards[to]["letters"] += last - mail[to][1].get(sender, Got()).last
     return {
         "pages": {name: sum(row[name] for row in shards) for name in _COUNTS[:3]},
         "hosts": sum(row["hosts"] for row in shards),
-        "letters": {"sent": sum(sent.values()), "on_their_way": sum(sent.values()) - applied},
+        "letters": {"sent": sum(sent.values()), "on_their_way": sum(row["letters"] for row in shards)},
         "cash": {
             "total": len(stores) * TOTAL,
+            "pages": sum(each.ledger.held for each in saved if each is not None),
             "virtual_pages": sum(each.ledger.virtual if each is not None else TOTAL for each in saved),
         },
         "is_finished": False,

@@ -90,6 +90,11 @@ class Dropped:
         self._has_failed = False
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Links that were dropped, by reason."""
+        return {reason: sample.n for reason, sample in self._samples.items()}
+
+    @property
     def n(self) -> int:
         """Links that were dropped."""
         return sum(sample.n for sample in self._samples.values())

@@ -99,6 +99,7 @@ class HostWalk:
         waits: How many wait, by reason.
         due_in: The same by time.
         front_queues: Hosts by the front queue of their best page.
+        ready_queues: The same of those that are ready.
         backing_off: How many wait after errors.
         crawl_delayed: How many have a crawl delay.
         ceiling: Pages a second that politeness allows them.
@@ -115,6 +116,7 @@ class HostWalk:
         self.waits: dict[str, int] = {}
         self.due_in = [0] * (len(DUE_BOUNDS) + 1)
         self.front_queues: dict[int, int] = {}
+        self.ready_queues: dict[int, int] = {}
         self.backing_off = self.crawl_delayed = 0
         self.ceiling = 0.0
 
@@ -134,6 +136,8 @@ class HostWalk:
         self.states[state] = self.states.get(state, 0) + 1
         if host.best >= 0:
             self.front_queues[host.best] = self.front_queues.get(host.best, 0) + 1
+            if state == "ready":
+                self.ready_queues[host.best] = self.ready_queues.get(host.best, 0) + 1
         if host.crawl_delay:
             self.crawl_delayed += 1
         if state == "waiting":
@@ -165,6 +169,7 @@ class HostWalk:
             waits=self.waits,
             due_in=self.due_in,
             front_queues=dict(sorted(self.front_queues.items(), reverse=True)),
+            ready_queues=dict(sorted(self.ready_queues.items(), reverse=True)),
             seen=self.n,
             ceiling=self.ceiling,
         )

@@ -288,6 +288,7 @@ class Watch:
             put_back=counters.put_back,
             deferred=dict(counters.deferred),
             refused=dict(counters.refused),
+            dropped=self._dropped.counts if self._dropped is not None else {},
             queue_seconds=counters.queue_seconds,
             ledger=ledger_of(crawl.totals),
             store=self._store_state(),

@@ -98,6 +98,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         due_in: Waiting hosts in memory by the seconds until they are ready, up to :data:`DUE_BOUNDS`, and longer.
         front_queues: Hosts in memory by the front queue of their best page, which is about the binary logarithm of its
             cash.
+        ready_queues: The same of those that are ready.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
         ceiling: Pages a second that politeness allows these hosts together, as of their last transfers.
@@ -119,6 +120,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     waits: dict[str, int] = {}
     due_in: list[int] = []
     front_queues: dict[int, int] = {}
+    ready_queues: dict[int, int] = {}
     seen: int = 0
     ceiling: float = 0.0
 
@@ -172,6 +174,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
         virtual: Cash of the virtual page, its reserve.
         history: Sum of the pages' histories.
         distributed: All cash that pages ever spent.
+        virtual_distributed: All cash that the virtual page ever spent.
         turns: Virtual time: how often all cash of the pages was distributed.
         convergence: 1/turns, a bound of the error of each page's importance; ``None`` before the first distribution.
     """
@@ -181,6 +184,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     virtual: int = 0
     history: int = 0
     distributed: int = 0
+    virtual_distributed: int = 0
     turns: float = 0.0
     convergence: float | None = None
 
@@ -299,6 +303,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         put_back: Pages that went back to the queue without a visit.
         deferred: Of these, by reason: ``host down``, ``robots.txt``.
         refused: URLs that were not queued, by reason (docs/urls.md).
+        dropped: Links that did not reach the queue, by reason (:data:`.dropped.REASONS`); empty of a store, which does not
+            know them.
         queue_seconds: Average time that pages waited in the queue; ``None`` if none has.
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job.
@@ -329,6 +335,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     put_back: int = 0
     deferred: dict[str, int] = {}
     refused: dict[str, int] = {}
+    dropped: dict[str, int] = {}
     queue_seconds: float | None = None
     ledger: Ledger = Ledger()
     store: StoreState = StoreState()

@@ -92,6 +92,7 @@ def ledger_of(totals: Totals) -> Ledger:
         virtual=totals.virtual,
         history=totals.history,
         distributed=totals.distributed,
+        virtual_distributed=totals.virtual_distributed,
         turns=totals.turn,
         convergence=1 / totals.turn if totals.turn else None,
     )

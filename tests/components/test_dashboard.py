@@ -17,13 +17,16 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
 from support.small_web import Follow, Web, ask, crawl
+from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
+from scrapy_aopic.dashboard.domains import top_domains
 from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.stored import StoredJob
 from scrapy_aopic.dashboard.stored import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.job.queries import totals
+from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.settings import Listen, read_dashboard
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
@@ -104,7 +107,14 @@ async def test_a_crawl_shows_itself(look: Callable[..., Any]) -> None:
 
 @deferred_f_from_coro_f
 async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> None:
-    seen = await look("/api/v1/snapshot", "/metrics", "/api/v1/history", "/api/v1/top", AOPIC_STORE="sqlite")
+    seen = await look(
+        "/api/v1/snapshot",
+        "/metrics",
+        "/api/v1/history",
+        "/api/v1/top",
+        "/api/v1/domains",
+        AOPIC_STORE="sqlite",
+    )
     now = json.loads(seen["/api/v1/snapshot"][1])
     assert now["is_live"]
     assert now["spider"] == "curious"
@@ -115,6 +125,7 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
     assert 'aopic_info{version="' in seen["/metrics"][1]
     assert [point["queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
     assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
+    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains"}
 
 
 @deferred_f_from_coro_f
@@ -318,3 +329,14 @@ async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
     assert of_url["sentences"]
     assert of_host["about"] == "b.test"
     assert of_nothing == {"problem": "A URL or the name of a host is needed."}
+
+
+def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Path) -> None:
+    make_job(tmp_path, "sqlite", 120)  # hosts h0 to h49, domains of their own
+    with opened_views(tmp_path) as stores:
+        found = top_domains(stores, 3)
+        assert [row["domain"] for row in found] == ["h0", "h1", "h10", ""]
+        assert found[0] == {"domain": "h0", "hosts": 1, "visited": 0, "queued": 3}
+        assert found[-1]["hosts"] == 47
+        assert sum(row["queued"] for row in found) == 120
+        assert len(top_domains(stores, 50)) == 50

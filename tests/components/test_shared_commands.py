@@ -211,6 +211,7 @@ async def test_every_command_takes_the_whole_job_and_its_copy(
     states = [json.loads(said(tmp_path, "status", "--json", job)) for job in (where, "copy")]
     for name in ("pages", "hosts", "letters", "cash"):
         assert states[0][name] == states[1][name]
+    assert [row["letters"] for row in states[0]["shards"]] == [row["letters"] for row in states[1]["shards"]]
 
 
 @deferred_f_from_coro_f

@@ -111,6 +111,13 @@ class Answering:
             for each in HOSTILE
         ]
 
+    def top_domains(self, _: int) -> list[dict[str, Any]]:
+        rows = [
+            {"domain": each, "hosts": 2, "visited": 100 // n, "queued": 7}
+            for n, each in enumerate(HOSTILE, 1)
+        ]
+        return [*rows, {"domain": "", "hosts": 40, "visited": 60, "queued": 0}]
+
     def why(self, question: str) -> dict[str, Any]:
         return {"kind": question, "sentences": HOSTILE}
 
@@ -143,6 +150,7 @@ def some_figures(**changes: Any) -> dict[str, Any]:
             waits={"gap": 6},
             due_in=[0, 6, 0, 0, 0, 0, 0],
             front_queues={37: 6},
+            ready_queues={35: 1},
             ceiling=20,
         ),
         outcomes=dict.fromkeys(HOSTILE, 3),
@@ -295,9 +303,11 @@ def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served]
     page(refused={HOSTILE[0]: 1}, problem=HOSTILE[1])
     browser.execute_script("document.getElementById('load-top').click()")
     wait_for(browser, "document.querySelector('#pages tbody tr')")
+    browser.execute_script("document.getElementById('load-domains').click()")
+    wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     browser.find_element("id", "of").send_keys(HOSTILE[1] + "\n")
     wait_for(browser, "document.querySelector('#answer p:nth-child(3)')")
-    for place in ("answer", "slow", "failing", "waiting", "classes", "pages"):
+    for place in ("answer", "slow", "failing", "waiting", "classes", "pages", "domain-rows"):
         body = text(browser, place)
         assert all(each in body for each in HOSTILE[:4])
     assert browser.execute_script("return typeof hacked") == "undefined"
@@ -418,3 +428,44 @@ def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
         assert late["JSHeapUsedSize"] < early["JSHeapUsedSize"] + 1_000_000
     finally:
         made.close()
+
+
+def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
+    browser: Browser, page: Callable[..., Served]
+) -> None:
+    resize(browser, 1400, "light")
+    total, dropped = 2**53 - 1, {"flood": 1234}
+    ledger = {
+        "total": total,
+        "pages": 5,
+        "virtual": total - 5,
+        "history": 0,
+        "turns": 0.5,
+        "convergence": 2.0,
+    }
+    ledger |= {"distributed": total // 2, "virtual_distributed": total // 4}
+    served = page(dropped=dropped, ledger=ledger)
+    assert "in front queue 37, and the best of a host that is ready in 35: politeness costs 2 queues" in text(
+        browser, "regret"
+    )
+    assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
+    assert "1,234" in text(browser, "refused")
+    assert "0.5 times all cash" in text(browser, "flow")
+    served.figures |= {
+        "at": served.figures["at"] + 10,
+        "ledger": {**ledger, "distributed": total // 2 + total // 10},
+    }
+    wait_for(
+        browser, "/0.6 times all cash, 1 % of it a second/.test(document.getElementById('flow').innerText)", 5
+    )
+    browser.execute_script("document.getElementById('load-domains').click()")
+    wait_for(browser, "document.querySelectorAll('#map rect').length")
+    areas = browser.execute_script(
+        "return [...document.querySelectorAll('#map rect')].map(each => each.getAttribute('width') * each.getAttribute('height'))"
+    )
+    size = browser.execute_script("return document.getElementById('map').clientWidth") * 256
+    fetched = [100 // n for n in range(1, len(HOSTILE) + 1)] + [60]
+    for area, n in zip(areas, fetched, strict=True):
+        assert area == pytest.approx(size * n / sum(fetched), rel=1e-6)
+    assert "all others" in text(browser, "domain-rows")
+    assert_clean(browser)

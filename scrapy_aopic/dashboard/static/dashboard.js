@@ -18,6 +18,15 @@ const STATES = [
   ["dead", "dead", "no longer waited for"],
 ];
 
+const DROPPED = {
+  flood: "beyond AOPIC_LINK_FLOOD",
+  duplicate: "on duplicates",
+  offsite: "not in allowed_domains",
+  depth: "beyond DEPTH_LIMIT",
+  length: "beyond URLLENGTH_LIMIT",
+  middleware: "by a spider middleware",
+};
+
 const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
@@ -315,6 +324,7 @@ function showOutcomes(now) {
   bars("refused", "URLs that were refused, and pages that were put back", [
     ...rows,
     ...sorted(now.deferred).map(([name, n]) => [name, n, "put back"]),
+    ...sorted(now.dropped || {}).map(([name, n]) => [DROPPED[name] || name, n, "dropped links"]),
   ]);
 }
 
@@ -335,9 +345,40 @@ function showOrder(now) {
     ["cash that is missing", drift ? `${whole.format(drift)} units` : "none"],
     ["average time in the queue", seconds(now.queue_seconds)],
   ]);
+  showFlow(now);
+  const ready = now.hosts.ready_queues || {};
+  const highest = (queues) => Math.max(...Object.keys(queues).map(Number));
+  const best = highest(now.hosts.front_queues);
+  const bestReady = highest(ready);
+  setText(
+    "regret",
+    best < 0 || !now.is_live
+      ? ""
+      : bestReady < 0
+        ? `The best page in memory waits in front queue ${best}; no host is ready.`
+        : best === bestReady
+          ? `The best page in memory is of a host that is ready: the order is that of importance.`
+          : `The best page in memory waits in front queue ${best}, and the best of a host that is ready in ${bestReady}: politeness costs ${best - bestReady} ${best - bestReady === 1 ? "queue" : "queues"} now.`,
+  );
   const fronts = Object.entries(now.hosts.front_queues).map(([level, n]) => [Number(level), n]);
   fronts.sort((a, b) => b[0] - a[0]);
-  bars("fronts", "Hosts in memory by front queue", fronts.map(([level, n]) => [`front queue ${level}`, n, ""]));
+  bars("fronts", "Hosts in memory by front queue", fronts.map(([level, n]) => [`front queue ${level}`, n, ready[level] ? `${count(ready[level])} ready` : ""]));
+}
+
+// What was spent between two snapshots, a second; the first of them is half a minute old at most.
+const FLOW_WINDOW = 30; // seconds
+let flows = [];
+
+function showFlow({ at, ledger, is_live: isLive }) {
+  flows = flows.filter((each) => at - each.at <= FLOW_WINDOW && each.at < at);
+  const before = flows[0];
+  flows.push({ at, pages: ledger.distributed, virtual: ledger.virtual_distributed });
+  const turns = (units) => (ledger.total ? `${number(units / ledger.total)} times all cash` : "–");
+  const speed = (now, then) => (before && isLive ? `, ${percent((now - then) / (at - before.at), ledger.total)} of it a second` : "");
+  facts("flow", "Cash flow", [
+    ["pages to links and the virtual page", `${turns(ledger.distributed)}${speed(ledger.distributed, before && before.pages)}`],
+    ["virtual page to pages", `${turns(ledger.virtual_distributed)}${speed(ledger.virtual_distributed, before && before.virtual)}`],
+  ]);
 }
 
 function showStore(now) {
@@ -458,6 +499,58 @@ $("load-top").addEventListener("click", async () => {
       { empty: "No page is known." },
     );
   }
+});
+
+// Rectangles whose areas are as the numbers, each as square as can be (Bruls, Huizing and van Wijk, 2000).
+function squarified(numbers, width, height) {
+  const all = numbers.reduce((sum, n) => sum + n, 0);
+  const boxes_ = [];
+  let [x, y, w, h] = [0, 0, width, height];
+  let rest = numbers.map((n) => (n * width * height) / all);
+  const worst = (row, side) => {
+    const sum = row.reduce((a, b) => a + b, 0);
+    return Math.max((side * side * Math.max(...row)) / (sum * sum), (sum * sum) / (side * side * Math.min(...row)));
+  };
+  while (rest.length) {
+    const side = Math.min(w, h);
+    let n = 1;
+    while (n < rest.length && worst(rest.slice(0, n + 1), side) <= worst(rest.slice(0, n), side)) n += 1;
+    const row = rest.slice(0, n);
+    const thick = row.reduce((a, b) => a + b, 0) / side;
+    let along = 0;
+    for (const area of row) {
+      const long = area / thick;
+      boxes_.push(w >= h ? [x, y + along, thick, long] : [x + along, y, long, thick]);
+      along += long;
+    }
+    if (w >= h) [x, w] = [x + thick, w - thick];
+    else [y, h] = [y + thick, h - thick];
+    rest = rest.slice(n);
+  }
+  return boxes_;
+}
+
+$("load-domains").addEventListener("click", async () => {
+  setText("domains-note", "Looking at all hosts …");
+  const { domains, problem } = await ask("/api/v1/domains");
+  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages.`);
+  if (!domains) return;
+  const name = (row) => row.domain || "all others";
+  const drawn = domains.filter((row) => row.visited > 0);
+  const size = { width: $("map").clientWidth, height: 256 };
+  const picture = svg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" });
+  squarified(drawn.map((row) => row.visited), size.width, size.height).forEach(([x, y, w, h], i) => {
+    picture.append(svg("rect", { x, y, width: w, height: h }));
+    const text = name(drawn[i]).slice(0, Math.floor((w - 10) / 7));
+    if (h > 18 && text.length > 3) picture.append(svg("text", { x: x + 6, y: y + 16 }, text));
+  });
+  $("map").replaceChildren(...(drawn.length ? [picture] : []));
+  table(
+    "domain-rows",
+    [["domain", "name"], ["fetched", "n"], ["queued", "n"], ["hosts", "n"]],
+    domains.map((row) => [name(row), count(row.visited), count(row.queued), count(row.hosts)]),
+    { empty: "No host is known." },
+  );
 });
 
 $("ask").addEventListener("submit", async (event) => {
