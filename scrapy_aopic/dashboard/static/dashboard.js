@@ -373,8 +373,8 @@ function showFlow({ at, ledger, is_live: isLive }) {
   flows = flows.filter((each) => at - each.at <= FLOW_WINDOW && each.at < at);
   const before = flows[0];
   flows.push({ at, pages: ledger.distributed, virtual: ledger.virtual_distributed });
-  const turns = (units) => (ledger.total ? `${number(units / ledger.total)} times all cash` : "–");
-  const speed = (now, then) => (before && isLive ? `, ${percent((now - then) / (at - before.at), ledger.total)} of it a second` : "");
+  const turns = (units) => (ledger.pages ? `${number(units / ledger.pages)} times what pages hold` : "–");
+  const speed = (now, then) => (before && isLive ? `, ${percent((now - then) / (at - before.at), ledger.pages)} of it a second` : "");
   facts("flow", "Cash flow", [
     ["pages to links and the virtual page", `${turns(ledger.distributed)}${speed(ledger.distributed, before && before.pages)}`],
     ["virtual page to pages", `${turns(ledger.virtual_distributed)}${speed(ledger.virtual_distributed, before && before.virtual)}`],
