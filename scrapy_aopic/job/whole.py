@@ -13,14 +13,16 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage.redis_homes import registry_of
-from scrapy_aopic.storage.redis_shards import read_cut
+from scrapy_aopic.storage.redis_homes import read_books, registry_of
+from scrapy_aopic.storage.redis_shards import State, read_cut
 from scrapy_aopic.web.suffixes import list_name, registered_domain
 
 from .parts import read_parts
 from .views import open_stores
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis_shards import JobCut
 
@@ -207,6 +209,7 @@ class WholeAudit:
         total: Units that there must be together.
         violations: What does not hold, a sentence each.
         holds: Whether everything does.
+        is_of_books: Whether only the books of the shards were checked, which are on disks elsewhere.
     """
 
     shards: int
@@ -219,6 +222,7 @@ class WholeAudit:
     total: int = 0
     violations: list[str] = field(default_factory=list)
     holds: bool = True
+    is_of_books: bool = False
 
 
 def audit_job(job: Path | Address) -> WholeAudit:
@@ -234,6 +238,8 @@ def audit_job(job: Path | Address) -> WholeAudit:
             f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
             f"of {list_name()}: install the same version."
         )
+    if cut.disks and not isinstance(job, Path):
+        return audit_books(read_books(job, cut), cut.shards)
     result = WholeAudit(cut.shards, total=cut.shards * TOTAL)
     with ExitStack() as opened:
         views = open_stores(job)
@@ -259,12 +265,57 @@ def audit_job(job: Path | Address) -> WholeAudit:
     return result
 
 
+def audit_books(states: Mapping[int, State], shards: int) -> WholeAudit:
+    """Check the cash of a job by the *states* of its shards with their books, as the server has them at one moment.
+
+    Args:
+        shards: How many there are; those without a state were never open.
+    """
+    result = WholeAudit(shards, total=shards * TOTAL, is_of_books=True)
+    never = State("", "", is_idle=True, sums=Sums(virtual=TOTAL), sent={}, got={}, counts=(0, 0, 0, 0))
+    for number in range(shards):
+        state = states.get(number, never)
+        queued, visited, failed, _ = state.counts
+        result.queued += queued
+        result.visited += visited
+        result.failed += failed
+        sums = Sums(*state.sums)
+        cash = sums.held + sums.virtual
+        result.cash += cash
+        owed = TOTAL + sum(state.got_units.values()) - sum(state.sent_units.values())
+        if cash != owed:
+            result.violations.append(f"shard {number}: it holds {cash} units, and by its book {owed}")
+        for other, last in state.sent.items():
+            receiver = states.get(other, never)
+            got, units = receiver.got.get(number, 0), receiver.got_units.get(number, 0)
+            way = state.sent_units.get(other, 0) - units
+            result.letters += last - got
+            result.in_transit += way
+            if got > last or way < 0 or (got == last and way):
+                result.violations.append(
+                    f"shard {other} has applied {got} letters from shard {number}, of {last}, and {way} units are on their way"
+                )
+    if result.cash + result.in_transit != result.total:
+        result.violations.append(
+            f"the cash of all shards and of {result.letters} letters between them is {result.cash + result.in_transit} units, "
+            f"not {result.total}"
+        )
+    result.holds = not result.violations
+    return result
+
+
 def format_whole(result: WholeAudit) -> str:
     """What :func:`audit_job` found, for people."""
     lines = [
         f"{result.shards} shards: {result.queued:,} pages queued, {result.visited:,} visited, {result.failed:,} failed",
         f"cash: {result.cash:,} units in the shards and {result.in_transit:,} in {result.letters:,} letters, of {result.total:,}",
         *result.violations,
-        "everything holds" if result.holds else "this does not hold",
+        ("the books hold" if result.is_of_books else "everything holds")
+        if result.holds
+        else "this does not hold",
     ]
+    if result.is_of_books:
+        lines.append(
+            "Pages were not looked at: 'scrapy aopic check JOBDIR/aopic-home/N' audits those of shard N on its disk."
+        )
     return "\n".join(lines)

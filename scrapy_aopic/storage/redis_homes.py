@@ -149,6 +149,37 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
         link.transact(*commands)
 
 
+def read_books(address: Address, cut: JobCut) -> dict[int, State]:
+    """What the shards of the job at *address* that were ever open were like at their last commits, with their books.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        replies = link.transact((b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books")))
+    assert replies is not None, "nothing is watched"
+    states, books = (
+        {number: _read(keys, data) for number, data in _numbered(keys, reply).items()} for reply in replies
+    )
+    try:
+        return {
+            number: State(
+                **{**state, "sent": _by_number(state["sent"]), "got": _by_number(state["got"])},
+                sent_units=_by_number(books[number]["sent"]),
+                got_units=_by_number(books[number]["got"]),
+            )
+            for number, state in states.items()
+            if number < cut.shards
+        }
+    except (LookupError, TypeError, ValueError) as error:
+        raise keys.damaged(f"the state or the book of a shard is not whole ({error!r})") from None
+
+
+def _by_number(said: Mapping[str, int]) -> dict[int, int]:
+    return {int(number): value for number, value in said.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """What the server knows of a shard whose disk is lost.

@@ -9,7 +9,9 @@ import pytest
 from support import redis_server
 from support.redis_server import Server
 
+from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.job.whole import audit_books, format_whole
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_homes import InHomes, assign, claim, read_homes, read_traces, registry_of
 from scrapy_aopic.storage.redis_keys import Keys
@@ -118,3 +120,28 @@ def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
     assign(address, [0, 1], "c", "m:/c", anew=True)
     homes = read_homes(address)
     assert (homes.of[0], homes.of[1], homes.anew) == ("c", "c", {0: 7, 1: 0})
+
+
+def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, int]]) -> State:
+    """The state of a shard with *cash* and a book of numbers and units."""
+    lasts = [{shard: each[0] for shard, each in book.items()} for book in (sent, got)]
+    units = [{shard: each[1] for shard, each in book.items()} for book in (sent, got)]
+    return State("h 1", "w", True, [0, 0, 0, 0, 5, cash - 5], *lasts, [1, 2, 3, 4], *units)
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ({}, ""),
+        ({0: held(TOTAL - 9, {1: (2, 9)}, {}), 1: held(TOTAL + 4, {}, {0: (1, 4)})}, ""),
+        ({0: held(TOTAL - 9, {1: (2, 9)}, {})}, ""),
+        ({0: held(TOTAL - 8, {1: (2, 9)}, {})}, "shard 0: it holds"),
+        ({0: held(TOTAL - 9, {1: (2, 9)}, {}), 1: held(TOTAL + 4, {}, {0: (2, 4)})}, "2 letters from shard 0, of 2, and 5"),
+        ({0: held(TOTAL - 3, {1: (1, 3)}, {}), 1: held(TOTAL + 4, {}, {0: (2, 4)})}, "2 letters from shard 0, of 1, and -1"),
+        ({1: held(TOTAL + 4, {}, {0: (2, 4)})}, "and of 0 letters between them is"),
+    ],
+)  # fmt: skip
+def test_books_are_audited(states: dict[int, State], said: str) -> None:
+    result = audit_books(states, 2)
+    assert bool(said) != result.holds
+    assert said in format_whole(result)

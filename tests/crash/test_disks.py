@@ -304,6 +304,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
         lost = workers.jobs[0] = tmp_path / "job-2"
         assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
         workers.wait_for(100)
+        assert "the books hold" in aopic(workers, "check", job), "also while it is crawled"
         first.kill()
         first.wait()
         killed = time.monotonic()
@@ -317,6 +318,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
         workers.wait()
         assert "Shard 0 of the crawl in" in workers.said()
         assert "begins anew, because its disk is lost" in workers.said()
+        assert "the books hold" in aopic(workers, "check", job)
         visited, queued, violations = check(workers.jobs)
         assert (queued, violations) == (0, [])
         seeds = tmp_path / "seeds.txt"
