@@ -90,21 +90,6 @@ def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
     return job
 
 
-def in_folder(job: Path | Address, command: str) -> Path:
-    """*job* for a *command* that needs a folder.
-
-    Raises:
-        StorageError: If it is on a server.
-    """
-    from scrapy_aopic.exceptions import StorageError
-
-    if isinstance(job, Path):
-        return job
-    raise StorageError(
-        f"'scrapy aopic {command}' needs a job in a folder: copy the job with 'scrapy aopic backup {job} FOLDER' first."
-    )
-
-
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can also write JSON."""
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.job.output import write
 
-from .common import add_jobdir, in_folder
+from .common import add_jobdir
 
 if TYPE_CHECKING:
     import argparse
@@ -21,10 +21,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from pathlib import Path
+
     from scrapy_aopic.job.repair import repair
     from scrapy_aopic.job.report import format_repair
 
-    done, kept = repair(in_folder(opts.jobdir, "repair"), progress=True)
+    if not isinstance(opts.jobdir, Path):
+        from scrapy_aopic.job.server_repair import repair_on_server
+
+        found = repair_on_server(opts.jobdir)
+        for each in found:
+            if each.shard >= 0:
+                letters = f"; {each.letters:,} letters of it are lost" if each.letters else ""
+                write(f"Shard {each.shard} was repaired{letters}.")
+            write(format_repair(each.done, f"the keys that begin with {each.kept}"))
+        if not found:
+            write("Every invariant holds: there is nothing to repair.")
+        return 0
+    done, kept = repair(opts.jobdir, progress=True)
     if done is None:
         write("Every invariant holds: there is nothing to repair.")
     else:

@@ -85,7 +85,7 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
                 closing(make_store(new, folder)) as store,
                 tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
             ):
-                done = repair_store(damaged, store, _host_of, time.time(), line.update)
+                done = repair_store(damaged, store, host_of, time.time(), line.update)
                 done.reason = reason
                 arrange(store)
     finally:
@@ -109,7 +109,8 @@ def _holds(store: Store) -> bool:
         return False
 
 
-def _host_of(request: bytes) -> str:
+def host_of(request: bytes) -> str:
+    """Name of the host of a stored *request*; empty if it cannot be known."""
     try:
         return urlsplit(url_of(request)).hostname or ""
     except ValueError:

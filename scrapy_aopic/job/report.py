@@ -116,8 +116,8 @@ def format_audit(result: Audit) -> str:
     return "\n".join([*result.violations, summary + verdict])
 
 
-def format_repair(done: Repaired, kept: Path | None) -> str:
-    """What was made of a damaged job; *kept* is the folder of the damaged store."""
+def format_repair(done: Repaired, kept: Path | str | None) -> str:
+    """What was made of a damaged job; *kept* is the folder of the damaged store, or where it is on a server."""
     lines = [done.reason] if done.reason else []
     lines += [f"Rows of {family} could not be read in {n:,} places." for family, n in done.gaps.items()]
     if not done.has_totals:

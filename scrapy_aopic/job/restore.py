@@ -80,7 +80,7 @@ def _restore_one(store: Store, target: Address, progress: Callable[[int], object
     made = beside(target)
     remove_store(made)
     with closing(open_store_of_shard(made)) as copy:
-        n = _copy(store, copy, progress)
+        n = copy_rows(store, copy, progress)
     put_in_place([Move(made, target)])
     return n
 
@@ -99,7 +99,7 @@ def _restore_shards(
                     remove_store(place)
                 copy = open_store_of_shard(place)
                 opened.callback(copy.close)
-                n += _copy(store, copy, progress)
+                n += copy_rows(store, copy, progress)
 
         if not begin(target, cut, make) or read_cut(target) != cut:
             raise StorageError(
@@ -108,7 +108,8 @@ def _restore_shards(
     return n
 
 
-def _copy(store: Store, copy: Store, progress: Callable[[int], object]) -> int:
+def copy_rows(store: Store, copy: Store, progress: Callable[[int], object]) -> int:
+    """Write all rows of *store* to *copy*; returns how many."""
     n = 0
     for family in Family:
         rows = store.scan(family)

@@ -150,8 +150,7 @@ class Keys:
     def damaged(self, what: str) -> StorageError:
         """The error for a store in which *what*, a clause, shows damage."""
         return StorageError(
-            f"The store in {self._address} is damaged: {what}. Go on with a copy ('scrapy aopic backup' makes them), or "
-            "begin a new job."
+            f"The store in {self._address} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
         )
 
 

@@ -50,8 +50,12 @@ def kept_beside(place: Address, time: int) -> Address:
     return place.of_shard((MAX_SHARDS + 1) * (time + 1) + max(place.shard, 0))
 
 
-def put_in_place(moves: Sequence[Move]) -> None:
+def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
     """Carry out all *moves*, which the caller alone may change, in one transaction.
+
+    Args:
+        forget_mail: Shards of the job whose letters on the server, and what was said of their last commits, are forgotten: both
+            are copies of what the stores hold.
 
     Raises:
         StorageError: If the server cannot be reached, or a store is changed meanwhile. Nothing was moved then.
@@ -64,6 +68,10 @@ def put_in_place(moves: Sequence[Move]) -> None:
             if move.kept is not None:
                 commands += _renames(link, move.place, move.kept)
             commands += _renames(link, move.made, move.place)
+        if forget_mail:
+            keys = Keys(moves[0].place)
+            mail = [keys.mail(number) for number in range(forget_mail)]
+            commands.append((b"DEL", keys.of_job(b"states"), *mail))
         if link.transact(*commands) is None:
             raise StorageError(
                 f"The store in {moves[0].place} was changed meanwhile. Nothing was moved; try again."
@@ -92,6 +100,22 @@ def remove_store(place: Address) -> None:
         found = [*_keys_of(link, keys), keys.owner, keys.views]
         for begin in range(0, len(found), _AT_ONCE):
             link.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
+
+
+def has_store(place: Address) -> bool:
+    """Whether there is the head of a store at *place*.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(connect(place)) as link:
+        return bool(link.ask((b"EXISTS", Keys(place).head))[0])
+
+
+def leaves_of(link: Link, keys: Keys) -> dict[Family, set[bytes]]:
+    """The keys of all leaves of a store that are there, by family."""
+    found = _keys_of(link, keys)
+    return {family: {key for key in found if key.startswith(keys.leaf(family, b""))} for family in Family}
 
 
 def _beginning(keys: Keys) -> bytes:

@@ -262,8 +262,8 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
             raise Killed
         return copy(*arguments)
 
-    copy = restore.__globals__["_copy"]
-    monkeypatch.setattr("scrapy_aopic.job.restore._copy", kill)
+    copy = restore.__globals__["copy_rows"]
+    monkeypatch.setattr("scrapy_aopic.job.restore.copy_rows", kill)
     with pytest.raises(Killed):
         restore(tmp_path / "copy", address)
     monkeypatch.undo()

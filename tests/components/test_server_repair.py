@@ -1,0 +1,235 @@
+"""Damaged jobs on a server are made whole: cash is right to the unit, what is left is kept, and the crawl goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.redis_server import Server
+from support.small_web import Follow, Web, crawl
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.server_repair import repair_on_server
+from scrapy_aopic.job.views import opened_views
+from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.opening import open_store_of_shard
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+pytestmark = pytest.mark.slow
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SHARDS = 3
+HOSTS = [f"h{n}.test" for n in range(9)]
+PAGES: dict[str, Any] = {
+    "http://a.test/": [f"http://{host}/" for host in HOSTS],
+    **{f"http://{host}/": [f"http://{host}/{n}" for n in range(4)] for host in HOSTS},
+    **{f"http://{host}/{n}": [f"http://{other}/" for other in HOSTS] for host in HOSTS for n in range(4)},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def settings(server, client) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": SHARDS,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are left alone for a minute after a repair, which is shown elsewhere."""
+    monkeypatch.setattr("scrapy_aopic.core.repair._PAUSE", 0.05)
+
+
+@pytest.fixture
+def address(server) -> Address:
+    return Address("aopic:follow", server.url)
+
+
+def leaves(client: redis.Redis, shard: int, family: Family) -> list[bytes]:
+    return sorted(client.scan_iter(f"{{aopic:follow}}:s{shard}:{family:d}:*"))
+
+
+def lose(client: redis.Redis, shard: int, *families: Family) -> None:
+    for family in families or tuple(Family):
+        for leaf in leaves(client, shard, family):
+            client.delete(leaf)
+
+
+def lose_all(client: redis.Redis, shard: int) -> None:
+    client.delete(*client.scan_iter(f"{{aopic:follow}}:s{shard}:*"))
+
+
+def spoil(client: redis.Redis, shard: int) -> None:
+    """Change a byte of every third value."""
+    for family in Family:
+        for leaf in leaves(client, shard, family):
+            for key, value in sorted(client.hgetall(leaf).items())[::3]:
+                client.hset(leaf, key, value[:-1] + bytes((value[-1] ^ 1,)))
+
+
+def put_another_kind(client: redis.Redis, shard: int) -> None:
+    for leaf in leaves(client, shard, Family.PAGES):
+        client.set(leaf, "x")
+
+
+DAMAGE: dict[str, Callable[[redis.Redis, int], None]] = {
+    "pages": lambda client, shard: lose(client, shard, Family.PAGES),
+    "requests": lambda client, shard: lose(client, shard, Family.REQUESTS),
+    "queue": lambda client, shard: lose(client, shard, Family.QUEUE, Family.HOSTS),
+    "totals and mail": lambda client, shard: lose(client, shard, Family.META),
+    "all rows": lose,
+    "all keys": lose_all,
+    "which leaves there are": lambda client, shard: client.delete(
+        *client.scan_iter(f"{{aopic:follow}}:s{shard}:leaves:*")
+    ),
+    "bytes": spoil,
+    "another kind": put_another_kind,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@deferred_f_from_coro_f
+async def test_a_damaged_shard_is_made_whole_and_the_others_are_left_alone(
+    serve: Serve, settings, address, client, damage: str
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    assert repair_on_server(address) == [], "there is nothing to repair"
+    with opened_views(address) as stores:
+        others = {n: _rows(stores[n]) for n in (0, 2)}
+    DAMAGE[damage](client, 1)
+    (*found,) = repair_on_server(address)
+    assert 1 in {each.shard for each in found}
+    whole = audit_job(address)
+    assert whole.violations == []
+    assert whole.cash + whole.in_transit == whole.total
+    with opened_views(address) as stores:
+        for number, rows in others.items():
+            if number not in {each.shard for each in found}:
+                assert _rows(stores[number]) == rows
+    kept = next(each.kept for each in found if each.shard == 1)
+    assert damage in ("all keys", "all rows") or [*client.scan_iter(f"{kept}*")], "the damaged one is there"
+    assert repair_on_server(address) == []
+    if damage in (
+        "pages",
+        "all keys",
+    ):  # with others a page may be forgotten to which only visited pages link
+        await crawl(Follow, settings)
+        assert {*web.asked} == {*PAGES}
+        assert audit_job(address).holds
+
+
+def _rows(store: Any) -> dict[Family, dict[bytes, bytes]]:
+    return {family: dict(store.store.scan(family)) for family in Family}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@deferred_f_from_coro_f
+async def test_any_damage_anywhere_leaves_a_whole_job(
+    serve: Serve, settings, address, client, seed: int
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 25})
+    rng = random.Random(seed)
+    names = sorted(name for name in client.scan_iter("{aopic:follow}:s?:*") if client.type(name) == b"hash")
+    for name in rng.sample(names, len(names) // 4):
+        client.delete(name)
+    for name in rng.sample(names, len(names) // 4):
+        rows = sorted(client.hgetall(name))
+        for row in rng.sample(rows, len(rows) // 2):
+            rng.choice((client.hdel, lambda leaf, key: client.hset(leaf, key, b"?")))(name, row)
+    assert repair_on_server(address)
+    assert audit_job(address).violations == []
+    assert repair_on_server(address) == []
+    await crawl(Follow, {**settings, "start_urls": [*PAGES]})
+    assert audit_job(address).violations == []
+    assert len(web.asked) >= 20
+
+
+@deferred_f_from_coro_f
+async def test_a_job_in_one_piece_is_made_whole_by_the_command(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    web = serve(PAGES)
+    settings = {**settings, "AOPIC_SHARDS": 1}
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    assert "nothing to repair" in aopic(tmp_path, "repair", str(address)).stdout
+    client.delete(*client.scan_iter(f"{{aopic:follow}}:{Family.QUEUE:d}:*"))
+    done = aopic(tmp_path, "repair", str(address))
+    assert done.returncode == 0, done.stderr
+    assert "The damaged store is in the keys that begin with {aopic:follow}:s514:" in done.stdout
+    with opened_views(address) as (store,):
+        found = audit(store)
+    assert found.holds
+    assert found.visited == len({*web.asked})
+    assert found.queued > 0
+
+
+@deferred_f_from_coro_f
+async def test_a_job_that_is_crawled_is_not_repaired(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 5})
+    lose(client, 0, Family.QUEUE)
+    before = {name: client.dump(name) for name in client.scan_iter()}
+    with (
+        closing(open_store_of_shard(address.of_shard(2))),
+        pytest.raises(StorageError, match="is in use: process"),
+    ):
+        repair_on_server(address)
+    after = {name: client.dump(name) for name in client.scan_iter()}
+    assert {n for n in before if after.get(n) != before[n]} <= {
+        name for name in before if name.endswith(b":head")
+    }
+    missing = aopic(tmp_path, "repair", f"{address}x")
+    assert missing.returncode == 2
+    assert "There is no job in" in missing.stderr
+
+
+def aopic(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
