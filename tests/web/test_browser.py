@@ -437,8 +437,8 @@ def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
     total, dropped = 2**53 - 1, {"flood": 1234}
     ledger = {
         "total": total,
-        "pages": 5,
-        "virtual": total - 5,
+        "pages": total,
+        "virtual": 0,
         "history": 0,
         "turns": 0.5,
         "convergence": 2.0,
@@ -450,13 +450,15 @@ def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
     )
     assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
-    assert "0.5 times all cash" in text(browser, "flow")
+    assert "0.5 times what pages hold" in text(browser, "flow")
     served.figures |= {
         "at": served.figures["at"] + 10,
         "ledger": {**ledger, "distributed": total // 2 + total // 10},
     }
     wait_for(
-        browser, "/0.6 times all cash, 1 % of it a second/.test(document.getElementById('flow').innerText)", 5
+        browser,
+        "/0.6 times what pages hold, 1 % of it a second/.test(document.getElementById('flow').innerText)",
+        5,
     )
     browser.execute_script("document.getElementById('load-domains').click()")
     wait_for(browser, "document.querySelectorAll('#map rect').length")
