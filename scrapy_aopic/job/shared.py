@@ -328,12 +328,14 @@ class SharedJob(Job):
         self._shared_clock.hear(ServerTime(look.now, look.asked, look.heard))
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
+        for number, held in self._shards.held.items():
+            # Also to one whose commit has just failed, and is tried again: they are not brought once more.
+            if held.run in (b"", look.run) and own.get(number) == self._serials.get(number):
+                held.deliver(look.letters.get(number, ()))
         for held in self._usable():
             number = held.number
             if held.run not in (b"", look.run):
                 continue
-            if own.get(number) == self._serials.get(number):
-                held.deliver(look.letters.get(number, ()))
             with self._watching(held):
                 held.acknowledged(look.states)
             held.compare(look.states.get(number))

@@ -337,3 +337,22 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
         is_lost = lease in lost
         assert shards.settle(lease, [], job.clock()).ending == (Ending.STALE if is_lost else Ending.OK)
     job.close()
+
+
+def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    shards = cast("Shards", job.crawl)
+    tick_until(job, lambda: len(shards.held) == 2)
+    receiver = shards.held[1]
+    with monkeypatch.context() as broken:
+        broken.setattr(receiver.commits, "failure", StorageError("The connection broke."))
+        broken.setattr(receiver, "retry", lambda: None)
+        for n in range(20):
+            shards.held[0].shard.seed(link(f"host{n}.test", n), job.clock())
+            shards.held[0].touch()
+        tick_until(job, lambda: receiver._inbox)
+        assert not receiver.shard.counts.queued
+    tick_until(job, lambda: receiver.shard.counts.queued)
+    job.close()
