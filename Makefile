@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 
-.PHONY: crawl cluster check lint fast-crawls fast-parts test test-min test-web order bench clean
+.PHONY: crawl cluster focus check lint fast-crawls fast-parts test test-min test-web order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -13,6 +13,9 @@ crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 
 cluster: $(STAMP)  ## three workers share a crawl of the demo web, and one is killed
 	$(BIN)/python example_project/cluster.py
+
+focus: $(STAMP)  ## crawls for a topic beside a breadth-first crawl, about a minute
+	$(BIN)/python example_project/focus.py
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .

@@ -48,6 +48,11 @@ NOUNS = [
     "salt", "shadow", "signal", "song", "spindle", "telescope", "tide", "timber", "tower", "valley",
     "violin", "voyage", "weather", "window", "workshop",
 ]  # fmt: skip
+TOPICS = {
+    "astronomy": ["comet", "nebula", "orbit", "eclipse", "galaxy", "asteroid", "parallax", "quasar"],
+    "weaving": ["warp", "weft", "heddle", "shuttle", "selvedge", "tapestry", "bobbin", "treadle"],
+}
+"""Topics, if the web is to have some, and the nouns that pages about them use."""
 VERBS = [
     "describes", "explains", "follows", "mentions", "outlives", "precedes", "questions", "recalls",
     "repairs", "replaces", "resembles", "supports", "surprises",
@@ -89,6 +94,15 @@ def sentences(random: Random) -> list[str]:
         f"The {random.choice(ADJECTIVES)} {random.choice(NOUNS)} {random.choice(VERBS)} "
         f"the {random.choice(ADJECTIVES)} {random.choice(NOUNS)}, {random.choice(ENDINGS)}."
         for _ in range(500)
+    ]
+
+
+def topic_sentences(random: Random, topic: str) -> list[str]:
+    """Make the sentences of pages about *topic*."""
+    return [
+        f"The {random.choice(ADJECTIVES)} {random.choice(TOPICS[topic])} {random.choice(VERBS)} "
+        f"the {random.choice(ADJECTIVES)} {random.choice(NOUNS)}, {random.choice(ENDINGS)}."
+        for _ in range(200)
     ]
 
 

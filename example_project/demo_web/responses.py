@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import re
 from html import escape
+from random import Random
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.testing.server import Answer, Exchange
 
-from .grammar import N_HOSTS, N_PAGES, SEED, Host
+from .grammar import N_HOSTS, N_PAGES, SEED, TOPICS, Host, topic_sentences
 from .structure import CHILD, NAV, OTHER, RELATED, TEXT, TRAIL, TRAP_NAME, Link, Place, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from random import Random
+
+_TOPICAL = 0.05
+"""Part of the hosts that is about each topic: few enough to be missed by a crawl that does not look for them."""
 
 TRAP = re.compile(r"/calendar/(\d{4,})/(\d\d)/(?:(\d\d)/)?((?:later/)*)")
 MEDIA = re.compile(r"/media/[a-z]+-(\d{1,4})\.(jpg|pdf)")
@@ -30,10 +33,18 @@ class DemoWeb:
         seed: What everything follows from.
         n_hosts: Hosts in all, the dead one and the trap included; 20 to some 4,000.
         n_pages: Pages in all; at least four a host.
+        has_topics: Whether the hosts of two neighbourhoods are about :data:`~.grammar.TOPICS`. Their home pages and their
+            sections say nothing of it: what is relevant lies behind two pages that are not.
     """
 
-    def __init__(self, seed: int = SEED, n_hosts: int = N_HOSTS, n_pages: int = N_PAGES) -> None:
+    def __init__(
+        self, seed: int = SEED, n_hosts: int = N_HOSTS, n_pages: int = N_PAGES, *, has_topics: bool = False
+    ) -> None:
         self._web = Structure(seed, n_hosts, n_pages)
+        self._topics: dict[str, list[str]] = {}
+        if has_topics:
+            random = Random(f"{seed} topics")  # noqa: S311 - text to be repeated, not a secret
+            self._topics = {topic: topic_sentences(random, topic) for topic in TOPICS}
         self.n_hosts = n_hosts
         self.n_urls = n_pages
         self.seeds = self._web.seeds
@@ -46,6 +57,21 @@ class DemoWeb:
     def graph(self) -> tuple[list[str], list[list[int]]]:
         """Build the link graph that the true PageRank is computed from: see :meth:`Structure.graph`."""
         return self._web.graph()
+
+    def topic(self, url: str) -> str:
+        """The topic of the page at *url*; ``""`` for a page about nothing in particular, or for what is no page."""
+        page = self._web.by_url.get(url.removeprefix("http://"))
+        if page is None or not self._topics or page in self._web.redirects or page in self._web.failing:
+            return ""
+        return self._topic(self._web.hosts[self._web.host_of[page]], page)
+
+    def _topic(self, host: Host, page: int) -> str:
+        # A neighbourhood is what hosts link to most: a tenth of the web on either side (see Structure._refer).
+        index, n_hosts = self._web.host_of[page], len(self._web.hosts)
+        number, place = divmod(index * len(self._topics), n_hosts)
+        is_inside = place < n_hosts * _TOPICAL * len(self._topics)
+        is_deep = page - host.first > host.n_sections
+        return list(self._topics)[number] if is_inside and is_deep else ""
 
     def answer(self, exchange: Exchange) -> Answer:
         """Answer as the invented host would; status 502, as from a proxy, if there is none of that name."""
@@ -111,6 +137,10 @@ class DemoWeb:
         random = self._web.random_of(self._web.url(page))
         links = self._web.links(page, random)
         paragraphs = self._paragraphs(random, random.randint(3, 7))
+        topic = self._topic(host, page) if self._topics else ""
+        if topic:
+            own = self._web.random_of(f"{self._web.url(page)} {topic}")  # so that links are as without topics
+            paragraphs = [" ".join(own.choices(self._topics[topic], k=5)) for _ in paragraphs]
         in_text = [link for link in links if link.place == TEXT]
         for number, link in enumerate(in_text):
             paragraphs[number * len(paragraphs) // len(in_text)] += f" See also {_anchor(link)}."

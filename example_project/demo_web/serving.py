@@ -64,9 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="end when standard input is closed, as it is with the parent",
     )
+    parser.add_argument("--topics", action="store_true", help="let some hosts have a topic")
     options = parser.parse_args(arguments)
     try:
-        web = DemoWeb(options.seed, options.hosts, options.pages)
+        web = DemoWeb(options.seed, options.hosts, options.pages, has_topics=options.topics)
     except ValueError as error:
         parser.error(str(error))
     with suppress(KeyboardInterrupt):
@@ -75,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def served(
-    seed: int = SEED, n_hosts: int = N_HOSTS, n_pages: int = N_PAGES, *, log: Path | None = None
+    seed: int = SEED,
+    n_hosts: int = N_HOSTS,
+    n_pages: int = N_PAGES,
+    *,
+    log: Path | None = None,
+    has_topics: bool = False,
 ) -> Iterator[str]:
     """Serve the demo web from a process of its own while the block runs; gives the URL of the proxy.
 
@@ -89,6 +95,8 @@ def served(
     command += ["--seed", str(seed), "--hosts", str(n_hosts), "--pages", str(n_pages)]
     if log is not None:
         command += ["--log", str(log)]
+    if has_topics:
+        command.append("--topics")
     # The folders of both packages, so that it works from a checkout and from any working directory.
     roots = [Path(__file__).parents[1], Path(server_module.__file__).parents[2]]
     path = os.pathsep.join([*map(str, roots), *filter(None, [os.environ.get("PYTHONPATH")])])

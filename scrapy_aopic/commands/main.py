@@ -23,6 +23,8 @@ from . import (
     control,
     crawl,
     dashboard,
+    evaluate,
+    explain,
     export,
     hosts,
     import_redis,
@@ -35,6 +37,7 @@ from . import (
     simulate,
     status,
     top,
+    train,
     why,
 )
 from .common import Subcommand, complete
@@ -63,6 +66,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "export": export,
     "import-redis": import_redis,
     "plan": plan,
+    "train": train,
+    "evaluate": evaluate,
+    "explain": explain,
     "simulate": simulate,
 }
 """What may follow ``scrapy aopic``, in the order of its help."""

@@ -55,6 +55,22 @@ def read_folder(folder: Path) -> list[Page]:
     return pages
 
 
+def read_page(path: Path) -> Page:
+    """The page in the file at *path*.
+
+    Raises:
+        TopicError: If it cannot be read, or has no text.
+    """
+    try:
+        with path.open("rb") as file:
+            page = Page(path, _text(file.read(_MOST_BYTES)))
+    except OSError as error:
+        raise TopicError(f"The page {path} cannot be read: {error.strerror or error}.") from error
+    if not page.text:
+        raise TopicError(f"The page {path} has no text.")
+    return page
+
+
 def _text(data: bytes) -> str:
     """The text of a page with these bytes; they may be plain text, too."""
     if not data.strip():

@@ -19,6 +19,7 @@ from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.layout import HARVEST_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.links import Links
 from scrapy_aopic.testing.server import Answer
 
@@ -250,3 +251,14 @@ async def test_what_cannot_be_a_topic_is_refused(
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(said) == 1
     assert all(word in said[0] for word in words)
+
+
+@deferred_f_from_coro_f
+async def test_a_model_says_what_is_relevant(serve: Serve, tmp_path: Path) -> None:
+    web = serve(WEB)
+    given = folders(tmp_path)
+    model = tmp_path / "topic.aopic"
+    positive, negative = (read_folder(Path(given[name])) for name in ("positive", "negative"))
+    save_model(train(positive, negative), model)
+    await crawl(Follow, focused({"model": str(model)}))
+    assert about_data(web) == 15

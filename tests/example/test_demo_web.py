@@ -17,6 +17,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
 from demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
+from demo_web.grammar import TOPICS
 from parsel import Selector
 
 import scrapy_aopic.testing.server
@@ -513,3 +514,16 @@ def test_wrong_sizes_are_refused_with_the_reason(capsys: pytest.CaptureFixture[s
 def test_the_server_needs_no_scrapy() -> None:
     code = f"import sys, {scrapy_aopic.testing.server.__name__}; sys.exit('scrapy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
+
+
+def test_topics_change_texts_and_nothing_else() -> None:
+    plain, topical = DemoWeb(), DemoWeb(has_topics=True)
+    assert topical.graph() == plain.graph()
+    topics = {url: topical.topic(url) for url in topical.urls()}
+    assert set(topics.values()) == {"", *TOPICS}
+    assert not any(map(plain.topic, topics))
+    for topic, nouns in TOPICS.items():
+        urls = [url for url, name in topics.items() if name == topic]
+        for url in urls[:20]:
+            assert any(noun.encode() in get(topical, url).body for noun in nouns)
+            assert not any(noun.encode() in get(plain, url).body for noun in nouns)

@@ -49,6 +49,10 @@ class Classifier:
         weights = self._weights
         return _logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
 
+    def part(self, features: Features, place: int) -> float:
+        """What one *place* of *features* adds to the log odds."""
+        return self._weights[place] * features[place]
+
     def learn(self, features: Features, target: float) -> None:
         """Take one step towards *target*, 0 to 1.
 

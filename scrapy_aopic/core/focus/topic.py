@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .classifier import Classifier
-from .words import LINK_CHARACTERS, features, url_words, words
+from .words import LINK_CHARACTERS, features, place_of, url_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,6 +60,13 @@ class Topic:
         if self.has_examples:
             return self.pages.score(features([("page", found)]))
         return self._density(found)
+
+    def explain(self, text: str) -> list[tuple[str, float]]:
+        """What each word of a page with this *text* adds to its log odds by what was learned, the largest part first."""
+        found = words(text)
+        values = features([("page", found)])
+        parts = {word: self.pages.part(values, place_of("page", word)) for word in set(found)}
+        return sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
 
     def match(self, link: LinkText) -> float:
         """How well the text and the URL of *link* fit the topic, 0 to 1; 0 if they say nothing."""

@@ -57,6 +57,15 @@ def url_words(path: str) -> list[str]:
     return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path[:LINK_CHARACTERS])]
 
 
+def place_of(field: str, word: str) -> int:
+    """Place of a *word* in a *field*; other words may have the same."""
+    return _hash(word, crc32(field.encode()))
+
+
+def _hash(word: str, seed: int) -> int:
+    return crc32(word.encode("utf-8", "surrogatepass"), seed) >> 32 - BITS
+
+
 def features(fields: Iterable[tuple[str, Iterable[str]]]) -> Features:
     """Features of the words of named *fields*: 1 + log of how often each occurs, scaled to a vector of length 1.
 
@@ -68,7 +77,7 @@ def features(fields: Iterable[tuple[str, Iterable[str]]]) -> Features:
         counted.update((seed, word) for word in found)
     values: Features = {}
     for (seed, word), n in counted.items():
-        place = crc32(word.encode("utf-8", "surrogatepass"), seed) >> 32 - BITS
+        place = _hash(word, seed)
         values[place] = values.get(place, 0.0) + 1.0 + math.log(n)
     length = math.sqrt(sum([value * value for value in values.values()]))
     return {place: value / length for place, value in values.items()} if length else {}

@@ -1,0 +1,47 @@
+"""``scrapy aopic evaluate``: how good a topic's model is on pages that it has not learned from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_json
+from .train import in_words
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "Say how good a model of a topic is, on folders of pages that it has not learned from."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help="file that 'scrapy aopic train' has written"
+    )
+    parser.add_argument(
+        "positive", metavar="POSITIVE", type=Path, help="folder of relevant pages, one in each file"
+    )
+    parser.add_argument("negative", metavar="NEGATIVE", type=Path, help="folder of other pages")
+    add_json(parser)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.focus.folders import read_folder
+    from scrapy_aopic.focus.model import load_model
+    from scrapy_aopic.focus.quality import measure
+
+    model = load_model(opts.model)
+    quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
+    if opts.json:
+        write(json.dumps({"version": model.version, **quality._asdict()}, indent=1))
+    else:
+        write(
+            f"{opts.model}, version {model.version}: {quality.relevant} relevant pages, {quality.others} others"
+        )
+        write(in_words(quality).capitalize())
+    return 0

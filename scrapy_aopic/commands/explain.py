@@ -1,0 +1,52 @@
+"""``scrapy aopic explain``: why a page is graded as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.job.output import write
+
+from .common import add_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = "Say how relevant a saved page is to the topic of a model, and which of its words say so."
+
+_WORDS = 20
+"""Words that are shown: a screen."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help="file that 'scrapy aopic train' has written"
+    )
+    parser.add_argument("page", metavar="PAGE", type=Path, help="file with a page, as a browser saves it")
+    add_json(parser)
+
+
+def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.focus.folders import read_page
+    from scrapy_aopic.focus.model import load_model
+
+    topic, version = load_model(opts.model)
+    text = read_page(opts.page).text
+    grade, parts = topic.grade(text), topic.explain(text)[:_WORDS]
+    if opts.json:
+        write(
+            json.dumps(
+                {"version": version, "grade": grade, "words": dict(parts)}, indent=1, ensure_ascii=False
+            )
+        )
+        return 0
+    write(f"{opts.page}: {grade:.3f} by {opts.model}, version {version}")
+    write(
+        f"{'':>8}  words that count most; together with {topic.pages.bias:+.2f} for any page, they are its log odds"
+    )
+    for word, part in parts:
+        write(f"{part:+8.3f}  {word}")
+    return 0

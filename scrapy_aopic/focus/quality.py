@@ -1,0 +1,77 @@
+"""How good a trained topic is on pages that it has not learned from, and why it grades a page as it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.focus.topic import RELEVANT
+
+from .folders import train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_aopic.core.focus.topic import Topic
+
+    from .folders import Page
+
+FOLDS = 5
+"""Parts that examples are cut into to grade each by a classifier that has learned from the others."""
+
+
+class Quality(NamedTuple):
+    """How well grades distinguish relevant pages from others.
+
+    Attributes:
+        relevant, others: Pages of each kind.
+        average_precision: Mean, over the relevant pages, of the part of the pages graded at least as high that are
+            relevant; the part of relevant pages among all is what chance gets.
+        precision: Part of the pages that count as relevant (grade 0.5) that are; 0 if none does.
+        recall: Part of the relevant pages that count as relevant.
+    """
+
+    relevant: int
+    others: int
+    average_precision: float
+    precision: float
+    recall: float
+
+
+def quality(relevant: Sequence[float], others: Sequence[float]) -> Quality:
+    """Quality of the grades of *relevant* pages, of which there is at least one, and of *others*."""
+    above = [
+        sum(each >= grade for each in relevant)
+        / (sum(each >= grade for each in relevant) + sum(each >= grade for each in others))
+        for grade in relevant
+    ]
+    hits, false = (sum(grade >= RELEVANT for grade in grades) for grades in (relevant, others))
+    return Quality(
+        len(relevant),
+        len(others),
+        sum(above) / len(above),
+        hits / (hits + false) if hits + false else 0.0,
+        hits / len(relevant),
+    )
+
+
+def measure(topic: Topic, positive: Sequence[Page], negative: Sequence[Page]) -> Quality:
+    """Quality of *topic* on pages that it has not learned from."""
+    return quality(
+        [topic.grade(page.text) for page in positive], [topic.grade(page.text) for page in negative]
+    )
+
+
+def cross_validated(positive: Sequence[Page], negative: Sequence[Page]) -> Quality | None:
+    """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
+    if min(len(positive), len(negative)) < FOLDS:
+        return None
+    grades: tuple[list[float], list[float]] = ([], [])
+    for fold in range(FOLDS):
+        rest = [
+            [page for number, page in enumerate(pages) if number % FOLDS != fold]
+            for pages in (positive, negative)
+        ]
+        topic = train(*rest)
+        for found, pages in zip(grades, (positive, negative), strict=True):
+            found += [topic.grade(page.text) for page in pages[fold::FOLDS]]
+    return quality(*grades)

@@ -1,0 +1,146 @@
+"""``scrapy aopic train``, ``evaluate`` and ``explain``: what they write, and models that are refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+
+from scrapy_aopic.core.focus.words import BITS
+from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.focus.model import load_model
+
+ABOUT = ["a query of the database {}", "sql keeps a table {}", "each table of a database has rows {}"]
+OTHER = ["bread from the oven {}", "the baker sells rolls {}", "a street in the morning {}"]
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    for folder, texts in (("yes", ABOUT), ("no", OTHER)):
+        (tmp_path / folder).mkdir()
+        for number in range(12):
+            text = texts[number % 3].format(f"number{number}")
+            (tmp_path / folder / f"{number}.html").write_text(f"<title>page</title><p>{text}</p>")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        execute(["scrapy", "aopic", *map(str, arguments)], Settings())
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def test_a_trained_model_grades_pages_and_says_why(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = pages / "topic.aopic"
+    trained = shown(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    assert trained["quality"]["average_precision"] > 0.9
+    assert "database" in trained["for"]
+    assert "bread" in trained["against"]
+
+    evaluated = shown(capsys, "evaluate", model, pages / "yes", pages / "no")
+    assert evaluated["version"] == trained["version"]
+    assert (evaluated["relevant"], evaluated["others"]) == (12, 12)
+    assert evaluated["recall"] == 1.0
+
+    page = pages / "new.html"
+    page.write_text("<p>the baker has a database</p>")
+    explained = shown(capsys, "explain", model, page)
+    assert explained["words"]["database"] > 0 > explained["words"]["baker"]
+    assert explained["version"] == trained["version"]
+
+
+def test_the_same_pages_make_the_same_model(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    versions = [
+        shown(capsys, "train", pages / "yes", pages / "no", "-o", pages / name)["version"] for name in "ab"
+    ]
+    assert versions[0] == versions[1]
+    assert (pages / "a").read_bytes() == (pages / "b").read_bytes()
+
+
+def test_what_is_written_for_people_names_the_same(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = pages / "topic.aopic"
+    code, out, _ = run(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    assert code == 0
+    assert "12 relevant pages, 12 others" in out
+    assert "database" in out
+    code, out, _ = run(capsys, "explain", model, pages / "yes" / "0.html")
+    assert code == 0
+    assert "database" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("train", "yes", "empty"), ("train", "yes", "nowhere"), ("explain", "yes/0.html", "yes/0.html")],
+)
+def test_what_cannot_be_used_is_one_sentence(
+    pages: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str, str]
+) -> None:
+    (pages / "empty").mkdir()
+    code, out, err = run(capsys, arguments[0], *(pages / each for each in arguments[1:]))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert any(each in err for each in arguments[1:])
+
+
+def forged(rest: bytes) -> bytes:
+    return b"scrapy-aopic topic 1\n" + sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+HUGE = struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 5.0, 5.0, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x04cos\nsystem\n",
+        b"scrapy-aopic topic 1\n",
+        forged(b""),
+        forged(HUGE),
+        forged(HUGE + bytes(1000)),
+        forged(struct.pack("<4sBdddI", b"AOFC", BITS, float("nan"), 5.0, 5.0, 0)),
+        forged(struct.pack("<4sBdddIIff", b"AOFC", BITS, 0.0, 5.0, 5.0, 1, 2**32 - 1, 1.0, 1.0)),
+        forged(struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 0.0, 5.0, 0)),
+    ],
+)
+def test_a_hostile_model_is_refused_without_much_memory(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "topic.aopic"
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TopicError, match=r"topic\.aopic"):
+            load_model(path)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="of Unix")
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(TopicError):
+        load_model(Path("/dev/zero"))
+
+
+def test_a_damaged_model_is_refused(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = pages / "topic.aopic"
+    run(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    data = bytearray(model.read_bytes())
+    data[-5] ^= 1
+    model.write_bytes(bytes(data))
+    with pytest.raises(TopicError, match="damaged"):
+        load_model(model)
