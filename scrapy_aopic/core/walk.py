@@ -188,6 +188,8 @@ def front_queue_of(page: Page, order: Order | None) -> int:
     """Front queue in which *page*, which is queued, has to wait in *order*; the one it is in if *order* is not known."""
     if order is None or (page.visits and page.changes):  # a revisit is queued by more than the page's cash
         return page.front_queue
+    if order.values_links:  # by its focus, too, which may be another one than when the page was queued
+        return page.front_queue
     return order.front_queue(page, page.cash)
 
 

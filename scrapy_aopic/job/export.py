@@ -17,8 +17,11 @@ from typing import IO, TYPE_CHECKING, Generic, TypeVar, cast
 
 from tqdm import tqdm
 
+from scrapy_aopic.core.order import value_of
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import State
+from scrapy_aopic.core.records import VISITED, State
+from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.records import Page
 
     from .queries import KnownPage
 
@@ -63,6 +67,17 @@ PAGE_COLUMNS: dict[str, Column[KnownPage]] = {
     "merged_into": Column(str, lambda page: page.root_url),
 }
 
+TOPIC_COLUMNS: dict[str, Column[KnownPage]] = {
+    "relevance": Column(float, lambda page: _relevance(page.record)),
+}
+"""Further columns of a job that was crawled for a topic."""
+
+
+def _relevance(page: Page) -> float | None:
+    """How relevant *page* is to the topic, if it was read."""
+    return value_of(page.score) if page.state == VISITED and not page.outcome else None
+
+
 LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {
     "source": Column(str, lambda link: link[0]),
     "target": Column(str, lambda link: link[1]),
@@ -77,12 +92,19 @@ def export_pages(stores: Sequence[Store], path: Path, *, progress: bool = False)
     """
     return _export(
         path,
-        PAGE_COLUMNS,
+        {**PAGE_COLUMNS, **TOPIC_COLUMNS} if any(map(_is_for_topic, stores)) else PAGE_COLUMNS,
         each_page(stores, CHUNK),
         unit="pages",
         total=count_pages(stores),
         progress=progress,
     )
+
+
+def _is_for_topic(store: Store) -> bool:
+    """Whether the pages in *store* have values for a topic."""
+    saved = read_saved(store)
+    order = find_order(saved.order_name) if saved is not None else None
+    return order is not None and order.values_links
 
 
 def export_links(stores: Sequence[Store], path: Path, *, progress: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from scrapy_aopic.core.layout import HARVEST_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.focus import read_folder, save_model, train
+from scrapy_aopic.job.export import export_pages
 from scrapy_aopic.links import Links
 from scrapy_aopic.testing.server import Answer
 
@@ -202,8 +204,9 @@ def harvest_of(store: Store) -> Harvest:
 async def test_harvest_and_cash_are_whole_over_stops(serve: Serve, tmp_path: Path) -> None:
     web = serve(WEB)
     on_disk = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
-    for pages in (5, 10, 0):
-        await crawl(Follow, focused(CLOSESPIDER_PAGECOUNT=pages, **on_disk))
+    for pages, focus in ((5, 0.9), (10, 0.2), (10, 0.0), (0, 1.0)):
+        crawler = await crawl(Follow, focused(CLOSESPIDER_PAGECOUNT=pages, AOPIC_FOCUS=focus, **on_disk))
+        assert stat(crawler, "aopic/errors") is None
         result = check(tmp_path)
         assert result.violations == []
         assert result.cash + result.virtual == TOTAL
@@ -262,3 +265,19 @@ async def test_a_model_says_what_is_relevant(serve: Serve, tmp_path: Path) -> No
     save_model(train(positive, negative), model)
     await crawl(Follow, focused({"model": str(model)}))
     assert about_data(web) == 15
+
+
+@deferred_f_from_coro_f
+async def test_an_export_has_the_relevance_of_pages_that_were_read(serve: Serve, tmp_path: Path) -> None:
+    serve(WEB)
+    await crawl(Follow, focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite", CLOSESPIDER_PAGECOUNT=20))
+    path = tmp_path / "pages.csv"
+    ask(tmp_path, lambda store: export_pages([store], path))
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert any(row["state"] == "queued" for row in rows)
+    for row in rows:
+        if row["state"] == "visited":
+            assert (float(row["relevance"]) >= 0.5) == ("/data/" in row["url"])
+        else:
+            assert row["relevance"] == ""
