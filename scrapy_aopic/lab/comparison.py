@@ -39,7 +39,7 @@ PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is reported."""
 
 REFERENCES = ("bound", "true-pagerank")
-ALL = (*ORDERS, *REFERENCES)
+ALL = (*(name for name, order in ORDERS.items() if not order.values_links), *REFERENCES)
 
 CURVE = np.linspace(0, 1, 201)
 """Parts of the fetches at which a curve is known."""

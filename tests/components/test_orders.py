@@ -88,14 +88,15 @@ def errors(crawler: Crawler) -> Any:
 @deferred_f_from_coro_f
 async def test_every_order_crawls_all_once_over_stops(serve: Serve, tmp_path: Path, order: str) -> None:
     web = serve(SITES)
+    topic = {"AOPIC_TOPIC": {"keywords": ["b"]}} if ORDERS[order].values_links else {}
     for _ in range(3):
         crawler = await crawl(
-            Follow, on_disk(tmp_path, order, CLOSESPIDER_PAGECOUNT=5, CONCURRENT_REQUESTS=2)
+            Follow, on_disk(tmp_path, order, CLOSESPIDER_PAGECOUNT=5, CONCURRENT_REQUESTS=2, **topic)
         )
         assert check(tmp_path).violations == []
         assert errors(crawler) is None
     assert check(tmp_path).queued > 0
-    crawler = await crawl(Follow, on_disk(tmp_path, order))
+    crawler = await crawl(Follow, on_disk(tmp_path, order, **topic))
     assert sorted(web.asked) == sorted(SITES)
     result = check(tmp_path)
     assert result.violations == []
