@@ -123,6 +123,23 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_LOG_EVERY": [-1, "often", float("nan")],
     "AOPIC_HISTORY_SECONDS": [-1, "often", float("nan")],
     "AOPIC_REPORT": ["maybe", 2],
+    "AOPIC_TOPIC": [
+        7,
+        "sql",
+        "[1]",
+        {},
+        {"keywords": []},
+        {"keywords": ["-"]},
+        {"positive": "."},
+        {"model": "no/such.file"},
+        {"positive": "no/such", "negative": "."},
+        {"function": "no.such"},
+        {"keywords": ["a"], "model": "b"},
+    ],
+    "AOPIC_DISKS": [-1, 1.5, "many"],
+    "AOPIC_FOCUS": [-0.1, 1.1, "much", float("nan")],
+    "AOPIC_LINK_SCORER": ["best", "", 7, "no.such.module", lambda page: page],
+    "AOPIC_MIN_HARVEST": [-0.1, 1.1, "some", float("nan")],
 }
 
 
@@ -181,6 +198,8 @@ FITS: dict[str, list[Any]] = {
                               "math.pi", ["ab"]],
     "AOPIC_HOST_RULES": [[], (), {}, "[]", "{}"],
     "AOPIC_LINK_WEIGHTS": [print, int, type],
+    "AOPIC_LINK_SCORER": [print, int, type],
+    "AOPIC_TOPIC": [""],
     "AOPIC_URL_RULES": NOTHING,
     "AOPIC_URL_REWRITE": ["", " ", "[]", [], (), print, len, int, type],
     "AOPIC_SKIP_EXTENSIONS": [*NOTHING, "0", "1", "5", "-5", "0.5", "nan", "inf", "1e400", "9" * 5000, "x" * 100_000, "-", "a.b",
