@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.control import Control
-    from scrapy_aopic.job.control import change_control, read_control, remove_control
+    from scrapy_aopic.job.control import change_control, read_control, remove_control, said
 
     if opts.action:
         _check_values(opts)
@@ -68,7 +68,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     if opts.json:
         write(json.dumps(json.loads(control.packed()), indent=1))
         return 0
-    sentences = control.sentences()
+    sentences = said(control)
     write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
     return 0
 

@@ -51,9 +51,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _show(state: dict[str, Any], as_text: Callable[[dict[str, Any]], str], opts: argparse.Namespace) -> None:
     """Write *state*, and what an operator asks of the crawl."""
-    from scrapy_aopic.job.control import read_control
+    from scrapy_aopic.job.control import read_control, said
 
-    asked = read_control(opts.jobdir).sentences()
+    asked = said(read_control(opts.jobdir))
     if opts.json:
         write(json.dumps({**state, "control": asked} if asked else state, indent=1))
         return

@@ -7,12 +7,14 @@ stands for the host of that name and for all hosts below it: ``example.com`` cov
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scrapy_aopic.exceptions import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MAX_NAMES = 100_000
 """Names that may be blocked or slowed down, some 10 MB of JSON: far more than anyone types."""
@@ -22,6 +24,9 @@ _MAX_NAME = 253
 
 _MAX_GAP = 86_400.0
 """Seconds that a host can be slowed down to, a day: who wants more blocks it."""
+
+_LAST_TIME = 253_402_300_799.0
+"""The end of the year 9999, in seconds since the epoch: the last one that can be written."""
 
 _MAX_RATE = 1e6
 """Pages a second that a limit may allow: more than any crawl fetches."""
@@ -70,11 +75,11 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         name = covering(self.slowed, host) if self.slowed else ""
         return self.slowed[name].gap if name else 0.0
 
-    def sentences(self) -> list[str]:
-        """What is in force, for people; empty if nothing is."""
+    def sentences(self, time_of: Callable[[float], str]) -> list[str]:
+        """What is in force, for people; empty if nothing is. *time_of* writes an instant."""
         found = []
         if self.paused_since:
-            found.append("paused: no page is requested")
+            found.append(f"paused since {time_of(self.paused_since)}: no page is requested")
         if self.connections:
             found.append(f"at most {self.connections:,} transfers at once")
         if self.rate:
@@ -167,6 +172,9 @@ def _checked(control: Control) -> Control:
             f"{len(control.blocked) + len(control.slowed):,} names are blocked or slowed down, and at most {_MAX_NAMES:,} may "
             "be: block a domain instead of its hosts, or use the spider's rules for URLs"
         )
+    for name, since in control.blocked.items():
+        if not 0 <= since <= _LAST_TIME:
+            raise SettingError(f"{name} is blocked since {since:g}, which is no time")
     for name, slow in control.slowed.items():
         if not 0 < slow.gap <= _MAX_GAP:
             raise SettingError(
@@ -180,8 +188,8 @@ def _checked(control: Control) -> Control:
         raise SettingError(
             f"a limit of {control.rate:g} pages a second cannot be: it must be more than 0, or 0 for none"
         )
-    if not isfinite(control.paused_since):
-        raise SettingError(f"paused_since is {control.paused_since}, which is no time")
+    if not 0 <= control.paused_since <= _LAST_TIME:
+        raise SettingError(f"paused_since is {control.paused_since:g}, which is no time")
     return control
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from scrapy_aopic.core.shards.letters import host_bytes
 from scrapy_aopic.watch.why import Answer, why
 from scrapy_aopic.web.suffixes import registered_domain
 
+from .control import time_of
 from .views import on_their_way
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def with_control(answer: Answer, rules: Rules, control: Control) -> Answer:
     host, _ = _asked(answer.about, rules)
     sentences = []
     if control.paused_since:
-        sentences.append(f"The crawl is paused by an operator since {_time(control.paused_since)}.")
+        sentences.append(f"The crawl is paused by an operator since {time_of(control.paused_since)}.")
     if name := control.blocks(host):
-        since = _time(control.blocked[name])
+        since = time_of(control.blocked[name])
         sentences.append(
             f"An operator has blocked {name} at {since}: what is queued stays queued, and nothing of it is requested."
         )
@@ -95,10 +95,6 @@ def with_control(answer: Answer, rules: Rules, control: Control) -> Answer:
     if not sentences:
         return answer
     return replace(answer, sentences=[*sentences, *answer.sentences])
-
-
-def _time(instant: float) -> str:
-    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
 def _asked(question: str, rules: Rules) -> tuple[str, set[bytes]]:

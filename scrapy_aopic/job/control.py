@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control, unpack_control
@@ -51,6 +52,16 @@ def read_control(job: Path | Address) -> Control:
     """
     with closing(_place_of(job)) as place:
         return _unpack(place.read(), job)
+
+
+def said(control: Control) -> list[str]:
+    """What *control* asks, in sentences; none if it asks nothing."""
+    return control.sentences(time_of)
+
+
+def time_of(instant: float) -> str:
+    """*instant*, in seconds since the epoch, as people write it."""
+    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
 def change_control(job: Path | Address, change: Callable[[Control], Control]) -> Control:

@@ -222,7 +222,7 @@ class Session:
             self.visits,
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
-            control=lambda: self.steering.control,
+            asked=lambda: self.steering.asked,
             history=opened.history,
             dropped=opened.dropped,
         )

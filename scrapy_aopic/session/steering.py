@@ -7,6 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control
+from scrapy_aopic.job.control import said
+from scrapy_aopic.watch.live import Asked
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -28,11 +30,13 @@ class Steering:
 
     Attributes:
         control: What is in force.
+        asked: The same for people.
         holds_back: Whether :meth:`wait` may say anything else than 0.
     """
 
     def __init__(self, spider: Spider, job: Job, visits: Visits, watch: ControlWatch | None) -> None:
         self.control = Control()
+        self.asked = Asked(0.0, [])
         self.holds_back = False
         self._job = job
         self._visits = visits
@@ -59,12 +63,13 @@ class Steering:
         if control is before or control == before:
             return False
         self.control = control
+        self.asked = Asked(control.paused_since, said(control))
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())
         logger.info(
-            "The crawl was asked to go on %(how)s",
-            {"how": "; ".join(control.sentences()) or "without restrictions"},
+            "Asked of the crawl from now on: %(what)s",
+            {"what": "; ".join(self.asked.sentences) or "nothing"},
             extra=self._extra,
         )
         return True

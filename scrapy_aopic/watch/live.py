@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.core.control import Control
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.lateness import Lateness
     from scrapy_aopic.session.stats import Stats
@@ -73,6 +72,18 @@ _SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
 
 
+class Asked(NamedTuple):
+    """What an operator asks of a crawl.
+
+    Attributes:
+        paused_since: When it was paused; 0 if it is not.
+        sentences: All that is asked.
+    """
+
+    paused_since: float
+    sentences: list[str]
+
+
 class _Note(NamedTuple):
     """Sums at an instant."""
 
@@ -95,7 +106,7 @@ class Watch:
         history: Where what a crawl was like is kept, if the job lasts.
         dropped: Links that do not reach the queue.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
-        control: Gives what an operator asks of the crawl.
+        asked: Gives what an operator asks of the crawl.
     """
 
     def __init__(
@@ -106,7 +117,7 @@ class Watch:
         *,
         stats: Stats,
         lateness: Callable[[], Lateness | None],
-        control: Callable[[], Control],
+        asked: Callable[[], Asked],
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
@@ -117,7 +128,7 @@ class Watch:
         self._job = job
         self._visits = visits
         self._lateness = lateness
-        self._control = control
+        self._asked = asked
         self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
         self._most_seconds = crawler.settings.getfloat("CLOSESPIDER_TIMEOUT")
@@ -254,6 +265,7 @@ class Watch:
         before = self._notes[0] if self._notes else note
         rate = _rate(before, note)
         walk = self._walked()
+        asked = self._asked()
         downloading = sum(visit.is_downloading for visit in self._visits)
         pages = Pages(
             known=counts.queued + counts.visited + counts.failed,
@@ -273,8 +285,8 @@ class Watch:
             started_at=self.started_at,
             not_before=crawl.paused_until,
             order=crawl.order_name,
-            paused_since=self._control().paused_since,
-            asked=self._control().sentences(),
+            paused_since=asked.paused_since,
+            asked=asked.sentences,
             counted_since=counters.since,
             pages=pages,
             rate=rate,

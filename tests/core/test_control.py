@@ -61,8 +61,8 @@ def test_changes_add_up_and_can_be_taken_back():
     assert (control.blocks("www.a.test"), control.blocks("c.test")) == ("a.test", "")
     assert (control.gap("x.c.test"), control.gap("a.test")) == (3.0, 0.0)
     assert unpack_control(control.packed()) == control
-    assert control.sentences() == [
-        "paused: no page is requested",
+    assert control.sentences(str) == [
+        "paused since 5.0: no page is requested",
         "at most 4 transfers at once",
         "at most 0.5 pages a second",
         "blocked: a.test, b.test",
@@ -70,7 +70,7 @@ def test_changes_add_up_and_can_be_taken_back():
     ]
     control = control.resumed().unblocking(["a.test", "b.test"]).slowing(["c.test"], 0.0, 10.0)
     assert control.limited(connections=0, rate=0.0) == Control()
-    assert not Control().sentences()
+    assert not Control().sentences(str)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,8 @@ def test_what_cannot_be_asked_is_refused(change, said: str):
         b'{"blocked": ["a.test"]}',
         b'{"pause": 1}',
         b'{"connections": -1}',
+        b'{"paused_since": 1e300}',
+        b'{"blocked": {"a.test": -1}}',
         b'{"blocked": {"*.a.test": 1}}',
         b'{"blocked": {"A.test": 1}}',
         b'{"slowed": {"a.test": {"gap": 0, "since": 1}}}',

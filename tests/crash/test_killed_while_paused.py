@@ -1,0 +1,64 @@
+"""A crawl that is paused and killed stays paused, and loses nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
+from support.small_web import check
+
+from scrapy_aopic.core.control import Control
+from scrapy_aopic.job.control import change_control
+from scrapy_aopic.testing.server import Server
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 120.0
+"""Seconds that a run may take on a busy machine; it takes some five."""
+
+BLOCKED = "h3.test"
+
+
+def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
+    job, said = tmp_path / "job", tmp_path / "log"
+    with Server(answer).run_in_thread() as running:
+        line, environment = command(job, running.url, AOPIC_STORE="sqlite", LOG_LEVEL="INFO")
+        with (
+            said.open("wb") as log,
+            subprocess.Popen(line, env=environment, cwd=tmp_path, stderr=log) as process,
+        ):
+            deadline = time.monotonic() + DEADLINE
+            while len(running.log) < 20:
+                assert time.monotonic() < deadline, said.read_text()
+                time.sleep(0.005)
+            change_control(job, lambda control: control.paused(1.0).blocking([BLOCKED], 1.0))
+            while "paused since" not in said.read_text():
+                assert process.poll() is None, said.read_text()
+                assert time.monotonic() < deadline, said.read_text()
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+        assert check(job).violations == []
+        n = len(running.log)
+        assert n < N_HOSTS * N_PAGES
+        subprocess.run(
+            [*line, "-s", "CLOSESPIDER_TIMEOUT=1"],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            timeout=DEADLINE,
+        )
+        assert len(running.log) == n, "the next run is paused, too"
+        change_control(job, Control.resumed)
+        n_blocked = sum(entry.host == BLOCKED for entry in running.log)
+        subprocess.run(line, env=environment, cwd=tmp_path, check=True, timeout=DEADLINE)
+        assert sum(entry.host == BLOCKED for entry in running.log) == n_blocked
+        result = check(job)
+    assert result.violations == []
+    assert result.visited + result.queued == N_HOSTS * N_PAGES
+    assert 0 < result.queued <= N_PAGES, "pages of the blocked host"
+    fetched = {(entry.host, entry.target) for entry in running.log if entry.status == 200}
+    assert sum(host != BLOCKED for host, _ in fetched) == (N_HOSTS - 1) * N_PAGES
