@@ -119,9 +119,12 @@ class LinkMiddleware:
                     yield each
             return
         page: PageLinks | None = None  # until there is a link: many callbacks yield none
+        by_items = session.focus if session.focus is not None and session.focus.is_by_items else None
         turns = Turns()
         try:
             async for item in result:
+                if by_items is not None and not isinstance(item, (Request, Links)):
+                    by_items.has_item(response)
                 if page is None and isinstance(item, (Request, Links)):
                     page = self._following.page(response, session)
                 for each in _follow(page, item) if page is not None else (item,):
@@ -143,6 +146,4 @@ def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
     elif isinstance(item, Links):
         yield from page.take_links(item)
     else:
-        if page.visit is not None and page.session.focus is not None:
-            page.session.focus.has_item(page.visit)
         yield item

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from .places import Places
     from .stats import Stats
-    from .visit import Visit
+    from .visit import Visit, Visits
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class Focus:
         job: Job,
         given: GivenTopic,
         *,
+        visits: Visits,
         places: Places,
         stats: Stats,
         closing: Closing,
@@ -114,6 +115,7 @@ class Focus:
         self._collector = crawler.stats
         self._job = job
         self._given = given
+        self._visits = visits
         self._place = places.of
         self._stats = stats
         self._closing = closing
@@ -135,9 +137,15 @@ class Focus:
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
 
-    def has_item(self, visit: Visit) -> None:
-        """The page of *visit* has yielded an item."""
-        if self._given.by_items and visit.seen is not None:
+    @property
+    def is_by_items(self) -> bool:
+        """Whether a page is relevant if it yields an item."""
+        return self._given.by_items
+
+    def has_item(self, response: Response) -> None:
+        """The page of *response* has yielded an item."""
+        visit = self._visits.of(response.request) if response.request is not None else None
+        if visit is not None and visit.seen is not None:
             visit.seen.grade = 1.0
 
     def _context(self, response: Response) -> tuple[str, dict[bytes, LinkText]]:

@@ -188,7 +188,13 @@ class Session:
         self.focus: Focus | None = None
         if opened.topic is not None:
             self.focus = Focus(
-                crawler, job, opened.topic, places=self.places, stats=self.stats, closing=closing
+                crawler,
+                job,
+                opened.topic,
+                visits=self.visits,
+                places=self.places,
+                stats=self.stats,
+                closing=closing,
             )
         self._dispatch = self.dispatch_class(
             crawler,

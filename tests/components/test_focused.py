@@ -93,7 +93,16 @@ class Items(Follow):
     def parse(self, response: Response) -> Iterator[Any]:
         yield from super().parse(response)
         if "database" in response.text:
-            yield {"url": response.url, "relevance": response.meta.get("aopic_relevance")}
+            yield {"url": response.url}
+
+
+class ItemsFirst(Follow):
+    """The same, before its links."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        if "database" in response.text:
+            yield {"url": response.url}
+        yield from super().parse(response)
 
 
 @pytest.mark.parametrize("spider", [Follow, FollowLinks])
@@ -129,10 +138,11 @@ async def test_a_function_says_what_is_relevant(serve: Serve) -> None:
     assert about_data(web) == 15
 
 
+@pytest.mark.parametrize("spider", [Items, ItemsFirst])
 @deferred_f_from_coro_f
-async def test_a_page_that_yields_an_item_is_relevant(serve: Serve) -> None:
+async def test_a_page_that_yields_an_item_is_relevant(serve: Serve, spider: type[Follow]) -> None:
     web = serve(WEB)
-    crawler = await crawl(Items, focused("items"))
+    crawler = await crawl(spider, focused("items"))
     assert about_data(web) == 15
     assert stat(crawler, "aopic/topic/relevant") == 15
 

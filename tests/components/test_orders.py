@@ -160,8 +160,8 @@ async def test_what_is_no_order_stops_the_start_with_one_sentence(
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": wrong})
     (text,) = said(caplog)
     assert text.startswith(
-        f"AOPIC_ORDER ({wrong!r}) must be one of aopic, opic, opic-random, opic-cycle, breadth-first, depth-first, "
-        "backlinks, pagerank, hits, larger-sites, or the import path of a subclass of scrapy_aopic.core.order.Order"
+        f"AOPIC_ORDER ({wrong!r}) must be one of aopic, focused, opic, opic-random, opic-cycle, breadth-first, "
+        "depth-first, backlinks, pagerank, hits, larger-sites, or the import path of a subclass of scrapy_aopic.core.order.Order"
     )
     assert text.endswith(". The crawl does not start.")
     assert web.asked == []
