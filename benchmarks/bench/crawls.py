@@ -54,6 +54,8 @@ KINDS = {
     "addon": Kind(ADDON, spiders.Broad, True),
     "addon-links": Kind(ADDON, spiders.Batch, True),
     "addon-links-alike": Kind({**ADDON, **ALIKE}, spiders.Batch, True),
+    "addon-download": Kind({**ADDON, **ALIKE}, spiders.Download, True),
+    "addon-download-only": Kind({**ADDON, **ALIKE, "AOPIC_CONTENT_SEEN": "off"}, spiders.Download, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
