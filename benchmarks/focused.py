@@ -30,8 +30,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from lxml import html
 
-from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, PageSeen
 from scrapy_aopic.core.focus.shares import shares
+from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.core.order import Focused, revalued, whole_value
@@ -114,7 +115,7 @@ class Crawl:
         self.pages, self.labels, self.policy = pages, labels, policy
         self.topic = topic
         scorer, self.focus = POLICIES[policy]
-        self.scorer = SCORERS[scorer](topic) if scorer else None
+        self.strategy = STRATEGIES[scorer](topic, random.Random(0)) if scorer else None
         self.queues = Focused(self.focus)
         self.cash: dict[int, float] = {}
         self.value: dict[int, float] = {}
@@ -152,10 +153,12 @@ class Crawl:
 
     def visit(self, number: int, page: Leaf, done: set[int], heap: list[tuple[float, int, int]]) -> None:
         values = [1.0] * len(page.links)
-        if self.scorer is not None:
+        if self.strategy is not None:
             grade = self.topic.grade(page.text)
             seen = PageSeen("", grade, self.value[number], grade >= RELEVANT)
-            values = [max(value, FLOOR) for value in self.scorer(seen, [text for _, text in page.links])]
+            self.strategy.learn(seen)
+            texts = [text for _, text in page.links]
+            values = [max(value, FLOOR) for value in self.strategy.values(seen, texts)]
         split = shares(values, focus=self.focus)
         cash = 0.85 * self.cash.get(number, 0.0)
         for (target, _), value, weight in zip(page.links, values, split.weights, strict=True):

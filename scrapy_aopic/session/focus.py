@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 from scrapy.http import TextResponse
 
+from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
-from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, LinkScorer, PageSeen
 from scrapy_aopic.core.focus.shares import UNIT, shares
+from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
 from scrapy_aopic.core.order import value_of, whole_value
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
+    from scrapy_aopic.core.focus.strategy import LinkScorer
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
 
@@ -123,8 +127,10 @@ class Focus:
         self._focus: float = read(settings, "AOPIC_FOCUS")
         self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: str | LinkScorer = read(settings, "AOPIC_LINK_SCORER")
-        self._default: LinkScorer = SCORERS["focused"](given.topic)
-        self._score: LinkScorer = SCORERS[scorer](given.topic) if isinstance(scorer, str) else scorer
+        self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
+        self._strategy = (
+            STRATEGIES[scorer](given.topic, Random()) if isinstance(scorer, str) else ByFunction(scorer)  # noqa: S311
+        )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
 
@@ -218,7 +224,7 @@ class Focus:
 
     def _values(self, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
         try:
-            values = [max(_part(value), FLOOR) for value in self._score(page, texts)]
+            values = [max(_part(value), FLOOR) for value in self._strategy.values(page, texts)]
             if len(values) != len(texts):
                 raise ValueError(f"{len(values)} values for {len(texts)} links")
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
@@ -229,7 +235,7 @@ class Focus:
                 "further such pages are only counted (aopic/topic/unvalued)",
                 page=page.url,
             )
-            return [max(value, FLOOR) for value in self._default(page, texts)]
+            return [max(value, FLOOR) for value in self._default.values(page, texts)]
         return values
 
     def settled(self, found: Findings) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 
 from ada_url import URL
 
-from scrapy_aopic.core.focus.scorers import SCORERS
+from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
@@ -389,10 +389,10 @@ def topic(value: Any) -> TopicGiven | None:
 
 def link_scorer(value: Any) -> Any:
     """Name of a strategy, or a function of a page and its links."""
-    if isinstance(value, str) and value in SCORERS:
+    if isinstance(value, str) and value in STRATEGIES:
         return value
     if isinstance(value, str) and "." not in value:
-        raise Reason(similar(value, SCORERS))
+        raise Reason(similar(value, STRATEGIES))
     return function(value, 2)
 
 

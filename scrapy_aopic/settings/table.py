@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.focus.scorers import SCORERS
+from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
@@ -679,7 +679,7 @@ _TOPIC = (
         "AOPIC_LINK_SCORER",
         "focused",
         Check(
-            f"one of {', '.join(SCORERS)}, or the import path of a function of a page and its links",
+            f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links",
             parse.link_scorer,
         ),
         'What a link is worth before its page is known, in the order "focused"; see '

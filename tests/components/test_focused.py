@@ -15,7 +15,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.focus.scorers import PageSeen
+from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.layout import HARVEST_KEY
 from scrapy_aopic.core.ledger import TOTAL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.classifier import Classifier
 from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.focus.scorers import FLOOR, SCORERS, PageSeen
 from scrapy_aopic.core.focus.shares import shares
+from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import BITS, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
@@ -174,13 +176,15 @@ def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url() -> None:
     assert topic.match(LinkText("About ovens", around="encryption")) == 0.0
 
 
-@given(st.sampled_from(sorted(SCORERS)), st.text(max_size=200), st.text(max_size=200), PARTS, PARTS)
+@given(st.sampled_from(sorted(STRATEGIES)), st.text(max_size=200), st.text(max_size=200), PARTS, PARTS)
 def test_every_strategy_gives_a_value_for_each_link(
     name: str, anchor: str, path: str, grade: float, value: float
 ) -> None:
     topic = Topic(["a b", ""])
     page = PageSeen("http://a.test/", grade, value, grade >= 0.5)
-    values = SCORERS[name](topic)(page, [LinkText(anchor, anchor, anchor, path)] * 2)
+    strategy = STRATEGIES[name](topic, Random(0))
+    strategy.learn(page)
+    values = strategy.values(page, [LinkText(anchor, anchor, anchor, path)] * 2)
     assert len(values) == 2
     assert all(0.0 <= each <= 1.0 for each in values)
 
@@ -188,8 +192,9 @@ def test_every_strategy_gives_a_value_for_each_link(
 def test_only_shark_search_goes_through_a_page_that_is_irrelevant() -> None:
     topic, links = Topic(["encryption"]), [LinkText("next")]
     promising, hopeless = (PageSeen("http://a.test/", 0.0, value, False) for value in (1.0, 0.01))
-    assert SCORERS["shark-search"](topic)(promising, links) > SCORERS["shark-search"](topic)(hopeless, links)
-    assert SCORERS["best-first"](topic)(promising, links) == SCORERS["best-first"](topic)(hopeless, links)
+    shark, best = (STRATEGIES[name](topic, Random(0)) for name in ("shark-search", "best-first"))
+    assert shark.values(promising, links) > shark.values(hopeless, links)
+    assert best.values(promising, links) == best.values(hopeless, links)
 
 
 # the order

@@ -1,0 +1,68 @@
+"""Strategies by a fixed formula, which remember nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .strategy import Chance, PageSeen
+    from .topic import LinkText, Topic
+
+PAGE_PART = 0.8
+"""How much of a link's value is the grade of its page; the rest is how well its text fits (benchmarks/focused.py)."""
+
+DECAY = 0.5
+"""What an irrelevant page passes on of what it inherited (delta of Shark-Search)."""
+
+INHERITED_PART = 0.5
+"""How much of a link's potential is inherited (gamma of Shark-Search)."""
+
+ANCHOR_PART = 0.8
+"""How much of a link's own score is its text; the rest is what stands around it (beta of Shark-Search)."""
+
+
+class Focused(Strategy):
+    """Mostly the grade of the page, and how well the link's text fits: the default."""
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        del chance
+        self._topic = topic
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        match = self._topic.match
+        return [PAGE_PART * page.grade + (1.0 - PAGE_PART) * match(link) for link in links]
+
+
+class BestFirst(Strategy):
+    """The grade of the page (Chakrabarti, van den Berg and Dom, WWW8, 1999, with soft focus)."""
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        del topic, chance
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        return [page.grade] * len(links)
+
+
+class SharkSearch(Strategy):
+    """Links of irrelevant pages inherit half of what led there (Hersovici and others, WWW7, 1998).
+
+    What the page itself had inherited is read from its own value, which holds its text's score, too.
+    """
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        del chance
+        self._topic = topic
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        inherited = DECAY * (page.grade if page.is_relevant else page.value)
+        return [INHERITED_PART * inherited + (1.0 - INHERITED_PART) * self._own(link) for link in links]
+
+    def _own(self, link: LinkText) -> float:
+        match = self._topic.match
+        anchor = match(link)
+        around = 1.0 if anchor > 0.5 else match(link._replace(anchor=f"{link.around} {link.heading}"))
+        return ANCHOR_PART * anchor + (1.0 - ANCHOR_PART) * around

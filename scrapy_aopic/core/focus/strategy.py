@@ -1,0 +1,122 @@
+"""What a strategy is: it values links before their pages are known, and may learn from what became of earlier ones.
+
+For each graded page a crawl calls :meth:`Strategy.learn` and then, if the page has links, :meth:`Strategy.values`.
+A strategy that learns raises :attr:`Strategy.version` when waiting links are worth something else now; the crawl then
+calls :meth:`Strategy.revalue` for them, a slice at a time.
+
+Rule 1: a strategy is pure: no I/O, no clock, no threads. Randomness is an argument of its making.
+
+Rule 2: what takes long is a :data:`Refit`, a function of nothing that reads no more than an immutable copy of what it
+needs. It may run in any thread, and its result is adopted between two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from .topic import LinkText, Topic
+
+FLOOR = 0.01
+"""Least value of a link. Links of this value come in the order in which they were found, which is exploration."""
+
+
+class Chance(Protocol):
+    """A source of randomness, as ``random.Random`` is one: 0 to 1, below *stop*, and beta distributed."""
+
+    def random(self) -> float: ...
+    def randrange(self, stop: int, /) -> int: ...
+    def betavariate(self, alpha: float, beta: float) -> float: ...
+
+
+class PageSeen(NamedTuple):
+    """A page that was fetched and graded.
+
+    Attributes:
+        url: Its URL.
+        grade: How relevant it is, 0 to 1.
+        value: What it was valued at before it was fetched, 0 to 1.
+        is_relevant: Whether it counts as relevant.
+        key: Its key in the store; empty if it has none.
+        parent: Key of the page whose link gave it its value; empty for a seed.
+        link: What that page said of the link; ``None`` if nobody remembers it.
+        depth: Links from a seed to it on the way by which it was found; 0 for a seed.
+    """
+
+    url: str
+    grade: float
+    value: float
+    is_relevant: bool
+    key: bytes = b""
+    parent: bytes = b""
+    link: LinkText | None = None
+    depth: int = 0
+
+
+LinkScorer: TypeAlias = Callable[[PageSeen, Sequence["LinkText"]], Sequence[float]]
+"""Says the value, 0 to 1, of each link of a page: what a user may give for a strategy."""
+
+Refit: TypeAlias = Callable[[], object]
+"""Work for any thread; :meth:`Strategy.adopt` takes its result."""
+
+
+class Strategy:
+    """Values links for a topic. The base of all strategies: one that never learns.
+
+    Attributes:
+        learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
+    """
+
+    learns: ClassVar[bool] = False
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
+        """The value, 0 to 1, of each of the *links* of *page*."""
+        raise NotImplementedError
+
+    def learn(self, page: PageSeen) -> None:
+        """*page* was fetched and graded: learn from what became of the link to it. O(features of that link)."""
+
+    def revalue(self, parent_grade: float, link: LinkText) -> float | None:
+        """What a waiting *link* of a page graded *parent_grade* is worth now; ``None`` for what it was worth before."""
+        return None
+
+    @property
+    def version(self) -> int:
+        """Rises whenever waiting links are worth revaluing; 0 for a strategy that never learns."""
+        return 0
+
+    def refit(self) -> Refit | None:
+        """Work that is due; ``None`` if none is. Not due again before its result was adopted, or :meth:`refit_failed`."""
+        return None
+
+    def adopt(self, result: object) -> None:
+        """Go on with the *result* of a refit."""
+
+    def refit_failed(self) -> None:
+        """A refit came to nothing: go on as before."""
+
+    def pack(self) -> bytes:
+        """What is to be kept with the job, as bytes; empty if nothing is."""
+        return b""
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what :meth:`pack` gave.
+
+        Raises:
+            StorageError: If *data* is damaged, or of another strategy; it is as new then.
+        """
+
+
+class ByFunction(Strategy):
+    """A user's function of a page and its links."""
+
+    def __init__(self, score: LinkScorer) -> None:
+        self._score = score
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
+        return self._score(page, links)
+
+
+MakeStrategy: TypeAlias = "Callable[[Topic, Chance], Strategy]"
+"""Makes a strategy for a topic, with a source of randomness."""
