@@ -139,7 +139,7 @@ class Focus:
     def read(self, response: Response, visit: Visit) -> None:
         """Grade the page of *response*, and note what it says of its links."""
         text, texts = self._context(response)
-        visit.seen = Seen(self._grade(response, text), texts)
+        visit.seen = Seen(self._grade(response, text), texts, text if self._strategy.reads_text else "")
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
 
@@ -207,7 +207,9 @@ class Focus:
         if not self._values_links or not visit.links:
             return found
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
-        values = self._values(PageSeen(visit.request.url, seen.grade, own, is_relevant), texts)
+        values = self._values(
+            PageSeen(visit.request.url, seen.grade, own, is_relevant, text=seen.text), texts
+        )
         split = shares(values, focus=self._focus)
         visit.links, given = (
             [

@@ -62,10 +62,12 @@ class Seen(Struct):
     Attributes:
         grade: How relevant it is.
         texts: What it says of its links, by the latter halves of their page keys.
+        text: Its text, if the strategy reads it.
     """
 
     grade: float
     texts: dict[bytes, LinkText]
+    text: str = ""
 
 
 class Visit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .fixed import BestFirst, Focused, SharkSearch
+from .jlse import Ata, Jlse, JlseAsPrinted
 
 if TYPE_CHECKING:
     from .strategy import MakeStrategy
@@ -13,5 +14,8 @@ STRATEGIES: dict[str, MakeStrategy] = {
     "focused": Focused,
     "best-first": BestFirst,
     "shark-search": SharkSearch,
+    "ata": Ata,
+    "jlse": Jlse,
+    "jlse-paper": JlseAsPrinted,
 }
 """What ``AOPIC_LINK_SCORER`` takes."""

@@ -42,6 +42,7 @@ class PageSeen(NamedTuple):
         parent: Key of the page whose link gave it its value; empty for a seed.
         link: What that page said of the link; ``None`` if nobody remembers it.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
+        text: Its text; empty if the strategy does not read it.
     """
 
     url: str
@@ -52,6 +53,7 @@ class PageSeen(NamedTuple):
     parent: bytes = b""
     link: LinkText | None = None
     depth: int = 0
+    text: str = ""
 
 
 LinkScorer: TypeAlias = Callable[[PageSeen, Sequence["LinkText"]], Sequence[float]]
@@ -66,9 +68,11 @@ class Strategy:
 
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
+        reads_text: Whether it reads the text of pages.
     """
 
     learns: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = False
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
         """The value, 0 to 1, of each of the *links* of *page*."""

@@ -1,0 +1,114 @@
+"""Which pages led to results, and how directly: the graph G_w of JLSE, with its Q values in closed form.
+
+The paper works Q out by sweeps of Q-learning. With results that are absorbing, what they converge to is known: a page whose
+nearest result is n links away is worth *gamma* to the power of n. So one walk from each result back to its seed is enough, which
+ends as soon as it improves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .topic import LinkText
+
+GAMMA = 0.9
+"""What a page is worth by the best of those behind it (the paper's worked example; its experiments do not say)."""
+
+MOST_PAGES = 10_000
+"""Pages whose parents are remembered, the latest: some 10 MB with the texts of their links."""
+
+Vertex = TypeVar("Vertex")
+
+
+def distances(edges: Iterable[tuple[Vertex, Vertex]], results: Iterable[Vertex]) -> dict[Vertex, int]:
+    """Links from each page to its nearest result, along *edges* from page to page; without pages that lead to none.
+
+    Results are absorbing: what leads on from them does not matter.
+    """
+    before: dict[Vertex, list[Vertex]] = {}
+    for source, target in edges:
+        before.setdefault(target, []).append(source)
+    found = dict.fromkeys(results, 0)
+    waiting = deque(found)
+    while waiting:
+        page = waiting.popleft()
+        for source in before.get(page, ()):
+            if source not in found:
+                found[source] = found[page] + 1
+                waiting.append(source)
+    return found
+
+
+def q_values(
+    edges: Iterable[tuple[Vertex, Vertex]], results: Iterable[Vertex], *, reward: float, gamma: float
+) -> dict[Vertex, float]:
+    """State values Q of the paper (equations 17 and 18), of pages that lead to a result: ``reward * gamma**(distance - 1)``.
+
+    Results themselves are left out, as the paper gives them none: the maximum over no links.
+    """
+    return {page: reward * gamma ** (n - 1) for page, n in distances(edges, results).items() if n}
+
+
+class Step(NamedTuple):
+    """A page on a path, and the worth of its link.
+
+    Attributes:
+        parent: The page that it was reached from.
+        link: What that page said of the link.
+        worth: 1 for a result, *gamma* times that of the best page behind it, or 0 if it led to none.
+    """
+
+    parent: bytes
+    link: LinkText | None
+    worth: float
+
+
+class SuccessGraph:
+    """The paths of a crawl, and what each link on them was worth.
+
+    Args:
+        gamma: See :data:`GAMMA`.
+        most: Pages that are remembered, the latest.
+
+    Attributes:
+        n_results: Results so far.
+        pages: The pages that are remembered, by their keys, the oldest first.
+    """
+
+    def __init__(self, gamma: float = GAMMA, most: int = MOST_PAGES) -> None:
+        self.n_results = 0
+        self.pages: dict[bytes, Step] = {}
+        self._gamma = gamma
+        self._most = most
+
+    def note(self, key: bytes, parent: bytes, link: LinkText | None, *, is_result: bool) -> None:
+        """The page *key* was fetched by a *link* of *parent*."""
+        before = self.pages.pop(key, None)
+        worth = before.worth if before is not None else 0.0
+        self.pages[key] = Step(parent, link, worth)
+        if len(self.pages) > self._most:
+            del self.pages[next(iter(self.pages))]
+        if is_result:
+            self.n_results += 1
+            self._back(key)
+
+    def _back(self, key: bytes) -> None:
+        """Raise the worth of a result and of what led to it; no page twice, as each step improves."""
+        worth = 1.0
+        while (step := self.pages.get(key)) is not None and step.worth < worth:
+            self.pages[key] = step._replace(worth=worth)
+            key = step.parent
+            worth *= self._gamma
+
+    def successes(self, most: int) -> list[tuple[LinkText, float]]:
+        """The links that led to results and what they were worth, each text once with its best worth; at most so many, the
+        worthiest and latest."""
+        best: dict[LinkText, float] = {}
+        for step in reversed(self.pages.values()):
+            if step.worth and step.link is not None:
+                best[step.link] = max(best.get(step.link, 0.0), step.worth)
+        return sorted(best.items(), key=lambda item: -item[1])[:most]
