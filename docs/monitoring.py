@@ -40,11 +40,12 @@ ALERTS = (
         "AopicNoPages",
         of(
             "changes({aopic/job/visited}[10m]) + changes({aopic/job/failed}[10m]) == 0 "
-            "and {aopic/job/queued} > {aopic/job/dead_pages}"
+            "and {aopic/job/queued} > {aopic/job/dead_pages} + {aopic/live/blocked_pages} "
+            "unless {aopic/live/paused} == 1"
         ),
         "5m",
         "critical",
-        "No page was fetched for 10 minutes, though some are queued.",
+        "No page was fetched for 10 minutes, though some are queued and the crawl is not paused.",
         "The sentence on top of the dashboard says what the crawl waits for. "
         "If that is politeness, the hosts that are left have long crawl delays or do not answer: `scrapy aopic status` lists "
         "them. "
@@ -185,9 +186,32 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Frontier",
         (
-            Panel("Queued", (("{aopic/job/queued}", "all"), ("{aopic/job/dead_pages}", "on dead hosts"))),
+            Panel(
+                "Queued",
+                (
+                    ("{aopic/job/queued}", "all"),
+                    ("{aopic/job/dead_pages}", "on dead hosts"),
+                    ("{aopic/live/blocked_pages}", "on blocked hosts"),
+                ),
+            ),
             Panel("Time in the queue", (("{aopic/live/queue_seconds}", "average"),), unit="s"),
             Panel("Turns", (("{aopic/cash/turns}", "|H|"),)),
+        ),
+    ),
+    (
+        "Order",
+        (
+            Panel(
+                "What politeness costs the order",
+                (("{aopic/live/order_regret}", "front queues below the best"),),
+                width=12,
+            ),
+            Panel(
+                "Harvest of a crawl for a topic",
+                (("{aopic/topic/harvest_lately}", "last 500 pages"), ("{aopic/topic/harvest}", "all pages")),
+                unit="percentunit",
+                width=12,
+            ),
         ),
     ),
     (

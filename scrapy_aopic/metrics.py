@@ -142,6 +142,19 @@ OWN = (
         "aopic/live/queue_seconds", "gauge", "seconds", _LIVE,
         "average time that pages waited in the queue; `None` before the first one",
     ),
+    Stat(
+        "aopic/live/order_regret", "gauge", "front queues", _LIVE,
+        "how far pages in flight were below the best page that waited in memory, over about a thousand of them: what "
+        "politeness costs the [order](order.md)",
+    ),
+    Stat(
+        "aopic/live/paused", "gauge", "1", _LIVE,
+        "1 while an operator has [paused](commands.md#control) the crawl, else 0",
+    ),
+    Stat(
+        "aopic/live/blocked_pages", "gauge", "pages", _LIVE,
+        "pages queued on hosts that an operator has blocked, as far as these had their turn",
+    ),
     Stat("aopic/live/commit_age_seconds", "gauge", "seconds", _LIVE, "age of the last commit that landed"),
     Stat("aopic/live/store_bytes", "gauge", "bytes", _LIVE, "size of the store; `None` on a server"),
     Stat(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.answers import why_in_shards, with_control
-from scrapy_aopic.job.control import read_control
+from scrapy_aopic.job.control import read_control, said
 from scrapy_aopic.job.merged import top_pages
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.job.whole import who_crawls
@@ -81,3 +82,12 @@ class Questions:
         found = with_control(found, rules, read_control(self._job))
         answer: dict[str, Any] = msgspec.to_builtins(found)
         return answer
+
+
+def asked_of(job: Path | Address) -> dict[str, Any]:
+    """What an operator asks of the crawl of *job*, as fields of a snapshot; if that cannot be read, why."""
+    try:
+        control = read_control(job)
+    except AopicError as error:
+        return {"asked": [str(error)]}
+    return {"paused_since": control.paused_since, "asked": said(control)}

@@ -25,7 +25,7 @@ from scrapy_aopic.watch.verdict import verdict
 from .feed import Feed, Seen
 from .guard import Guard, new_token
 from .live import address_of, figures_of, listen, point_of
-from .questions import Questions
+from .questions import Questions, asked_of
 from .site import make_site
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class StoredJob:
         figures = figures_of(now, verdict(now, now))
         figures["rate"] = self._rate(now)
         figures["dropped"] = {reason: each.n for reason, each in (_dropped(self._job) or {}).items()}
+        figures.update(asked_of(self._job))
         self._last = figures
         self._stats = {f"aopic/job/{name}": getattr(now.pages, name) for name in _JOB}
         self._stats |= {"aopic/job/hosts": now.hosts.known, "aopic/job/dead_hosts": now.hosts.dead}
@@ -127,7 +128,9 @@ def _looks(job: Path | Address) -> tuple[Callable[[], Seen], Callable[[], dict[s
 
         if is_cut(job):
             whole = WholeJob(job)
-            return WholeDashboard(whole, StoredJob(job).snapshot, str(job)).look, whole.look
+            return WholeDashboard(
+                whole, StoredJob(job).snapshot, str(job), asked=partial(asked_of, job)
+            ).look, whole.look
     return StoredJob(job).look, None
 
 

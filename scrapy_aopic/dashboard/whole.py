@@ -112,6 +112,7 @@ class WholeDashboard:
     Args:
         snapshot: Looks at all stores; may raise StorageError, as one that was never opened has no figures.
         name: What messages call the job.
+        asked: Says what an operator asks of the crawl, as fields of a snapshot.
     """
 
     def __init__(
@@ -120,11 +121,13 @@ class WholeDashboard:
         snapshot: Callable[[], Snapshot],
         name: str,
         *,
+        asked: Callable[[], dict[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._whole = whole
         self._snapshot = snapshot
         self._name = name
+        self._asked = asked
         self._clock = clock
         self._base: Snapshot | None = None
         self._base_at = float("-inf")
@@ -137,7 +140,7 @@ class WholeDashboard:
         """
         state = self._whole.look()
         now, found = figures_of_whole(state, self._stored(), self._name)
-        figures = {**msgspec.to_builtins(now, str_keys=True), "verdict": found._asdict()}
+        figures = {**msgspec.to_builtins(now, str_keys=True), "verdict": found._asdict(), **self._asked()}
         if figures["rate"] is not None:  # what no state says
             figures["rate"].update(transfers=None, bytes=None)
         figures["hosts"]["ceiling"] = None

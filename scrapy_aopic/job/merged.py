@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scrapy_aopic.watch.snapshot import N_LISTED, Hosts, Ledger, Pages, StoreState, Transfers, forecast
+from scrapy_aopic.core.focus.harvest import LATELY
+from scrapy_aopic.watch.snapshot import (
+    N_LISTED,
+    Hosts,
+    Ledger,
+    Pages,
+    StoreState,
+    Topic,
+    Transfers,
+    forecast,
+)
 from scrapy_aopic.watch.stored import snapshot_of
 
 from . import queries
@@ -108,6 +118,7 @@ def whole_snapshot(stores: Sequence[Store], *, name: str = "") -> Snapshot | Non
         deferred=_sums(one.deferred for one in each),
         refused=_sums(one.refused for one in each),
         queue_seconds=sum(seconds * n for seconds, n in waited) / n_waited if n_waited else None,
+        topic=_topic([one.topic for one in each if one.topic is not None]),
         ledger=_ledger([one.ledger for one in each]),
         store=StoreState(name=name, size_bytes=sum(sizes) if sizes else None),
         slow=_first((one.slow for one in each), "slow"),
@@ -136,7 +147,7 @@ def _hosts(each: Sequence[Hosts]) -> Hosts:
     numbers = [
         field
         for field in Hosts.__struct_fields__
-        if field not in ("waits", "due_in", "front_queues", "ready_queues", "ceiling")
+        if field not in ("waits", "due_in", "front_queues", "ready_queues", "flight_queues", "ceiling")
     ]
     return Hosts(
         **{name: sum(getattr(one, name) for one in each) for name in numbers},
@@ -144,6 +155,7 @@ def _hosts(each: Sequence[Hosts]) -> Hosts:
         due_in=_columns(one.due_in for one in each),
         front_queues=_sums(one.front_queues for one in each),
         ready_queues=_sums(one.ready_queues for one in each),
+        flight_queues=_sums(one.flight_queues for one in each),
     )
 
 
@@ -156,6 +168,15 @@ def _transfers(each: Sequence[Transfers]) -> Transfers:
         errors=sum(one.errors for one in each),
         down=sum(one.down for one in each),
     )
+
+
+def _topic(each: Sequence[Topic]) -> Topic | None:
+    n, last = sum(one.pages for one in each), sum(min(one.pages, LATELY) for one in each)
+    if not n:
+        return None
+    relevant = sum(one.relevant for one in each)
+    lately = sum(one.lately * min(one.pages, LATELY) for one in each) / last
+    return Topic(pages=n, relevant=relevant, harvest=relevant / n, lately=lately)
 
 
 def _ledger(each: Sequence[Ledger]) -> Ledger:

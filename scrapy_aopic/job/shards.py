@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
 from scrapy_aopic.core.counters import Counters
+from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Outcome, Pace
@@ -84,6 +85,7 @@ class Shards:
         held: Them, by number.
         is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
         counters: What this process has done.
+        harvest: How many of the pages that this process has read for a topic were relevant.
         created_at: When it began.
         order_name: Name of the class of the order.
         politeness: For how long hosts are left alone.
@@ -96,6 +98,7 @@ class Shards:
         self.held: dict[int, Held] = {}
         self.is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
+        self.harvest = Harvest()
         self.created_at = now
         self.order_name = type(policy.order).__name__
         self.politeness = policy.politeness
@@ -321,6 +324,8 @@ class Shards:
         settled = held.shard.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self.counters.settled(found.outcome)
+            if found.value:
+                self.harvest.note(is_relevant=found.is_relevant)
         return settled
 
     @_watched

@@ -100,6 +100,7 @@ class HostWalk:
         due_in: The same by time.
         front_queues: Hosts by the front queue of their best page.
         ready_queues: The same of those that are ready.
+        flight_queues: Pages in flight by the front queue that they were in.
         backing_off: How many wait after errors.
         crawl_delayed: How many have a crawl delay.
         ceiling: Pages a second that politeness allows them.
@@ -117,6 +118,7 @@ class HostWalk:
         self.due_in = [0] * (len(DUE_BOUNDS) + 1)
         self.front_queues: dict[int, int] = {}
         self.ready_queues: dict[int, int] = {}
+        self.flight_queues: dict[int, int] = {}
         self.backing_off = self.crawl_delayed = 0
         self.ceiling = 0.0
 
@@ -138,6 +140,8 @@ class HostWalk:
             self.front_queues[host.best] = self.front_queues.get(host.best, 0) + 1
             if state == "ready":
                 self.ready_queues[host.best] = self.ready_queues.get(host.best, 0) + 1
+        for level in list(getattr(host, "in_flight", {}).values()):
+            self.flight_queues[level] = self.flight_queues.get(level, 0) + 1
         if host.crawl_delay:
             self.crawl_delayed += 1
         if state == "waiting":
@@ -170,9 +174,17 @@ class HostWalk:
             due_in=self.due_in,
             front_queues=dict(sorted(self.front_queues.items(), reverse=True)),
             ready_queues=dict(sorted(self.ready_queues.items(), reverse=True)),
+            flight_queues=dict(sorted(self.flight_queues.items(), reverse=True)),
             seen=self.n,
             ceiling=self.ceiling,
         )
+
+    @property
+    def regret(self) -> tuple[int, int]:
+        """By how many front queues the pages in flight are below the best page that waits, summed up; and their number."""
+        best = max(self.front_queues, default=0)
+        queues = sum([max(best - level, 0) * n for level, n in self.flight_queues.items()])
+        return queues, sum(self.flight_queues.values())
 
     @property
     def slow(self) -> list[HostRow]:

@@ -22,6 +22,10 @@ def summary(now: Snapshot, verdict: Verdict) -> str:
     parts.append(f"{pages.queued:,} queued, {on}: {hosts.ready:,} ready, {hosts.waiting:,} waiting")
     if hosts.dead:
         parts[-1] += f", {hosts.dead:,} dead"
+    if now.topic is not None:
+        parts.append(
+            f"{100 * now.topic.lately:.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all"
+        )
     parts.append(verdict.sentence)
     if now.forecast.seconds:
         parts.append(f"ends in {duration(now.forecast.seconds)}: {now.forecast.because}")

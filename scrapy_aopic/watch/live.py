@@ -26,7 +26,7 @@ from .history import row_of
 from .host_walk import HostWalk
 from .live_stats import live_stats
 from .snapshot import Connections, Hosts, Machine, Pages, Part, Rate, Snapshot, StoreState, forecast
-from .stored import ledger_of, transfers_of
+from .stored import ledger_of, topic_of, transfers_of
 from .verdict import Verdict, verdict
 
 try:
@@ -70,6 +70,10 @@ _DROPPED_EVERY = 60
 
 _SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
+
+
+_REGRETS = 1000
+"""Pages in flight that the regret of the order is averaged over."""
 
 
 class Asked(NamedTuple):
@@ -137,6 +141,7 @@ class Watch:
         self._walk: HostWalk | None = None
         self._last_walk: HostWalk | None = None
         self._earlier: deque[Snapshot] = deque(maxlen=2)
+        self._regrets: deque[tuple[int, int]] = deque()
         self._n_beats = 0
         self._has_failed = False
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
@@ -208,12 +213,25 @@ class Watch:
 
     def _publish(self) -> None:
         """Set the stats."""
+        self._note_regret()
         now, found = self.look()
         self._earlier.append(now)
         self._stats.describe(self._job)
         if self._crawler.stats is not None:
             for name, value in live_stats(now, found).items():
                 self._crawler.stats.set_value(name, value)
+
+    def _note_regret(self) -> None:
+        """Note how far the pages in flight are from the order of importance."""
+        noted = self._walked().regret
+        if noted[1]:
+            self._regrets.append(noted)
+        while self._regrets and sum([n for _, n in self._regrets]) - self._regrets[0][1] >= _REGRETS:
+            self._regrets.popleft()
+
+    def _regret(self) -> float | None:
+        n = sum([n for _, n in self._regrets])
+        return sum([queues for queues, _ in self._regrets]) / n if n else None
 
     def _try(self, method: Callable[[], None]) -> None:
         """Call *method*; an error in what only looks at the crawl is none of the crawl."""
@@ -302,6 +320,8 @@ class Watch:
             refused=dict(counters.refused),
             dropped=self._dropped.counts if self._dropped is not None else {},
             queue_seconds=counters.queue_seconds,
+            regret=self._regret(),
+            topic=topic_of(crawl.harvest),
             ledger=ledger_of(crawl.totals),
             store=self._store_state(),
             machine=self._machine(before, note),

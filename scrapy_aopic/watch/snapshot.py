@@ -99,6 +99,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         front_queues: Hosts in memory by the front queue of their best page, which is about the binary logarithm of its
             cash.
         ready_queues: The same of those that are ready.
+        flight_queues: Pages in flight by the front queue that they were in.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
         ceiling: Pages a second that politeness allows these hosts together, as of their last transfers.
@@ -121,6 +122,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     due_in: list[int] = []
     front_queues: dict[int, int] = {}
     ready_queues: dict[int, int] = {}
+    flight_queues: dict[int, int] = {}
     seen: int = 0
     ceiling: float = 0.0
 
@@ -282,6 +284,22 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     crawl_delay: float = 0.0
 
 
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """How a crawl for a topic goes (docs/focused.md).
+
+    Attributes:
+        pages: Pages that were read and graded.
+        relevant: Of these, relevant ones.
+        harvest: Part of the graded pages that are relevant.
+        lately: The same of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` of them.
+    """
+
+    pages: int = 0
+    relevant: int = 0
+    harvest: float = 0.0
+    lately: float = 0.0
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A crawl at one moment.
 
@@ -306,6 +324,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         dropped: Links that did not reach the queue, by reason (:data:`.dropped.REASONS`); empty of a store, which does not
             know them.
         queue_seconds: Average time that pages waited in the queue; ``None`` if none has.
+        regret: By how many front queues pages in flight were below the best page that waited in memory, on average over
+            about the last thousand of them: what politeness costs the order. ``None`` of a stored job, and at first.
+        topic: ``None`` if no page was graded for a topic.
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job.
         part: ``None`` of a job in one piece. All figures are of the shards that are held.
@@ -337,6 +358,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int] = {}
     dropped: dict[str, int] = {}
     queue_seconds: float | None = None
+    regret: float | None = None
+    topic: Topic | None = None
     ledger: Ledger = Ledger()
     store: StoreState = StoreState()
     machine: Machine | None = None

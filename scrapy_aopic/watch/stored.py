@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import Counters, read_counters
-from scrapy_aopic.core.layout import ACTIVE, Family
+from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.layout import ACTIVE, HARVEST_KEY, Family
 from scrapy_aopic.core.records import unpack_host
 from scrapy_aopic.core.saved import read_saved
 
 from .host_walk import HostWalk
-from .snapshot import Ledger, Pages, Snapshot, StoreState, Transfers, forecast
+from .snapshot import Ledger, Pages, Snapshot, StoreState, Topic, Transfers, forecast
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ledger import Totals
@@ -70,6 +71,7 @@ def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
         deferred=dict(counters.deferred),
         refused=dict(counters.refused),
         queue_seconds=counters.queue_seconds,
+        topic=topic_of(Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])),
         ledger=ledger_of(saved.ledger),
         store=StoreState(name=name, size_bytes=store.size_bytes()),
         slow=walk.slow,
@@ -95,6 +97,18 @@ def ledger_of(totals: Totals) -> Ledger:
         virtual_distributed=totals.virtual_distributed,
         turns=totals.turn,
         convergence=1 / totals.turn if totals.turn else None,
+    )
+
+
+def topic_of(harvest: Harvest) -> Topic | None:
+    """The topic in a snapshot."""
+    if not harvest.pages:
+        return None
+    return Topic(
+        pages=harvest.pages,
+        relevant=harvest.relevant,
+        harvest=harvest.rate,
+        lately=harvest.rate_lately,
     )
 
 

@@ -23,13 +23,14 @@ from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commits import WatchedStore
+from scrapy_aopic.job.merged import whole_snapshot
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.watch import live
 from scrapy_aopic.watch.host_walk import HostWalk
 from scrapy_aopic.watch.live import snapshot
-from scrapy_aopic.watch.snapshot import N_LISTED, Pages, Rate, Snapshot, forecast
+from scrapy_aopic.watch.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, forecast
 from scrapy_aopic.watch.stored import snapshot_of
 from scrapy_aopic.watch.verdict import Verdict, verdict
 
@@ -91,9 +92,35 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     assert last.transfers.errors == 1
     assert last.transfers.bytes > 200
     assert last.queue_seconds is not None
+    assert last.topic is None
     assert last.hosts.known == 3
     assert check(tmp_path).violations == []
     assert msgspec.json.decode(msgspec.json.encode(last), type=Snapshot) == last
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
+) -> None:
+    def page(text: str, *links: str) -> Answer:
+        found = "".join(f'<a href="{url}">{url}</a>' for url in links)
+        return Answer(headers={"Content-Type": "text/html"}, body=f"<p>{text}</p>{found}".encode())
+
+    urls = [f"http://{name}.test/" for name in "abc"]
+    serve({urls[0]: page("a database", *urls[1:]), urls[1]: page("database"), urls[2]: page("fish")})
+    seen: list[Snapshot] = []
+    topic = {"AOPIC_TOPIC": {"keywords": ["database"]}, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
+    await crawl(Looks, {**ADDON, **topic}, seen=seen)
+    assert [each.topic.pages if each.topic is not None else 0 for each in seen] == [0, 1, 2]
+
+    def looked(store: Any) -> Topic | None:
+        found, both = snapshot_of(store), whole_snapshot([store, store])
+        assert found is not None
+        assert both is not None
+        assert both.topic == Topic(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
+        return found.topic
+
+    assert ask(tmp_path, looked) == Topic(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
 
 
 @deferred_f_from_coro_f
@@ -158,6 +185,25 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
         assert len(walk.failing) == N_LISTED
         expected = sum(1 / (t + min(10 * t, 60)) for t in [0.1] * 20 + [1.0 + n for n in range(20)])
         assert walk.ceiling == pytest.approx(expected)
+
+
+def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_best_that_waits() -> None:
+    job = Job(politeness=Politeness())
+    job.seed(*(link(host, page) for host in "abc" for page in range(2)))
+    leased = [job.lease() for _ in range(2)]
+    hosts = job.crawl.frontier.active
+    (waits,) = (host for host in hosts.values() if not host.in_flight)
+    levels = [level for host in hosts.values() for level in host.in_flight.values()]
+    assert len(levels) == len(leased) == 2
+
+    def regret() -> tuple[int, int]:
+        walk = HostWalk(list(hosts.values()), None)
+        walk.step(10, job.now)
+        return walk.regret
+
+    assert regret() == (0, 2)
+    waits.best += 3
+    assert regret() == (sum(waits.best - level for level in levels), 2) == (6, 2)
 
 
 def test_a_stored_job_has_the_same_hosts() -> None:

@@ -19,6 +19,7 @@ from scrapy_aopic.watch.snapshot import (
     Rate,
     Snapshot,
     StoreState,
+    Topic,
     Transfers,
 )
 from scrapy_aopic.watch.verdict import LIMITS, Limit, Verdict, verdict
@@ -195,6 +196,9 @@ def test_a_line_has_progress_and_verdict() -> None:
         "600 pages (+1,200 in 60 s, 20.0/s) · 4 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
         "Politeness is the limit. · ends in 2 h 10 min: CLOSESPIDER_TIMEOUT ends it"
     )
+    focused = replace(now, topic=Topic(pages=1000, relevant=400, harvest=0.4, lately=0.25))
+    line = summary(focused, Verdict("politeness", "Politeness is the limit."))
+    assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
 
 
 @pytest.mark.parametrize(

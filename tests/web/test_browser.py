@@ -444,10 +444,11 @@ def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
         "convergence": 2.0,
     }
     ledger |= {"distributed": total // 2, "virtual_distributed": total // 4}
-    served = page(dropped=dropped, ledger=ledger)
+    served = page(dropped=dropped, ledger=ledger, regret=1.25)
     assert "in front queue 37, and the best of a host that is ready in 35: politeness costs 2 queues" in text(
         browser, "regret"
     )
+    assert "lay 1.25 front queues below the best" in text(browser, "regret-mean")
     assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
     assert "0.5 times what pages hold" in text(browser, "flow")
@@ -470,4 +471,29 @@ def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
     for area, n in zip(areas, fetched, strict=True):
         assert area == pytest.approx(size * n / sum(fetched), rel=1e-6)
     assert "all others" in text(browser, "domain-rows")
+    assert_clean(browser)
+
+
+def test_what_an_operator_asks_and_how_relevant_pages_are(
+    browser: Browser, page: Callable[..., Served]
+) -> None:
+    resize(browser, 400, "dark")
+    served = page()
+    assert text(browser, "asked") == ""
+    assert browser.execute_script("return document.getElementById('topic').hidden")
+    served.figures |= {
+        "asked": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"],
+        "topic": {"pages": 1000, "relevant": 400, "harvest": 0.4, "lately": 0.123},
+    }
+    wait_for(browser, "document.querySelectorAll('#asked li').length === 2", 5)
+    assert HOSTILE[0] in text(browser, "asked")
+    assert "12.3 %" in text(browser, "figures")
+    assert "12.3 % are relevant, and of all 40 %" in text(browser, "harvest")
+    rows = [line.split("\t") for line in text(browser, "relevance").splitlines()]
+    assert ["relevant", "400", ""] in rows
+    assert ["not relevant, or duplicates", "600", ""] in rows
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+    assert_accessible(browser)
+    served.figures["asked"] = []
+    wait_for(browser, "!document.getElementById('asked').childNodes.length", 5)
     assert_clean(browser)

@@ -263,6 +263,31 @@ function showVerdict(now) {
   limit = kind;
 }
 
+// What an operator asks of the crawl (scrapy aopic control): nothing can be asked for here.
+function showAsked({ asked }) {
+  const place = $("asked");
+  const sentences = asked || [];
+  if (place.dataset.said === sentences.join("\n")) return; // a screen reader hears it once
+  place.dataset.said = sentences.join("\n");
+  if (!sentences.length) {
+    place.replaceChildren();
+    return;
+  }
+  const list = element("ul");
+  list.append(...sentences.map((each) => element("li", each)));
+  place.replaceChildren(element("p", "Asked of the crawl by an operator, with scrapy aopic control:"), list);
+}
+
+function showTopic({ topic }) {
+  $("topic").hidden = !topic;
+  if (!topic) return;
+  setText("harvest", `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`);
+  bars("relevance", "Pages that were read, by relevance", [
+    ["relevant", topic.relevant, ""],
+    ["not relevant, or duplicates", topic.pages - topic.relevant, ""],
+  ]);
+}
+
 function showFigures(now) {
   const { pages, hosts, rate, connections } = now;
   const rows = [
@@ -275,6 +300,7 @@ function showFigures(now) {
     ["in callbacks", connections ? count(connections.callbacks) : "–"],
     ["traffic", rate ? `${bytes(rate.bytes)}/s` : "–"],
   ];
+  if (now.topic) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
   boxes("figures", rows);
 }
 
@@ -359,6 +385,12 @@ function showOrder(now) {
         : best === bestReady
           ? `The best page in memory is of a host that is ready: the order is that of importance.`
           : `The best page in memory waits in front queue ${best}, and the best of a host that is ready in ${bestReady}: politeness costs ${best - bestReady} ${best - bestReady === 1 ? "queue" : "queues"} now.`,
+  );
+  setText(
+    "regret-mean",
+    now.regret === null || now.regret === undefined
+      ? ""
+      : `The last thousand pages in flight, or so, lay ${few.format(now.regret)} front queues below the best that waited in memory, on average: 0 would be the order of importance, and the rest is what politeness costs it.`,
   );
   const fronts = Object.entries(now.hosts.front_queues).map(([level, n]) => [Number(level), n]);
   fronts.sort((a, b) => b[0] - a[0]);
@@ -466,7 +498,9 @@ function show(now) {
   setText("state", now.problem || (now.is_live ? "Running" : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${at}`));
   showVerdict(now);
   showWhole(now);
+  showAsked(now);
   showFigures(now);
+  showTopic(now);
   showForecast(now);
   showHosts(now);
   showOutcomes(now);
