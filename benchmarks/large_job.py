@@ -7,7 +7,7 @@ is kept there, and used again. Then it takes, by the wall clock and in CPU time 
 
 * from the start of ``scrapy aopic dashboard`` until its address is there;
 * from then until the figures are answered;
-* until a headless Chromium shows them, if there is one (``make test-web`` says what it needs);
+* until a headless Chromium shows them, if there is one (``make browser`` installs what that needs);
 * how long later looks take;
 * ``scrapy aopic status --totals``, which is how long Python takes to start and read the same.
 """
@@ -70,7 +70,6 @@ def answer(port: int, path: str) -> bytes:
 
 def in_browser(port: int) -> float | None:
     """Seconds from the address to the figures on the page; ``None`` without a browser."""
-    os.environ.setdefault("AOPIC_TEST_WEB", "1")
     try:
         from support.chromium import CHROMIUM, DRIVER, start_chromium
 

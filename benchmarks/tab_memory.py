@@ -2,7 +2,7 @@
 
     python benchmarks/tab_memory.py [--minutes 10]
 
-Crawls the demo web with a dashboard, opens that in a headless Chromium (``make test-web`` says what it needs), and prints
+Crawls the demo web with a dashboard, opens that in a headless Chromium (``make browser`` installs what that needs), and prints
 every half minute, after its garbage was collected, how large the tab's heap is, and how many nodes and listeners it has. The
 last line compares the average of the last quarter of the time with that of the second quarter, as the plot fills in the first.
 """
@@ -34,7 +34,6 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=10)
     opts = parser.parse_args()
-    os.environ.setdefault("AOPIC_TEST_WEB", "1")
     from support.chromium import start_chromium
 
     project = ROOT / "example_project"

@@ -1,9 +1,10 @@
-"""A headless Chromium for tests, where there is one."""
+"""A headless Chromium for tests, where there is one: ``make browser`` installs what else they need."""
 
 from __future__ import annotations
 
-import os
 import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-AXE = Path(os.environ.get("AOPIC_AXE") or "axe.min.js")
+AXE = Path(sys.prefix) / "web" / "node_modules" / "axe-core" / "axe.min.js"
+"""The rules of axe-core, which ``make browser`` puts there if there is npm."""
 
 MARKS = [
     pytest.mark.slow,
-    pytest.mark.skipif("AOPIC_TEST_WEB" not in os.environ, reason="these need a browser: make test-web"),
+    pytest.mark.skipif(
+        find_spec("selenium") is None, reason="selenium is not installed: make browser does that"
+    ),
     pytest.mark.skipif(
         not (CHROMIUM and DRIVER), reason="there is no Chromium: apt-get install chromium chromium-driver"
     ),

@@ -235,7 +235,7 @@ def test_hostile_strings_of_a_file_are_shown_and_do_nothing(page: Explainer, tmp
 
 
 @pytest.mark.skipif(
-    not AXE.exists(), reason="axe-core is not installed: make test-web does that if there is npm"
+    not AXE.exists(), reason="axe-core is not installed: make browser does that if there is npm"
 )
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(page: Explainer, scheme: str) -> None:
