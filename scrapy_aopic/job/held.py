@@ -67,6 +67,11 @@ class ShardStore(Store, Protocol):
         """
         ...
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether it may soon be lost, so that nothing new should be begun."""
+        ...
+
 
 class Held:
     """The shard *shard_id* of a job, whose *store* is the caller's own.
@@ -183,7 +188,7 @@ class Held:
     @property
     def is_ready(self) -> bool:
         """Whether a page may be leased, as far as store and commits are concerned."""
-        if self.is_leaving or self.commits.is_behind:
+        if self.is_leaving or self.commits.is_behind or self._store.is_fading:
             return False
         return self.failure is None
 

@@ -114,9 +114,7 @@ class Job:
                 address or (store_folder(folder) if folder else None), kind, memory_mb=memory_mb
             )
             opened.callback(self._store.close)
-            self._check_lease: Callable[[], None] = (
-                self._store.check_lease if isinstance(self._store, Leased) else _nothing
-            )
+            self._leased = self._store if isinstance(self._store, Leased) else None
             self._watched = WatchedStore(self._store)
             self.clock = self._open_clock()
             self.crawl = Crawl(self._watched, policy, self.clock())
@@ -173,8 +171,10 @@ class Job:
 
     def _lease_lost(self) -> LostError | None:
         """Why a store on a server is no longer ours, which may be known before a commit is due."""
+        if self._leased is None:
+            return None
         try:
-            self._check_lease()
+            self._leased.check_lease()
         except LostError as error:
             return error
         return None
@@ -186,8 +186,8 @@ class Job:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last commit that landed is too old to lease another page."""
-        return self._commits.is_behind
+        """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
+        return self._commits.is_behind or (self._leased is not None and self._leased.is_fading)
 
     @property
     def waits_for_disk(self) -> bool:
@@ -285,7 +285,3 @@ class Job:
                 raise self.failure
             if inspect is not None:
                 inspect(self._store)
-
-
-def _nothing() -> None:
-    """There is nothing to check."""

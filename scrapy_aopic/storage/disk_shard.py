@@ -59,6 +59,11 @@ class DiskShard:
     def check_lease(self) -> None:
         """Nothing can be lost: the folder is this process's own as long as it has the lock."""
 
+    @property
+    def is_fading(self) -> bool:
+        """Never, likewise."""
+        return False
+
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         return self._store.get_many(family, keys)
 

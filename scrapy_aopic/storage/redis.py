@@ -332,6 +332,11 @@ class RedisStore:
         """
         self._lease.check()
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether so little is left of the lease that nothing new should be begun."""
+        return self._lease.is_fading
+
     def size_bytes(self) -> int:
         with self._reading:
             self._check_open()

@@ -152,6 +152,15 @@ class Lease:
                 f"the server was not reached for {self._milliseconds / 1000:g} s, so another process may have it"
             )
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether half of it has passed without a renewal, so that nothing new should be begun.
+
+        What is under way, such as a transfer, then has the other half to end before anybody else can have the job. A
+        lease that can be renewed never gets there.
+        """
+        return time.monotonic() > self._until - self._milliseconds / 2000
+
     def lost(self, why: str) -> LostError:
         """The error for a job that is no longer ours, because of *why*, a clause."""
         self._why_lost = why

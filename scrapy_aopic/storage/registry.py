@@ -101,6 +101,11 @@ class Leased(Protocol):
         """
         ...
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether it may soon be lost, so that nothing new should be begun; known without waiting."""
+        ...
+
 
 @runtime_checkable
 class Repairs(Protocol):

@@ -21,6 +21,7 @@ from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
@@ -28,7 +29,7 @@ from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.shared import SharedJob
-from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage import Address, open_snapshot, redis_lease
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.testing.server import Answer
@@ -336,6 +337,27 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
         shards.release(lease, job.clock())
         is_lost = lease in lost
         assert shards.settle(lease, [], job.clock()).ending == (Ending.STALE if is_lost else Ending.OK)
+    job.close()
+
+
+def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settings, monkeypatch) -> None:
+    """In the second half of a lease that cannot be renewed, after which others take the shard."""
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    shards = cast("Shards", job.crawl)
+    tick_until(job, lambda: len(shards.held) == 2)
+    for n in range(20):
+        shards.seed(link(f"host{n}.test", n), job.clock())
+    tick_until(job, lambda: all(held.shard.counts.queued for held in shards.held.values()))
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_lease.Lease, "is_fading", True)
+        now = job.clock()
+        found = shards.lease(now)
+        assert isinstance(found, NotBefore)
+        assert found.instant > now
+        assert job.failure is None
+    assert isinstance(shards.lease(job.clock()), Lease)
     job.close()
 
 

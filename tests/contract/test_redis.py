@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
+from support.proxy import Proxy
 from support.redis_server import WHY_NOT, Server, find_server
 
 from scrapy_aopic.core.ports import Family
@@ -27,6 +28,7 @@ if find_server() is None:
 redis = pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
+from scrapy_aopic.storage import redis_lease
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import RedisStore
 from scrapy_aopic.storage.redis_view import RedisView
@@ -141,6 +143,29 @@ def test_a_writer_whose_head_was_taken_is_told_so_at_its_next_batch(tmp_path, cl
         with pytest.raises(LostError):
             store.check_lease()
         assert store.get_many(Family.META, [b"a"]) == [b"1"]
+
+
+def test_a_lease_that_cannot_be_renewed_fades_before_it_ends(server, monkeypatch):
+    """By the clock of the lease, which a test may set: nothing new is begun in its second half."""
+    now = [0.0]
+
+    class Clock:
+        monotonic = staticmethod(lambda: now[0])
+
+    monkeypatch.setattr(redis_lease, "time", Clock)
+    with Proxy(server.port) as between:
+        store = RedisStore(Address("fading", between.url, lease=60.0))
+        between.stall()
+        found = []
+        for now[0] in (0.0, 29.0, 31.0, 59.0):
+            store.check_lease()
+            found.append(store.is_fading)
+        now[0] = 61.0
+        with pytest.raises(LostError, match="the server was not reached for 60 s"):
+            store.check_lease()
+        between.heal()
+        store.close()
+    assert found == [False, False, True, True]
 
 
 def test_a_writer_whose_keys_are_gone_is_told_so(tmp_path, client):

@@ -12,3 +12,4 @@ class Follow(_Follow):
 
 Lease.why_refused = lambda self, data: ""  # type: ignore[method-assign]
 Lease.check = lambda self: None  # type: ignore[method-assign]
+Lease.is_fading = False  # type: ignore[assignment,method-assign]
