@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import host_bytes
-from scrapy_aopic.watch.why import Answer, why
+from scrapy_aopic.watch.why import Answer, meant, why
 from scrapy_aopic.web.suffixes import registered_domain
 
 from .control import time_of
@@ -51,6 +51,7 @@ def why_in_shards(
     """
     if len(stores) == 1:
         return why(stores[0], question, rules)
+    question = meant(question)
     host, keys = _asked(question, rules)
     number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
     answer = why(stores[number], question, rules)
@@ -69,6 +70,10 @@ def why_in_shards(
         elif keys:
             sentences.append(f"More cash for it, {post.units / (len(stores) * TOTAL):.2g} of all, is {ways}.")
         facts["units"] = post.units
+    if kind == "unknown" and keys:
+        sentences.append(
+            "Links that were dropped are known to the dashboard of the worker that dropped them."
+        )
     where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
     if workers is None:
         sentences.append(f"{where}.")

@@ -43,6 +43,17 @@ REASONS = {
 """What is said of a link that was dropped, by reason."""
 
 
+BRIEFLY = {
+    "duplicate": "on duplicates (AOPIC_FOLLOW_DUPLICATES)",
+    "flood": "beyond AOPIC_LINK_FLOOD",
+    "offsite": "to hosts that are none of the allowed_domains",
+    "depth": "beyond DEPTH_LIMIT",
+    "length": "beyond URLLENGTH_LIMIT",
+    "middleware": "by a spider middleware",
+}
+"""The same in a few words."""
+
+
 class Drop(NamedTuple):
     """Why a link was dropped.
 

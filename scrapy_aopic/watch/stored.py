@@ -37,7 +37,7 @@ def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
     if saved is None:
         return None
     counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
-    walk = HostWalk(_active(store), None)
+    walk = HostWalk(active_hosts(store), None)
     walk.step(1 << 60, saved.saved_at)
     pages = Pages(
         known=saved.pages,
@@ -80,8 +80,8 @@ def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
     )
 
 
-def _active(store: Store) -> list[HostRecord]:
-    """The hosts that were in memory."""
+def active_hosts(store: Store) -> list[HostRecord]:
+    """The hosts that were in memory as of the last commit."""
     keys = [row[1:] for row, _ in store.scan(Family.META, ACTIVE, bytes((ACTIVE[0] + 1,)))]
     return [unpack_host(data) for data in store.get_many(Family.HOSTS, keys) if data is not None]
 

@@ -26,6 +26,8 @@ does not yield is not known to anybody.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -40,6 +42,7 @@ from scrapy_aopic.core.records import (
     HOST_BYTES,
     NO_RECORD,
     QUEUED,
+    VISITED,
     front_queue_of,
     host_key,
     page_key,
@@ -52,9 +55,10 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
-from .dropped import REASONS, find
+from .dropped import BRIEFLY, REASONS, find
 from .host_walk import state_of, why_it_waits
 from .lines import duration
+from .stored import active_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -67,6 +71,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 100_000
 """Rows of a host that are read to find out the rank of a page, at most: some tenths of a second."""
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@()<>\"'\[\]]+)(:[0-9]+)?")
+"""What may be the name of a host, with a port or without."""
 
 _LONGEST = 300
 """Characters of a URL that are shown."""
@@ -145,9 +152,17 @@ def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes
     Raises:
         StorageError: If the store cannot be read.
     """
+    question = meant(question)
     if "://" in question:
         return why_url(store, question, rules, in_flight=in_flight)
     return why_host(store, question, rules)
+
+
+def meant(question: str) -> str:
+    """*question* as a URL if it is one without its scheme, such as ``example.com/page``."""
+    question = question.strip()
+    host, slash, _ = question.partition("/")
+    return f"http://{question}" if slash and _HOST.fullmatch(host) else question
 
 
 # -- URLs
@@ -170,9 +185,13 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
     said.facts["key"] = key.hex()
     host = _host(store, key[:HOST_BYTES])
     if page.state == QUEUED:
-        return _why_queued(store, saved, page, host, said, key=key, is_in_flight=key in in_flight)
+        robots = _robots(store, rules.origin_of(name))
+        return _why_queued(
+            store, saved, page, host, said, robots=robots, key=key, is_in_flight=key in in_flight
+        )
     kind = _say_outcome(store, key, page, said)
-    _say_cash(saved, page, said)
+    if not page.canonical:
+        _say_cash(saved, page, said)
     if page.changes is not None and page.changes.wakes_at:
         instant = page.changes.wakes_at
         said.say(f"Whether to visit it again is decided at {_time(instant)} (AOPIC_RECRAWL).", again=instant)
@@ -251,8 +270,8 @@ def _say_cash(saved: Saved, page: Page, said: _Said) -> None:
     importance = estimate.importance(estimate.weight(page))
     cash = page.cash + saved.ledger.owed(page)
     said.say(
-        f"Its importance is {importance:.2g} of 1; it holds {cash / TOTAL:.2g} of all cash, and has a history of "
-        f"{page.history / TOTAL:.2g}.",
+        f"Its importance is {importance:.2g}, where all pages together have 1; it holds {cash / TOTAL:.2g} of all cash, and "
+        f"has spent {page.history / TOTAL:.2g} (its history).",
         importance=importance,
         cash=cash,
         history=page.history,
@@ -266,6 +285,7 @@ def _why_queued(
     host: HostRecord | None,
     said: _Said,
     *,
+    robots: RobotsTxt | None,
     key: bytes,
     is_in_flight: bool,
 ) -> Answer:
@@ -280,22 +300,32 @@ def _why_queued(
         if not saved.is_clean:
             said.say("If the crawl died since, it waits again.")
         return said.answer("in flight")
+    _say_closed(saved, said)
     of = f" of {host.queued:,}" if host is not None else ""
     at = f"{rank:,}" if rank else f"beyond {_MOST_ROWS:,}"
     said.say(
-        f"It is queued: number {at}{of} in the queue of its host, in front queue {page.front_queue} "
-        "(docs/order.md); the host has not had its turn for it.",
+        f"It is queued: number {at}{of} in the queue of its host, in front queue {page.front_queue} (docs/order.md).",
         rank=rank,
         front_queue=page.front_queue,
         queued_on_host=host.queued if host is not None else None,
     )
     if page.visits:
         said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
-    _say_robots(store, key[:HOST_BYTES], said)
+    if robots is not None:
+        _say_unreachable(robots, "Its robots.txt", said)
     if host is not None:
-        _say_host(host, saved, said)
+        _say_host(store, host, saved, said)
     _say_cash(saved, page, said)
     return said.answer("queued")
+
+
+def _say_closed(saved: Saved, said: _Said) -> None:
+    """Say it if no crawl can be using the job."""
+    if saved.is_clean:
+        said.say(
+            f"No crawl uses the job now: it was closed at {_time(saved.saved_at)}, and what waits then waits until a crawl goes "
+            "on with it."
+        )
 
 
 def _rank(store: Store, key: bytes, page: Page) -> int:
@@ -325,31 +355,49 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
         return said.answer("refused")
     said.facts["key"] = key.hex()
     host = _host(store, key[:HOST_BYTES])
-    robots = _robots(store, rules.origin_of(normal.url))
+    origin = rules.origin_of(normal.url)
+    robots = _robots(store, origin)
+    if normal.url == f"{origin}/robots.txt":
+        return _why_robots(robots, said)
     if robots is not None and robots.text and not rules.allows(robots.text, normal.url):
         said.say(
-            "No page that was settled links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
+            f"It is not known: {_NO_PAGE} links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
         )
         said.say(f"That robots.txt was fetched at {_time(robots.fetched_at)}.")
         return said.answer("robots")
     if host is None:
         said.say(
-            f"Neither it nor any other page of {name} is known: no page that was settled links there.",
+            f"Neither it nor any other page of {name} is known: {_NO_PAGE} links there.",
             host=name,
         )
     else:
         said.say(
-            f"It is not known: no page that was settled as of {_time(saved.saved_at)} links to it. Of its host "
-            f"{host.visited:,} pages were fetched and {host.queued:,} are queued.",
+            f"It is not known: {_NO_PAGE} as of {_time(saved.saved_at)} links to it.",
             host=name,
         )
-    said.say(_MAYBE_DROPPED)
+        said.say(f"Of its host {host.visited:,} pages were fetched and {host.queued:,} are queued.")
     for other in _variants(normal.url):
         found = _find(store, other, other, rules)
         if found is not None:
-            said.say(f"{_short(found[0])} is known.", similar=found[0])
+            said.say(f"{_short(found[0])} is known, and {_STATES[found[2].state]}.", similar=found[0])
             break
+    said.say(_MAYBE_DROPPED)
     return said.answer("unknown")
+
+
+def _why_robots(robots: RobotsTxt | None, said: _Said) -> Answer:
+    """What is known of a robots.txt, which is no page."""
+    said.say("The crawl reads it by itself, and not as a page.")
+    if robots is None:
+        said.say("It was not needed yet, or the crawl obeys none (ROBOTSTXT_OBEY).")
+        return said.answer("unknown")
+    if robots.failures:
+        _say_unreachable(robots, "It", said)
+    if robots.text is None:
+        return said.answer("failed")
+    what = "" if robots.text else ", and there is none, or an empty one: everything is allowed"
+    said.say(f"It was fetched at {_time(robots.fetched_at)}{what}.")
+    return said.answer("fetched")
 
 
 def with_dropped(answer: Answer, samples: Mapping[str, Sample], rules: Rules) -> Answer:
@@ -359,23 +407,29 @@ def with_dropped(answer: Answer, samples: Mapping[str, Sample], rules: Rules) ->
     found = find(samples, dict.fromkeys((answer.about, rules.normal(answer.about).url)))
     if found is not None:
         sentence = f"A link to it on {_short(found.page)} was dropped, because {REASONS[found.reason]}."
-        rest = [each for each in answer.sentences if each != _MAYBE_DROPPED]
+        rest = [each for each in answer.sentences if each != _MAYBE_DROPPED and _NO_PAGE not in each]
         facts = {**answer.facts, "dropped": found.reason, "page": found.page}
         return replace(answer, kind="dropped", sentences=[sentence, *rest], facts=facts)
     if _MAYBE_DROPPED not in answer.sentences:
         return answer
-    n, known = sum(each.n for each in samples.values()), sum(len(each.pages) for each in samples.values())
+    n = sum(each.n for each in samples.values())
     if not n:
         said = "No link was dropped on its way to the queue, so if a page does link to it, the spider did not yield that."
     elif all(each.is_whole for each in samples.values()):
         said = f"It is none of the {n:,} links that were dropped on their way to the queue."
     else:
+        many = [f"{each.n:,} {BRIEFLY[reason]}" for reason, each in samples.items() if not each.is_whole]
         said = (
-            f"Of {n:,} links that were dropped on their way to the queue, {known:,} are known, and it is none of these: "
-            "it may be one of the others."
+            "A link to it may have been dropped on its way to the queue: of those that were, only some are kept "
+            f"({'; '.join(many)}), and it is none of these."
         )
     return replace(answer, sentences=[said if each == _MAYBE_DROPPED else each for each in answer.sentences])
 
+
+_NO_PAGE = "no page that was settled"
+
+_STATES = {QUEUED: "is queued", FAILED: "failed", VISITED: "was fetched"}
+"""What is said of a page, by its state."""
 
 _MAYBE_DROPPED = (
     "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
@@ -405,17 +459,24 @@ def why_host(store: Store, name: str, rules: Rules) -> Answer:
     if saved is None:
         said.say("There is no job yet.")
         return said.answer("unknown")
-    name = name.strip().lower()
+    if not _HOST.fullmatch(name.strip()):
+        said.say(
+            "It is neither a URL that is crawled, as those begin with http:// or https://, nor the name of a host."
+        )
+        return said.answer("refused")
+    name = _host_name(name)
     key = host_key(name)
     host = _host(store, key)
     if host is None:
-        said.say(f"No page of {name} is known: no page that was settled links there.")
+        said.say(f"No page of {name} is known: {_NO_PAGE} links there.")
         for other in (name.removeprefix("www."), f"www.{name}"):
             if other != name and _host(store, host_key(other)) is not None:
                 said.say(f"{other} is known.", similar=other)
         return said.answer("unknown")
     said.facts.update(host=name, queued=host.queued, visited=host.visited)
-    kind = _say_host(host, saved, said)
+    if host.queued:
+        _say_closed(saved, said)
+    kind = _say_host(store, host, saved, said)
     if host.transfer:
         said.say(f"Its last transfer took {host.transfer:.2g} s.", transfer=host.transfer)
     _say_robots(store, key, said)
@@ -432,7 +493,17 @@ def why_host(store: Store, name: str, rules: Rules) -> Answer:
     return said.answer(kind)
 
 
-def _say_host(host: HostRecord, saved: Saved, said: _Said) -> str:
+def _host_name(text: str) -> str:
+    """The name of a host as the crawl has it."""
+    name = text.strip().rstrip(".").lower()
+    if name.isascii():
+        return name
+    with suppress(UnicodeError):
+        return name.encode("idna").decode("ascii")
+    return name
+
+
+def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Said) -> str:
     """Say where *host* is and why it waits; returns its state."""
     now = saved.saved_at
     wait = host.not_before - now
@@ -456,13 +527,19 @@ def _say_host(host: HostRecord, saved: Saved, said: _Said) -> str:
         said.say(f"{counts}; hosts with better pages come first.")
     elif wait > 0:
         said.say(
-            f"{counts}; from the last commit on it must be left alone for {duration(max(wait, 1))}: {_WAITS[why_it_waits(host)]}."
+            f"{counts}; from the last commit on, at {_time(now)}, it must be left alone for {duration(max(wait, 1))}: "
+            f"{_WAITS[why_it_waits(host)]}."
         )
     else:
-        said.say(f"{counts}; it could be requested as of the last commit, in the order of the best pages.")
+        better, n = _better(store, host)
+        said.say(
+            f"{counts}; it could be requested as of the last commit, in the order of the best pages: {better:,} of {n:,} hosts "
+            "in memory have better ones.",
+            better=better,
+        )
     if host.errors and state != "dead":
-        n = f"The last {host.errors:,} transfers" if host.errors > 1 else "The last transfer"
-        said.say(f"{n} showed errors.", errors=host.errors)
+        n_errors = f"Its last {host.errors:,} transfers" if host.errors > 1 else "Its last transfer"
+        said.say(f"{n_errors} failed.", errors=host.errors)
     if host.crawl_delay:
         said.say(f"Its robots.txt has a crawl delay of {host.crawl_delay:g} s.", crawl_delay=host.crawl_delay)
     if saved.not_before > now:
@@ -475,7 +552,7 @@ _BUDGET = "docs/order.md"
 _WAITS = {
     "gap": "the gap after its last transfer (AOPIC_POLITENESS_FACTOR)",
     "crawl delay": "the crawl delay of its robots.txt",
-    "errors": "errors, after which the gap doubles (AOPIC_BACKOFF)",
+    "errors": "it responded with errors, after each of which the gap doubles (AOPIC_BACKOFF)",
     "down": "it did not respond, or asked for a later request (AOPIC_BACKOFF, Retry-After)",
 }
 """Why a host waits, by :func:`.host_walk.why_it_waits`."""
@@ -490,13 +567,25 @@ def _say_robots(store: Store, host: bytes, said: _Said) -> None:
             robots = RobotsTxt.from_bytes(data)
         except NO_RECORD:
             continue
-        if robots.failures:
-            what = "nothing is allowed" if robots.text is None else "its old rules hold"
-            times = f" {robots.failures:,} times in a row" if robots.failures > 1 else ""
-            said.say(
-                f"A robots.txt of the host was unreachable{times}, so {what}; it is tried again at {_time(robots.retry_at)}.",
-                robots_failures=robots.failures,
-            )
+        _say_unreachable(robots, "A robots.txt of the host", said)
+
+
+def _say_unreachable(robots: RobotsTxt, what: str, said: _Said) -> None:
+    """Say it if *robots*, which is called *what*, was unreachable."""
+    if not robots.failures:
+        return
+    so = "nothing is allowed" if robots.text is None else "its old rules hold"
+    times = f" {robots.failures:,} times in a row" if robots.failures > 1 else ""
+    said.say(
+        f"{what} was unreachable{times}, so {so}; it is tried again at {_time(robots.retry_at)}.",
+        robots_failures=robots.failures,
+    )
+
+
+def _better(store: Store, host: HostRecord) -> tuple[int, int]:
+    """How many hosts in memory have better pages than *host* has, and how many there are."""
+    active = active_hosts(store)
+    return sum(each.best > host.best for each in active), len(active)
 
 
 # -- reading

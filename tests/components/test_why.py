@@ -102,7 +102,14 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
         ("http://a.test/b/b/b/b/b/b", "refused", "its path repeats itself (AOPIC_MAX_REPEATS)"),
         ("http://a.test/private/y", "robots", "its robots.txt would forbid it"),
         ("http://a.test/never", "unknown", "no page that was settled as of"),
-        ("https://a.test/page", "unknown", "http://a.test/page is known"),
+        ("https://a.test/page", "unknown", "http://a.test/page is known, and was fetched."),
+        ("http://c.test", "failed", "Its normal form is http://c.test/"),
+        ("http://a.test/robots.txt", "fetched", "The crawl reads it by itself, and not as a page."),
+        ("http://c.test/robots.txt", "fetched", "there is none, or an empty one: everything is allowed"),
+        ("http://z.test/robots.txt", "unknown", "It was not needed yet"),
+        ("mailto:a@a.test", "refused", "It is neither a URL that is crawled"),
+        ("two words", "refused", "nor the name of a host"),
+        (" a.test/gone ", "failed", "the server responded with status 404"),
         ("http://z.test/", "unknown", "Neither it nor any other page of z.test"),
         ("ftp://a.test/", "refused", "neither http nor https"),
         ("http://[/", "refused", "it is no URL"),
@@ -151,7 +158,12 @@ def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
 @pytest.mark.parametrize(
     ("politeness", "outcome", "kind", "words"),
     [
-        ({"backoff": 50.0}, Outcome.ERROR, "waiting", "errors, after which the gap doubles (AOPIC_BACKOFF)"),
+        (
+            {"backoff": 50.0},
+            Outcome.ERROR,
+            "waiting",
+            "errors, after each of which the gap doubles (AOPIC_BACKOFF)",
+        ),
         ({"backoff": 50.0}, Outcome.DOWN, "waiting", "it did not respond, or asked for a later request"),
         (
             {"backoff": 50.0, "dead_after": 1},
@@ -170,6 +182,33 @@ def test_a_host_says_why_it_waits(
     answer = asked(job, "a.test")
     assert answer.kind == kind
     assert words in " ".join(answer.sentences)
+
+
+def test_a_job_that_was_closed_waits_for_a_crawl() -> None:
+    job = waiting_job()
+    job.commit(is_clean=True)
+    for question in ("a.test", "http://a.test/3"):
+        first = why(job.store, question, rules()).sentences[0]
+        assert first.startswith("No crawl uses the job now: it was closed at 2001-")
+    assert "No crawl" not in " ".join(asked(job, "a.test").sentences)  # which commits as one that goes on
+
+
+def test_a_ready_host_says_how_many_have_better_pages() -> None:
+    job = Job()
+    job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
+    next(iter(job.crawl.frontier.active.values())).best += 2
+    job.commit()
+    better = [why(job.store, f"h{n}.test", rules()).facts["better"] for n in range(3)]
+    assert sorted(better) == [0, 1, 1]
+    assert "1 of 3 hosts in memory have better ones" in " ".join(
+        why(job.store, f"h{better.index(1)}.test", rules()).sentences
+    )
+
+
+def test_names_of_hosts_are_taken_as_people_write_them() -> None:
+    job = Job()
+    job.seed(link("http://xn--mnchen-3ya.test/"))
+    assert asked(job, "M\N{LATIN SMALL LETTER U WITH DIAERESIS}nchen.test.").kind == "ready"
 
 
 def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said() -> None:
