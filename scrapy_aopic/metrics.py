@@ -112,6 +112,25 @@ OWN = (
         "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; the default valued them",
     ),
     Stat(
+        "aopic/topic/unlearned", "counter", "pages", _SCHEDULER,
+        "pages that a strategy failed to learn from",
+    ),
+    Stat(
+        "aopic/topic/link_auc", "gauge", "part", _SCHEDULER,
+        "how well the values of links foretold which pages are relevant, of some thousand pages lately: 0.5 if not at all "
+        "([Learning](focused.md#learning))",
+    ),
+    Stat(
+        "aopic/topic/version", "gauge", "versions", _SCHEDULER,
+        "of what the strategy has learned; with each, waiting pages are valued anew",
+    ),
+    Stat("aopic/topic/revalued", "counter", "pages", _SCHEDULER, "waiting pages that got another value from that"),
+    Stat(
+        "aopic/topic/refits", "counter", "refits", _SCHEDULER,
+        "of strategies that learn in a thread; failed ones are counted, too",
+    ),
+    Stat("aopic/topic/refit_seconds", "gauge", "seconds", _SCHEDULER, "what the last of them took"),
+    Stat(
         "aopic/live/pages_per_second", "gauge", "pages/s", _LIVE,
         "pages settled in the last minute; `None` in the first half second of a run, as for the next one",
     ),

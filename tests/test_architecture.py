@@ -237,8 +237,12 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
     }
     of_one_piece = {
         "harvest",
+        "keep_strategy",
+        "lead",
         "locate",
         "is_resumed",
+        "revalue",
+        "strategy",
         "was_clean",
     }  # of what is refused with shards, or said by SharedJob
     for folder in ("session", "watch"):

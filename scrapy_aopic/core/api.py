@@ -111,6 +111,7 @@ class Findings(NamedTuple):
             the links.
         value: How relevant the page was found to be, as the value of a link is written; 0 if nobody has read it.
         is_relevant: Whether it counts as relevant; only if it has a value.
+        expected: What it was valued at before, in the same way; 0 if nothing was expected.
     """
 
     outcome: str = ""
@@ -123,6 +124,7 @@ class Findings(NamedTuple):
     same_host: str = ""
     value: int = 0
     is_relevant: bool = False
+    expected: int = 0
 
 
 ORDINARY = Findings()

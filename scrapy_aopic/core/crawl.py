@@ -35,17 +35,18 @@ from .counters import Counters, QueueTimes, read_counters
 from .domains import Domains
 from .duplicates import Duplicates
 from .focus.harvest import Harvest
+from .focus.leads import Leads, unpack_lead
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
 from .layout import COUNTERS_KEY, HARVEST_KEY, TOTALS_KEY
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
-from .order import order_name
+from .order import LARGEST_VALUE, order_name
 from .pages import Pages
 from .politeness import Outcome, Pace
 from .ports import Family
-from .records import HOST_BYTES, host_key, serial_of
+from .records import HOST_BYTES, QUEUED, host_key, serial_of
 from .revisits.due import DuePages
 from .revisits.looks import Looks
 from .revisits.rates import Rates
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
     from .api import Findings
     from .duplicates import Text
+    from .focus.leads import Lead
     from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
@@ -134,6 +136,7 @@ class Crawl:
         looks = Looks(self.frontier.index)
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self._leases = Leases(now)
+        self._leads = Leads(store)
         self.pages = Pages(
             store,
             ledger=self.ledger,
@@ -144,6 +147,7 @@ class Crawl:
             due=self._due,
             worth=Worth(recrawl, rates, self.ledger, order) if recrawl is not None else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
+            leads=self._leads,
             capacity=policy.page_cache,
             cache=policy.cache(),
             mail=mail,
@@ -208,10 +212,7 @@ class Crawl:
         }
         if self.domains is not None:
             tables[Family.DOMAINS] = self.domains.table
-        by_mail: list[tuple[Family, Table]] = []
-        if mail is not None and self._abroad is not None:
-            by_mail = [(Family.META, mail), (Family.CONTENT, self._abroad)]
-        self._commits = Commits(self.frontier, tables, by_mail)
+        self._commits = Commits(self.frontier, tables, self._further_tables())
         self.started_at = self.created_at = now
         self.is_resumed = saved is not None
         self.was_clean = True
@@ -224,6 +225,15 @@ class Crawl:
             self.counters = known if known is not None else Counters(since=now)
             self._resume(saved, now)
         self._queue_times.note(self.pages.serial + 1, now)
+
+    def _further_tables(self) -> list[tuple[Family, Table]]:
+        """Tables of families that others are of, too."""
+        further: list[tuple[Family, Table]] = []
+        if self._policy.order.values_links:
+            further += self._leads.tables
+        if self.mail is not None and self._abroad is not None:
+            further += [(Family.META, self.mail), (Family.CONTENT, self._abroad)]
+        return further
 
     def _resume(self, saved: Saved, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""
@@ -441,8 +451,10 @@ class Crawl:
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
             self.counters.settled(found.outcome)
+            if self._policy.order.values_links:
+                self._leads.drop(lease.key)
             if found.value:
-                self.harvest.note(is_relevant=found.is_relevant)
+                self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
             self._queue_times.note(self.pages.serial, now)
         return settled
 
@@ -607,6 +619,45 @@ class Crawl:
         """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
         self._robots.put(key, data)
         self._commits.has_changes = True
+
+    # -- strategies that learn from links, see :mod:`.focus.strategy`
+
+    def strategy(self) -> bytes | None:
+        """What was kept by :meth:`keep_strategy`; ``None`` if nothing was."""
+        return self._leads.learned
+
+    def keep_strategy(self, data: bytes) -> None:
+        """Keep *data*, what a strategy has learned, in the next commit."""
+        self._leads.keep_learned(data)
+        self._commits.has_changes = True
+
+    def lead(self, key: bytes) -> bytes:
+        """What led to the page under *key*, packed; empty if that is not known."""
+        return self._leads.get(key) or b""
+
+    def revalue(
+        self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
+    ) -> tuple[int, bytes]:
+        """Give up to *n* waiting pages behind the key *begin* the values that *worth* says.
+
+        Args:
+            worth: Value of a page, as links hold it, by what led to it; ``None`` to leave it as it is.
+
+        Returns:
+            Pages that have another value now; and where to go on, empty if all was gone through.
+        """
+        rows, end = self._leads.after(begin, n)
+        n_changed = 0
+        for (key, data), page in zip(rows, self.pages.get_many([key for key, _ in rows]), strict=True):
+            lead = unpack_lead(data)
+            if page is None or page.state != QUEUED or key in self._leases or lead is None:
+                continue
+            value = worth(lead)
+            if value is not None and value != page.score & LARGEST_VALUE:
+                self.pages.revalue(key, page, value, now)
+                n_changed += 1
+        self._commits.has_changes |= n_changed > 0
+        return n_changed, end
 
     # -- orders that look at the whole graph
 

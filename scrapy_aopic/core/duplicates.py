@@ -29,6 +29,7 @@ from .layout import (
     CLAIMS,
     FIRST_OF_TEXT,
     FOREIGN_CLAIMS,
+    LEADS,
     OWN_CLAIMS,
     SITE_TEXTS,
     TEXTS,
@@ -150,6 +151,8 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
+    if row[:1] == LEADS:
+        return [row[1:], value[:PAGE_BYTES]]
     return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
 
 

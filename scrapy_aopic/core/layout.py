@@ -73,6 +73,9 @@ COMMIT_KEY = b"commit"
 HARVEST_KEY = b"harvest"
 """How many of the pages of a crawl for a topic are relevant (:mod:`.focus.harvest`)."""
 
+STRATEGY_KEY = b"strategy"
+"""What the strategy of a crawl for a topic has learned (:mod:`.focus.strategy`)."""
+
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"
@@ -98,6 +101,9 @@ SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 TEXTS, FIRST_OF_TEXT, BANDS, SITE_TEXTS, VARIETIES, CLAIMS = b"P", b"T", b"B", b"S", b"N", b"C"
 """Texts by page, first pages by text, pages by band of a sketch, first pages by text and domain, counts of pages with
 the same words and other links, and claims of pages to be another one."""
+
+LEADS = b"L"
+"""What led to each waiting page of a crawl for a topic that learns from links (:mod:`.focus.leads`)."""
 
 OWN_CLAIMS, FOREIGN_CLAIMS = b"A", b"F"
 """Claims of pages to be one of another shard, by page; claims of pages of other shards, by the page they name."""

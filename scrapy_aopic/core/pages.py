@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from .api import Lease
     from .caches import Cache
+    from .focus.leads import Leads
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
     from .ledger import Ledger
@@ -67,6 +68,7 @@ class Pages:
         worth: What visited pages are worth; ``None`` if pages are visited once.
         is_chosen: Whether the virtual page spends on a host's pages; ``None`` if it spends on no chosen domains.
         capacity: Page records kept in memory.
+        leads: What led to pages that wait.
         mail: What goes to pages of other shards; ``None`` if there are none.
 
     Attributes:
@@ -87,6 +89,7 @@ class Pages:
         due: DuePages,
         worth: Worth | None = None,
         is_chosen: Callable[[str], bool] | None = None,
+        leads: Leads,
         capacity: int = 100_000,
         cache: Cache | None = None,
         mail: Mail | None = None,
@@ -106,6 +109,7 @@ class Pages:
         self._worth = worth
         self._is_chosen = is_chosen
         self._mail = mail
+        self._leads = leads
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
         """Go on counting where an earlier run stopped."""
@@ -265,6 +269,12 @@ class Pages:
             self._offer(key, page, now)
         self.replace(key, page, now)
 
+    def revalue(self, key: bytes, page: Page, value: int, now: float) -> None:
+        """Let *page*, which waits and is not leased, have another *value* for the topic, and wait where that belongs."""
+        self._ledger.catch_up(page)
+        page.score = revalued(page.score, value)
+        self.replace(key, page, now)
+
     def lease(self, key: bytes, now: float) -> Page:
         """The page under *key*, which was taken from the frontier, with its cash up to date."""
         page, ledger = self.expect(key, "a queue row"), self._ledger
@@ -354,7 +364,7 @@ class Pages:
                 merged.append((key, units))  # later: the page that stands for it may be among the others
             elif page.state != FAILED:
                 page.score += found
-                page.score = _valued(page, link.value) if values_links else page.score
+                page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
                     catch_up(page)
                 page.cash += units
@@ -412,6 +422,8 @@ class Pages:
         page = Page(QUEUED, self._order.place(number, self.clock), shift=link.shift, score=score)
         if self._values_links:
             page.score |= link.value
+            if link.lead:
+                self._leads.put(link.key, link.lead)
         if self._is_chosen is not None:
             page.is_chosen = self._is_chosen(link.host)
         self._ledger.admit(page, cash)
@@ -441,8 +453,10 @@ class Pages:
         if self._worth is not None:
             self._due.offer(key, self._worth.queue(page, now), page.visited_at)
 
-
-def _valued(page: Page, value: int) -> int:
-    """Score of *page* once a link of *value* to it is known: of several links the best counts, until it was visited."""
-    is_better = page.state == QUEUED and value > page.score & LARGEST_VALUE > 0
-    return revalued(page.score, value) if is_better else page.score
+    def _valued(self, page: Page, link: Link) -> int:
+        """Score of *page* once *link* to it is known: of several links the best counts, until it was visited."""
+        if not (page.state == QUEUED and link.value > page.score & LARGEST_VALUE > 0):
+            return page.score
+        if link.lead:
+            self._leads.put(link.key, link.lead)
+        return revalued(page.score, link.value)

@@ -167,6 +167,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
         again: Fetch it even if the page is known (``dont_filter``).
         value: What its page seems worth for a topic, 1 to :data:`~scrapy_aopic.core.order.LARGEST_VALUE`; 0 if nothing
             says it. Only for an order that ``values_links``.
+        lead: What is to be kept of the link while its page waits (:mod:`.focus.leads`); empty for nothing.
     """
 
     key: bytes
@@ -176,6 +177,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     again: bool = False
     weight: int = 1
     value: int = 0
+    lead: bytes = b""
 
 
 @lru_cache(10_000)  # a page has many links to few hosts

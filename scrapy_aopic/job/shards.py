@@ -325,7 +325,7 @@ class Shards:
         if settled.ending == Ending.OK:
             self.counters.settled(found.outcome)
             if found.value:
-                self.harvest.note(is_relevant=found.is_relevant)
+                self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
         return settled
 
     @_watched

@@ -10,6 +10,7 @@ Rule 3: what a user's function raises costs a page its grade, or its links their
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,12 +20,13 @@ from scrapy.http import TextResponse
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
+from scrapy_aopic.core.focus.leads import LeadsOfPage
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
-from scrapy_aopic.core.order import value_of, whole_value
+from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
@@ -32,6 +34,7 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.meta import RELEVANCE
 
+from .learning import Learning
 from .stats import FirstOnly
 from .visit import Seen
 
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.core.focus.strategy import LinkScorer
+    from scrapy_aopic.core.focus.strategy import LinkScorer, Strategy
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
 
@@ -55,6 +58,9 @@ logger = logging.getLogger(__name__)
 
 HARVEST = "aopic_harvest"
 """Reason of a spider that is closed because too few of the last pages were relevant."""
+
+_RARELY = 10
+"""Pages from one look at what values are worth to the next, which takes some 20 us."""
 
 _NO_TEXT = LinkText("")
 """What a page says of a link that is none of its elements: nothing."""
@@ -101,6 +107,9 @@ class Focus:
 
     Args:
         closing: Closes the spider when too few pages are relevant.
+
+    Attributes:
+        learning: The strategy, and what it learns.
     """
 
     def __init__(
@@ -128,8 +137,14 @@ class Focus:
         self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: str | LinkScorer = read(settings, "AOPIC_LINK_SCORER")
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
-        self._strategy = (
-            STRATEGIES[scorer](given.topic, Random()) if isinstance(scorer, str) else ByFunction(scorer)  # noqa: S311
+        self.learning = Learning(
+            job,
+            scorer if isinstance(scorer, str) else "",
+            partial(_make, scorer, given.topic),
+            stats=stats,
+            first=self._first,
+            set_stat=crawler.stats.set_value,
+            values_links=self._values_links,
         )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
@@ -139,7 +154,8 @@ class Focus:
     def read(self, response: Response, visit: Visit) -> None:
         """Grade the page of *response*, and note what it says of its links."""
         text, texts = self._context(response)
-        visit.seen = Seen(self._grade(response, text), texts, text if self._strategy.reads_text else "")
+        keeps = self.learning.strategy.reads_text
+        visit.seen = Seen(self._grade(response, text), texts, text if keeps else "")
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
 
@@ -194,27 +210,54 @@ class Focus:
     # -- when its visit ends
 
     def value(self, visit: Visit, found: Findings) -> Findings:
-        """Give the links of *visit* their values and shares; returns *found* with what follows for the page."""
+        """Learn from the page of *visit*, and give its links their values and shares.
+
+        Returns:
+            *found*, with what follows for the page.
+        """
         seen = visit.seen
-        page = self._job.crawl.page(visit.lease.key) if self._values_links and visit.links else None
-        own = value_of(page.score) if page is not None else 1.0
-        if seen is None:  # a redirect, or nothing was read: what it leads to is as promising as it was
-            if self._values_links:
-                visit.links = [replace(link, value=whole_value(own)) for link in visit.links]
+        is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
+        if seen is not None:
+            found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
+        if not self._values_links:
             return found
-        is_relevant = seen.grade >= RELEVANT and not visit.is_duplicate
-        found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
-        if not self._values_links or not visit.links:
+        key = visit.lease.key
+        known = self._job.crawl.page(key)
+        score = known.score if known is not None else 0
+        page = PageSeen(visit.request.url, 0.0, value_of(score), is_relevant, key)
+        if seen is not None:
+            page = page._replace(grade=seen.grade, text=seen.text)
+        lead = self.learning.lead(key)
+        if lead is not None:
+            page = page._replace(
+                parent=lead.parent, link=lead.link, depth=lead.depth, parent_grade=lead.grade
+            )
+        if seen is not None or found.is_failure:
+            self.learning.learn(page)
+        if seen is None:
+            self._pass_on(visit, page.value)
             return found
+        if not visit.lease.visits:
+            found = found._replace(expected=score & LARGEST_VALUE)
+        return self._split(visit, found, page, seen) if visit.links else found
+
+    def _pass_on(self, visit: Visit, value: float) -> None:
+        """Let what a redirect, or a page that was not read, leads to be as promising as that was."""
+        lead = self._job.crawl.lead(visit.lease.key) if self.learning.is_on else b""
+        visit.links = [replace(link, value=whole_value(value), lead=lead) for link in visit.links]
+
+    def _split(self, visit: Visit, found: Findings, page: PageSeen, seen: Seen) -> Findings:
+        """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
-        values = self._values(
-            PageSeen(visit.request.url, seen.grade, own, is_relevant, text=seen.text), texts
-        )
+        values = self._values(page, texts)
         split = shares(values, focus=self._focus)
+        leads = [b""] * len(texts)
+        if self.learning.is_on:
+            leads = list(map(LeadsOfPage(page.key, page.grade, page.depth + 1).pack, texts))
         visit.links, given = (
             [
-                replace(link, weight=weight * link.weight, value=whole_value(value))
-                for link, weight, value in zip(visit.links, split.weights, values, strict=True)
+                replace(link, weight=weight * link.weight, value=whole_value(value), lead=lead)
+                for link, weight, value, lead in zip(visit.links, split.weights, values, leads, strict=True)
             ],
             sum([link.weight for link in visit.links]),
         )
@@ -226,7 +269,7 @@ class Focus:
 
     def _values(self, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
         try:
-            values = [max(_part(value), FLOOR) for value in self._strategy.values(page, texts)]
+            values = [max(_part(value), FLOOR) for value in self.learning.strategy.values(page, texts)]
             if len(values) != len(texts):
                 raise ValueError(f"{len(values)} values for {len(texts)} links")
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
@@ -251,6 +294,8 @@ class Focus:
         lately = harvest.rate_lately
         self._collector.set_value("aopic/topic/harvest", harvest.rate)
         self._collector.set_value("aopic/topic/harvest_lately", lately)
+        if harvest.pages % _RARELY == 0 and (auc := harvest.foresight.auc) is not None:
+            self._collector.set_value("aopic/topic/link_auc", round(auc, 3))
         if harvest.pages >= LATELY and lately < self._min_harvest and not self._has_ended:
             self._has_ended = True
             logger.warning(
@@ -259,6 +304,11 @@ class Focus:
                 {"lately": 100 * lately, "n": LATELY, "least": 100 * self._min_harvest},
             )
             self._closing.close(HARVEST)
+
+
+def _make(scorer: str | LinkScorer, topic: Topic) -> Strategy:
+    """The strategy that ``AOPIC_LINK_SCORER`` names, or is."""
+    return STRATEGIES[scorer](topic, Random()) if isinstance(scorer, str) else ByFunction(scorer)  # noqa: S311
 
 
 def _part(number: Any) -> float:

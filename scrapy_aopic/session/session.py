@@ -263,6 +263,8 @@ class Session:
         try:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()
+                if self.focus is not None:
+                    self.focus.learning.close()
             self.stats.describe(job)
             job.close(print_report if self._opened.reports else None)
         except StorageError as error:
@@ -369,6 +371,7 @@ class Session:
         self._dispatch.look()
         rows = self._take_seeds()
         self._rank()
+        self._learn()
         if self.job.tick(1 + rows) | self._steer():
             self._engine.wake()
         self.trouble.watch()
@@ -385,6 +388,11 @@ class Session:
     @guarded(None)
     def _rank(self) -> None:
         self.job.rank()
+
+    @guarded(None)
+    def _learn(self) -> None:
+        if self.focus is not None:
+            self.focus.learning.step()
 
     def note_canonical(self, visit: Visit, request: Request) -> None:
         """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, ClassVar
 
 import pytest
 from scrapy import signals
@@ -15,14 +18,19 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.focus.strategy import PageSeen
-from scrapy_aopic.core.focus.topic import LinkText
-from scrapy_aopic.core.layout import HARVEST_KEY
+from scrapy_aopic.core.focus.learned import Learned
+from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
+from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.layout import HARVEST_KEY, STRATEGY_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.job.export import export_pages
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.links import Links
+from scrapy_aopic.storage import open_store
 from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -106,7 +114,7 @@ class ItemsFirst(Follow):
 
 
 @pytest.mark.parametrize("spider", [Follow, FollowLinks])
-@pytest.mark.parametrize("scorer", ["focused", "best-first", "shark-search"])
+@pytest.mark.parametrize("scorer", ["focused", "learned", "best-first", "shark-search"])
 @deferred_f_from_coro_f
 async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Follow], scorer: str) -> None:
     web = serve(WEB)
@@ -223,6 +231,163 @@ async def test_harvest_and_cash_are_whole_over_stops(serve: Serve, tmp_path: Pat
     assert sorted(web.asked) == sorted(WEB)
     harvest = ask(tmp_path, harvest_of)
     assert (harvest.pages, harvest.relevant) == (46, 15)
+
+
+# -- learning
+
+
+def signed(name: str, depth: int = 6) -> dict[str, Answer]:
+    """A binary tree of pages about bread; behind each page of ``door`` is one about databases, of which no link says so."""
+    pages = {}
+    for number in range(1, 2**depth):
+        children = [(f"/{name}/{child}", name) for child in (2 * number, 2 * number + 1) if child < 2**depth]
+        if name == "door":
+            children.append((f"/room/{number}", "this way"))
+        anchors = "".join(f'<li><a href="{link}">a {said}</a></li>' for link, said in children)
+        body = f"<html><title>page</title><p>{OTHER}</p><ul>{anchors}</ul></html>".encode()
+        pages[f"{HOME}{name}/{number}"] = Answer(200, {"Content-Type": "text/html"}, body)
+    return pages
+
+
+SIGNED = {
+    HOME: page("here is all that we have", ["/door/1", "/wall/1"]),
+    **signed("door"),
+    **signed("wall"),
+    **{f"{HOME}room/{number}": page(TOPIC, []) for number in range(1, 64)},
+}
+
+
+def rooms(web: Web, n: int) -> int:
+    return sum("/room/" in url for url in web.asked[:n])
+
+
+LEARNED = {"AOPIC_LINK_SCORER": "learned", "AOPIC_FOCUS": 1.0}
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_learns_which_links_lead_to_relevant_pages(serve: Serve, tmp_path: Path) -> None:
+    found = {}
+    for scorer in ("best-first", "learned"):
+        web = serve(SIGNED)
+        crawler = await crawl(Follow, focused(AOPIC_LINK_SCORER=scorer, AOPIC_FOCUS=1.0))
+        assert sorted(web.asked) == sorted(SIGNED)
+        assert stat(crawler, "aopic/errors") is None
+        found[scorer] = rooms(web, 130)
+    assert found["learned"] > 1.3 * found["best-first"]
+    assert stat(crawler, "aopic/topic/version") > 2
+    assert stat(crawler, "aopic/topic/revalued") > 0
+    assert stat(crawler, "aopic/topic/link_auc") > 0.6
+
+
+def strategy_of(store: Store) -> tuple[str, bytes]:
+    name, learned = unpack(store.get_many(Family.META, (STRATEGY_KEY,))[0] or b"")
+    return name, learned
+
+
+def damage(folder: Path) -> None:
+    store = open_store(store_folder(folder), "sqlite")
+    store.write({Family.META: {STRATEGY_KEY: pack(("learned", b"\xff" * 1000))}}, sync=True)
+    store.close()
+
+
+@deferred_f_from_coro_f
+async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_else(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve(SIGNED)
+    settings = focused(**LEARNED, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 60})
+    name, before = ask(tmp_path, strategy_of)
+    assert name == "learned"
+    one = Learned(Topic(), Random(0))
+    one.restore(before)
+    crawler = await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    other = Learned(Topic(), Random(0))
+    other.restore(ask(tmp_path, strategy_of)[1])
+    assert other.version >= one.version > 0
+    assert 10 < other.n_learned - one.n_learned < 40
+    damage(tmp_path)
+    crawler = await crawl(Follow, settings)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([each for each in said if "learned in this job cannot be read" in each]) == 1
+    assert stat(crawler, "aopic/errors") is None
+    assert sorted(web.asked) == sorted(SIGNED)
+    result = check(tmp_path)
+    assert result.violations == []
+    assert result.cash + result.virtual == TOTAL
+
+
+class Slow(Strategy):
+    """Learns in a thread, which fails every other time."""
+
+    learns = True
+    threads: ClassVar[set[int]] = set()
+    n_under_way = n_adopted = n_failed = most = 0
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        return [0.5] * len(links)
+
+    def refit(self) -> Callable[[], object] | None:
+        if Slow.n_under_way:
+            return None
+        Slow.n_under_way += 1
+        fails = (Slow.n_adopted + Slow.n_failed) % 2 == 1
+
+        def work() -> object:
+            Slow.threads.add(threading.get_ident())
+            time.sleep(0.01)
+            return 1 // (not fails)
+
+        return work
+
+    def adopt(self, result: object) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        Slow.n_under_way -= 1
+        Slow.n_adopted += 1
+
+    def refit_failed(self) -> None:
+        Slow.n_under_way -= 1
+        Slow.n_failed += 1
+
+
+@deferred_f_from_coro_f
+async def test_a_strategy_may_work_in_a_thread_and_fail_there(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "learned", lambda topic, chance: Slow())
+    web = serve(SIGNED)
+    crawler = await crawl(Follow, focused(**LEARNED))
+    assert sorted(web.asked) == sorted(SIGNED)
+    assert threading.get_ident() not in Slow.threads
+    assert Slow.n_adopted > 1
+    assert Slow.n_failed > 1
+    assert stat(crawler, "aopic/topic/refits") == Slow.n_adopted + Slow.n_failed
+    assert stat(crawler, "aopic/topic/refit_seconds") >= 0.01
+    assert stat(crawler, "aopic/errors") is None
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([each for each in said if "ZeroDivisionError" in each]) == 1
+
+
+class Broken(Strategy):
+    learns = True
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        return [0.5] * len(links)
+
+    def learn(self, page: PageSeen) -> None:
+        raise RuntimeError("no idea")
+
+
+@deferred_f_from_coro_f
+async def test_a_strategy_that_cannot_learn_loses_no_page(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "learned", lambda topic, chance: Broken())
+    web = serve(WEB)
+    crawler = await crawl(Follow, focused(**LEARNED))
+    assert sorted(web.asked) == sorted(WEB)
+    assert stat(crawler, "aopic/topic/unlearned") == 46
+    assert stat(crawler, "aopic/errors") is None
 
 
 LONG = {

@@ -47,7 +47,7 @@ class Classifier:
     def score(self, features: Features) -> float:
         """How likely what has these *features* is relevant, 0 to 1."""
         weights = self._weights
-        return _logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
+        return logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
 
     def part(self, features: Features, place: int) -> float:
         """What one *place* of *features* adds to the log odds."""
@@ -106,5 +106,6 @@ class Classifier:
         return self
 
 
-def _logistic(x: float) -> float:
+def logistic(x: float) -> float:
+    """The number from 0 to 1 whose log odds are *x*."""
     return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0

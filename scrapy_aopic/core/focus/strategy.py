@@ -41,6 +41,7 @@ class PageSeen(NamedTuple):
         key: Its key in the store; empty if it has none.
         parent: Key of the page whose link gave it its value; empty for a seed.
         link: What that page said of the link; ``None`` if nobody remembers it.
+        parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
     """
@@ -53,6 +54,7 @@ class PageSeen(NamedTuple):
     parent: bytes = b""
     link: LinkText | None = None
     depth: int = 0
+    parent_grade: float = 0.0
     text: str = ""
 
 

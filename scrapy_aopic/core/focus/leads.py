@@ -1,0 +1,153 @@
+"""What led to each waiting page: the page whose link gave it its value, and what that page said of it.
+
+A strategy that learns needs it twice: when the page was fetched, as the example to learn from, and while it waits, to
+value it anew. It is kept in the store, in the batch of the page itself, and dropped with the end of the page's visit.
+
+Rule 1: a page has at most one row, that of the link that gave it its value; a seed has none.
+
+Rule 2: a row takes no more than :data:`MOST_BYTES`, whatever the page said.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import LEADS, STRATEGY_KEY
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
+from scrapy_aopic.core.tables import BlobTable
+
+from .topic import LinkText
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.ports import Store
+
+_ANCHOR, _AROUND, _HEADING, _PATH = 120, 200, 80, 160
+"""Characters of a link's texts that are kept: some 20 words of its own, 30 around it, 10 of its heading."""
+
+MOST_BYTES = PAGE_BYTES + 4 * (_ANCHOR + _AROUND + _HEADING + _PATH) + 32
+"""Bytes of a row: four for each character, and what is beside them."""
+
+_GRADES = 1000
+"""Steps of a grade: finer than any judgement."""
+
+_DEEPEST = 1_000_000
+"""Links from a seed that are counted; a trap has no end."""
+
+
+class Lead(NamedTuple):
+    """What led to a page.
+
+    Attributes:
+        parent: Key of the page with the link.
+        grade: How relevant that is, 0 to 1.
+        depth: Links from a seed to the page that waits.
+        link: What is said of it.
+    """
+
+    parent: bytes
+    grade: float
+    depth: int
+    link: LinkText
+
+
+class LeadsOfPage:
+    """Packs the leads that one page gives to others."""
+
+    def __init__(self, parent: bytes, grade: float, depth: int) -> None:
+        self._parent = parent
+        self._grade = round(grade * _GRADES)
+        self._depth = min(depth, _DEEPEST)
+
+    def pack(self, link: LinkText) -> bytes:
+        """The lead to the page of *link*."""
+        around = link.around
+        if len(around) > _AROUND:  # the link is in the middle of it
+            begin = (len(around) - _AROUND) // 2
+            around = around[begin : begin + _AROUND]
+        values = (
+            self._grade,
+            self._depth,
+            link.anchor[:_ANCHOR],
+            around,
+            link.heading[:_HEADING],
+            link.path[:_PATH],
+        )
+        try:
+            return self._parent + pack(values)
+        except UnicodeEncodeError:  # half a character, as a page may have it
+            return self._parent + pack(
+                [_whole(value) if isinstance(value, str) else value for value in values]
+            )
+
+
+def unpack_lead(data: bytes | None) -> Lead | None:
+    """The lead written as *data*; ``None`` if there is none that can be understood."""
+    if data is None or len(data) > MOST_BYTES:
+        return None
+    try:
+        grade, depth, anchor, around, heading, path = unpack(data[PAGE_BYTES:])
+        texts = LinkText(anchor, around, heading, path)
+        if not (
+            0 <= grade <= _GRADES and 0 <= depth <= _DEEPEST and all(isinstance(text, str) for text in texts)
+        ):
+            return None
+    except NO_RECORD:
+        return None
+    return Lead(data[:PAGE_BYTES], grade / _GRADES, depth, texts)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+class Leads:
+    """The leads of all waiting pages, and what a strategy has learned from them, in the store.
+
+    Attributes:
+        tables: What of it waits for a commit.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._table = BlobTable(store, Family.CONTENT)
+        self._learned = BlobTable(store, Family.META)
+        self.tables: list[tuple[Family, BlobTable]] = [
+            (Family.CONTENT, self._table),
+            (Family.META, self._learned),
+        ]
+
+    @property
+    def learned(self) -> bytes | None:
+        """What a strategy has learned; ``None`` if nothing is kept."""
+        return self._learned.get(STRATEGY_KEY)
+
+    def keep_learned(self, data: bytes) -> None:
+        """Keep *data*, what a strategy has learned."""
+        self._learned.put(STRATEGY_KEY, data)
+
+    def put(self, key: bytes, data: bytes) -> None:
+        """Keep *data*, a packed lead, of the page under *key*."""
+        self._table.put(LEADS + key, data)
+
+    def drop(self, key: bytes) -> None:
+        """Forget what led to the page under *key*."""
+        self._table.delete(LEADS + key)
+
+    def get(self, key: bytes) -> bytes | None:
+        """What led to the page under *key*, packed; ``None`` if that is not known."""
+        return self._table.get(LEADS + key)
+
+    def after(self, key: bytes, n: int) -> tuple[list[tuple[bytes, bytes | None]], bytes]:
+        """Up to *n* pages behind *key* with what led to them, as far as they were committed; and where to go on.
+
+        Returns:
+            Keys and packed leads, ``None`` for what was dropped since; and the last key, empty at the end.
+        """
+        end = bytes((LEADS[0] + 1,))
+        rows = list(islice(self._store.scan(Family.CONTENT, LEADS + key + b"\0" * bool(key), end), n))
+        found = [
+            (row[1:], self._table.get(row) if self._table.is_at_hand(row) else value) for row, value in rows
+        ]
+        return found, found[-1][0] if len(rows) == n else b""

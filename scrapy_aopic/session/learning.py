@@ -1,0 +1,175 @@
+"""A strategy that learns, in a crawl: what it has learned is kept with the job, and waiting pages are valued anew.
+
+Rule 1: a beat costs a bounded time: work that takes long goes to a thread, one piece at a time, and waiting pages are
+valued anew a slice at a time.
+
+Rule 2: a piece of work that fails, or takes long, leaves the strategy as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.focus.leads import unpack_lead
+from scrapy_aopic.core.focus.strategy import FLOOR
+from scrapy_aopic.core.order import whole_value
+from scrapy_aopic.core.records import NO_RECORD, pack, unpack
+from scrapy_aopic.exceptions import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_aopic.core.focus.leads import Lead
+    from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
+    from scrapy_aopic.job.job import Job
+
+    from .stats import FirstOnly, Stats
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 20
+"""Waiting pages that are valued anew in a beat, half a millisecond of work; there is about one beat for each page fetched."""
+
+
+class Learning:
+    """Lets *strategy*, which may learn, go on where the job's last run stopped.
+
+    Args:
+        name: What the job remembers the strategy by.
+        make: Makes a new one.
+        set_stat: Says the value of a stat.
+        values_links: Whether the order values links: else there is nothing to learn from.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        make: Callable[[], Strategy],
+        *,
+        stats: Stats,
+        first: FirstOnly,
+        set_stat: Callable[[str, object], None],
+        values_links: bool,
+    ) -> None:
+        self._job = job
+        self._name = name
+        self._stats = stats
+        self._first = first
+        self._set_stat = set_stat
+        self.strategy = make()
+        self.is_on = self.strategy.learns and values_links
+        if self.is_on:
+            self._restore(make)
+        self._version = self.strategy.version  # that which waiting pages were last valued by, or are being
+        self._kept = self._version
+        self._at: bytes | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._refit: Future[object] | None = None
+        self._began = 0.0
+
+    def _restore(self, make: Callable[[], Strategy]) -> None:
+        """Go on from what the job has kept."""
+        data = self._job.crawl.strategy()
+        if data is None:
+            return
+        try:
+            name, learned = unpack(data)
+            if name != self._name:
+                logger.info(
+                    "This job has learned by the strategy %(old)s, and %(new)s begins anew",
+                    {"old": name, "new": self._name},
+                )
+                return
+            self.strategy.restore(learned)
+        except (StorageError, *NO_RECORD) as error:
+            logger.warning(
+                "What the strategy %(name)s has learned in this job cannot be read (%(error)s): it learns anew. Nothing "
+                "else is lost",
+                {"name": self._name, "error": error},
+            )
+            self.strategy = make()
+
+    # -- a page
+
+    def lead(self, key: bytes) -> Lead | None:
+        """What led to the page under *key*; ``None`` if nobody remembers it."""
+        return unpack_lead(self._job.crawl.lead(key)) if self.is_on else None
+
+    def learn(self, page: PageSeen) -> None:
+        """Learn from what became of *page*."""
+        if not self.is_on:
+            return
+        try:
+            self.strategy.learn(page)
+        except Exception:  # noqa: BLE001 - logged once, whatever a strategy raises
+            self._stats.count("aopic/topic/unlearned")
+            self._first.exception(
+                "learn",
+                "AOPIC_LINK_SCORER cannot learn from %(page)s; further such pages are only counted "
+                "(aopic/topic/unlearned)",
+                page=page.url,
+            )
+
+    # -- beats
+
+    def step(self) -> None:
+        """Do a bit of what is due. Never waits."""
+        if not self.is_on or self._job.is_torn:
+            return
+        self._work()
+        version = self.strategy.version
+        if version != self._kept:
+            self._keep()
+        if self._at is None and version != self._version:
+            self._at, self._version = b"", version
+        if self._at is not None:
+            n, at = self._job.crawl.revalue(self._worth, self._job.clock(), self._at, _AT_ONCE)
+            self._at = at or None
+            if n:
+                self._stats.counts["aopic/topic/revalued"] += n
+
+    def _worth(self, lead: Lead) -> int | None:
+        """What a waiting page is worth by what led to it."""
+        value = self.strategy.revalue(lead.grade, lead.link)
+        return whole_value(max(value, FLOOR)) if value is not None else None
+
+    def _work(self) -> None:
+        """Give work to the thread, or take its result."""
+        if self._refit is None:
+            task = self.strategy.refit()
+            if task is not None:
+                self._thread = self._thread or ThreadPoolExecutor(1, "aopic-learn")
+                self._refit, self._began = self._thread.submit(task), perf_counter()
+        elif self._refit.done():
+            refit, self._refit = self._refit, None
+            self._set_stat("aopic/topic/refit_seconds", round(perf_counter() - self._began, 3))
+            self._stats.count("aopic/topic/refits")
+            if (error := refit.exception()) is not None:
+                self.strategy.refit_failed()
+                self._first.warning(
+                    "refit",
+                    "The strategy %(name)s could not learn (%(error)r) and goes on with what it knew; further such errors "
+                    "are not logged",
+                    name=self._name,
+                    error=error,
+                )
+            else:
+                self.strategy.adopt(refit.result())
+
+    def _keep(self) -> None:
+        """Keep what was learned in the next commit."""
+        self._kept = self.strategy.version
+        self._set_stat("aopic/topic/version", self._kept)
+        if learned := self.strategy.pack():
+            self._job.crawl.keep_strategy(pack((self._name, learned)))
+
+    def close(self) -> None:
+        """Keep what was learned; a piece of work under way is not waited for."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+        if self.is_on and not self._job.is_torn:
+            self._keep()
