@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -22,12 +22,13 @@ import msgspec
 import pytest
 from support.chromium import AXE, MARKS, start_chromium
 from support.dashboard import TOKEN, Served
-from support.small_web import ask
+from support.small_web import ask, html
 
 from scrapy_aopic.dashboard.site import make_site
 from scrapy_aopic.dashboard.stored import serve
 from scrapy_aopic.job.queries import totals
 from scrapy_aopic.settings import Listen
+from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.watch.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
 
 PROJECT = Path(__file__).parents[2] / "example_project"
@@ -171,21 +172,16 @@ def open_page(browser: Browser, port: int) -> None:
     assert browser.execute_script("return location.search") == ""
 
 
-@pytest.fixture(scope="module")
-def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
-    """A crawl of the demo web that runs, the port of its dashboard, and its job folder."""
-    folder = tmp_path_factory.mktemp("crawl")
-    arguments = {
-        "JOBDIR": folder,
-        "AOPIC_DASHBOARD": "127.0.0.1:0",
-        "AOPIC_DASHBOARD_TOKEN": TOKEN,
-        "CLOSESPIDER_TIMEOUT": 300,
-    }
+@contextmanager
+def started(
+    command: list[str], settings: dict[str, Any], *, folder: Path, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A crawl that runs, and the port of its dashboard."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "scrapy", "crawl", "broad"]
-        + [part for name, value in arguments.items() for part in ("-s", f"{name}={value}")],
-        cwd=PROJECT,
-        env={**os.environ, "PYTHONPATH": str(PROJECT.parent)},
+        [sys.executable, "-m", "scrapy", *command]
+        + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
+        cwd=folder,
+        env={**os.environ, **environment, "PYTHONPATH": str(PROJECT.parent)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -196,17 +192,31 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess
         if match := re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line):
             port = int(match[1])
             break
-    assert port
     rest = Thread(target=process.stderr.read, daemon=True)
     rest.start()
     try:
-        yield process, port, folder
+        assert port
+        yield process, port
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
         rest.join(10)
         process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
+    """A crawl of the demo web that runs, the port of its dashboard, and its job folder."""
+    folder = tmp_path_factory.mktemp("crawl")
+    settings = {
+        "JOBDIR": folder,
+        "AOPIC_DASHBOARD": "127.0.0.1:0",
+        "AOPIC_DASHBOARD_TOKEN": TOKEN,
+        "CLOSESPIDER_TIMEOUT": 300,
+    }
+    with started(["crawl", "broad"], settings, folder=PROJECT) as (process, port):
+        yield process, port, folder
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -232,6 +242,56 @@ def test_a_live_crawl_at_each_width_in_each_colour(
         browser.save_screenshot(str(Path(folder) / f"dashboard-{width}-{scheme}.png"))
         resize(browser, width, scheme)
     assert_accessible(browser)
+
+
+N_HOSTS = 40
+
+
+class Stalling:
+    """A web of which every page is an ordinary one until it stalls, and then takes as long as that lasts."""
+
+    def __init__(self) -> None:
+        self.goes_on = Event()
+        self.goes_on.set()
+
+    def answer(self, exchange: Exchange) -> Answer:
+        host = int(exchange.host.removeprefix("h").partition(".")[0])
+        time.sleep(0.1)
+        self.goes_on.wait(60)
+        links = [f"http://h{(host + n) % N_HOSTS}.test/{time.monotonic_ns()}" for n in range(1, 5)]
+        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+
+
+def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Path) -> None:
+    web = Stalling()
+    resize(browser, 1400, "light")
+    with (
+        Server(web.answer).run_in_thread() as server,
+        started(
+            ["runspider", str(Path(__file__).parents[1] / "support" / "follow_spider.py")],
+            {
+                "SCHEDULER": "scrapy_aopic.Scheduler",
+                "AOPIC_POLITENESS_FACTOR": 2,
+                "AOPIC_DASHBOARD": "127.0.0.1:0",
+                "AOPIC_DASHBOARD_TOKEN": TOKEN,
+                "ROBOTSTXT_OBEY": False,
+            },
+            folder=tmp_path,
+            http_proxy=server.url,
+        ) as (_, port),
+    ):
+        open_page(browser, port)
+        hosts = "Number(document.querySelectorAll('#figures dd')[4].textContent.replaceAll(',', ''))"
+        wait_for(browser, f"{hosts} === {N_HOSTS}")
+        assert "transfers under way" not in text(browser, "verdict")
+        web.goes_on.clear()
+        said = wait_for(
+            browser, "document.getElementById('verdict').textContent.match(/none of .* for ([0-9]+) s/)"
+        )
+        assert int(said[1]) <= 5  # 2 or 3 of a process that gets its time
+        web.goes_on.set()
+        wait_for(browser, "!/none of/.test(document.getElementById('verdict').textContent)")
+        assert_clean(browser)
 
 
 def test_figures_move_while_it_runs_and_stay_when_it_ends(
