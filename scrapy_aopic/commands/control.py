@@ -70,7 +70,28 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         return 0
     sentences = said(control)
     write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
+    if unknown := _unmet(opts):
+        write(
+            f"No page of {' or '.join(unknown)} is known to the job: what was asked holds if the crawl meets one. Is the name right?"
+        )
     return 0
+
+
+def _unmet(opts: argparse.Namespace) -> list[str]:
+    """Names that the action is about, and of which the job knows no host; none if it cannot be looked at."""
+    from scrapy_aopic.core.control import checked_name
+    from scrapy_aopic.exceptions import AopicError
+    from scrapy_aopic.job.queries import unmet
+    from scrapy_aopic.job.views import opened_views
+
+    names = {"block": opts.values, "slow": opts.values[1:]}.get(opts.action, [])
+    if not names:
+        return []
+    try:
+        with opened_views(opts.jobdir) as stores:
+            return unmet(stores, [checked_name(name) for name in names])
+    except AopicError:  # there may be no store yet; whether there is one is not what was asked
+        return []
 
 
 def _change(opts: argparse.Namespace) -> Callable[[Control], Control]:

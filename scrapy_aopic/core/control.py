@@ -14,7 +14,7 @@ import msgspec
 from scrapy_aopic.exceptions import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
 _MAX_NAMES = 100_000
 """Names that may be blocked or slowed down, some 10 MB of JSON: far more than anyone types."""
@@ -213,7 +213,7 @@ def checked_name(text: str) -> str:
     return name
 
 
-def covering(names: dict[str, Any], host: str) -> str:
+def covering(names: Container[str], host: str) -> str:
     """The nearest of *names* that is *host* or a domain above it; empty if there is none."""
     while host not in names:
         _, point, host = host.partition(".")

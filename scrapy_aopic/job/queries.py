@@ -11,24 +11,36 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.counters import Counters, read_counters
 from scrapy_aopic.core.kept_links import split_links
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, State, front_queue_of, unpack_host, unpack_page
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    PAGE_BYTES,
+    State,
+    front_queue_of,
+    host_key,
+    unpack_host,
+    unpack_page,
+)
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.watch.host_walk import row_of
 from scrapy_aopic.watch.snapshot import Pages, forecast
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.records import HostRecord, Page
     from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.watch.snapshot import HostRow
+
+_MOST_HOSTS = 300_000
+"""Hosts that are looked at to find one by a part of its name: about a second."""
 
 _SHOWN = 5
 """Waiting hosts that are named, the longest wait first."""
@@ -321,6 +333,27 @@ def hosts_by(store: Store, kind: str, n: int) -> list[HostRow]:
     found = ((measure(host, now), host) for host in hosts)
     best = heapq.nlargest(n, (pair for pair in found if pair[0]), key=itemgetter(0))
     return [row_of(host, now) for _, host in best]
+
+
+def unmet(stores: Sequence[Store], names: Iterable[str]) -> list[str]:
+    """Those of *names* that cover no host of the job in *stores*, in their order; none if there are too many hosts to look at."""
+    left = {
+        name: None
+        for name in names
+        if not any(store.get_many(Family.HOSTS, (host_key(name),))[0] for store in stores)
+    }
+    looked = 0
+    for store in stores:
+        if not left:
+            break
+        for _, data in store.scan(Family.HOSTS):
+            looked += 1
+            if looked > _MOST_HOSTS:
+                return []
+            host = unpack_host(data).name
+            while name := covering(left, host):
+                del left[name]
+    return [*left]
 
 
 def totals(store: Store) -> dict[str, Any]:

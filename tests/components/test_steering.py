@@ -269,6 +269,19 @@ def test_the_command_says_what_is_asked(aopic, tmp_path: Path) -> None:
     assert aopic("control", tmp_path, "reset") == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
 
 
+@deferred_f_from_coro_f
+async def test_the_command_says_which_names_the_job_does_not_know(
+    serve: Serve, tmp_path: Path, aopic
+) -> None:
+    serve({"http://a.test/": ["http://www.b.test/"], "http://www.b.test/": []})
+    await crawl(Follow, {"SCHEDULER": SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    known = aopic("control", tmp_path, "block", "a.test", "b.test", "www.b.test", "test")[1]
+    assert known == "blocked: a.test, b.test, test, www.b.test\n"
+    said = aopic("control", tmp_path, "slow", "2", "b.test", "c.test", "www.a.test")[1]
+    assert "No page of c.test or www.a.test is known to the job: what was asked holds if" in said
+    assert "is known to the job" not in aopic("control", tmp_path, "unblock", "a.test")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
