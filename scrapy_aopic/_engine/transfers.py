@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy import Request
+from scrapy.http import Response
+
 from .network import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from scrapy import Request
-    from scrapy.http import Response
 
 
 class Transfers(set["Request"]):

@@ -38,17 +38,17 @@ Rule 6: nothing is on the disk before the caller has written what ``take_changes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .revisits.rates import Version
 
+if TYPE_CHECKING:
     from .frontier.frontier import Empty, NotBefore, Unlocated
     from .politeness import Gap, Outcome
     from .ports import Batch
     from .records import Link
-    from .revisits.rates import Version
 
 
 class Lease(NamedTuple):

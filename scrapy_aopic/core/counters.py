@@ -94,12 +94,16 @@ class Counters(msgspec.Struct):
     refused: dict[str, int] = {}
     transfers: int = 0
     transfer_seconds: float = 0.0
-    durations: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    durations: list[int] = []  # msgspec gives each one of its own
     received: int = 0
     errors: int = 0
     down: int = 0
     waited: int = 0
     waited_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.durations) != len(BOUNDS) + 1:
+            self.durations = [0] * (len(BOUNDS) + 1)
 
     @property
     def visits(self) -> int:
@@ -154,8 +158,6 @@ def read_counters(store: Store, saved_at: float) -> Counters | None:
         found = _decode(data)
     except msgspec.DecodeError:
         return None
-    if len(found.durations) != len(BOUNDS) + 1:
-        found.durations = [0] * (len(BOUNDS) + 1)
     found.is_whole = found.is_whole and found.saved_at == saved_at
     return found
 

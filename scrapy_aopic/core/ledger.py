@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .records import FAILED, Page
 from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
+from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .window import Window
 
 TOTAL = (1 << 53) - 1
 """All cash there is: up to here a double counts exactly. Odd, so that the first seed has no binary digit more."""

@@ -301,6 +301,13 @@ class Hits(BatchOrder):
         return graph.frozen().authorities
 
 
+BUDGET = 0.004
+"""Part of all fetches that a registered domain with one supporter may take in the order ``aopic``."""
+
+ALLOWANCE = 20.0
+"""Fetches of such a domain that are free of the budget, in the order ``aopic``."""
+
+
 class Aopic(Order):
     """The default: cash and links, with endowments, a discount for large sites, and budgets by support.
 
@@ -320,8 +327,8 @@ class Aopic(Order):
     uses_domains = True
     counts_links = True
     ranks_by_front_queue = True
-    budget = 0.004
-    allowance = 20.0
+    budget = BUDGET
+    allowance = ALLOWANCE
 
     def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
@@ -356,11 +363,11 @@ class Focused(Aopic):
     values_links = True
     one_link = 1 << VALUE_BITS
 
-    def __init__(self, focus: float = FOCUS, budget: float = Aopic.budget) -> None:
+    def __init__(self, focus: float = FOCUS, budget: float = BUDGET) -> None:
         self.focus = focus
         rest = 1.0 - focus
         self.budget = budget / rest if rest else 0.0
-        self.allowance = Aopic.allowance / rest if rest else 0.0
+        self.allowance = ALLOWANCE / rest if rest else 0.0
         self._rest = rest
         # Even steps where values are large, and steps by ratio where they are small.
         self._queues = [

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from .caches import ClockCache
+from .caches import Cache, ClockCache
 from .ledger import ENDOWMENT, SHARE
 from .order import Aopic, Order
 from .politeness import Politeness
+from .revisits.policy import Recrawl
 from .window import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .caches import Cache
-    from .revisits.policy import Recrawl
 
 
 @dataclass(frozen=True, slots=True)

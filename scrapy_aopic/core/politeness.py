@@ -12,12 +12,10 @@ still requested, later and later, but the crawl does not wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 _MAX_DOUBLINGS = 40
 """Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""

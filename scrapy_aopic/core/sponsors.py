@@ -18,10 +18,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from .domain import Domain
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .domain import Domain
 
 FAMILY = 5
 """What one link carries, in budgets of a domain with one supporter."""

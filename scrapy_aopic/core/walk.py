@@ -12,11 +12,13 @@ Rule 3: a record that cannot be understood is ``None``, never an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from .layout import Family
+from .ledger import Totals
 from .order import ORDERS, order_name
 from .pages import MAX_HEIGHT
 from .records import (
@@ -37,9 +39,8 @@ from .shards.cut import ADDRESS_BYTES
 from .spending import N_PAGE_CLASSES, class_of, is_member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from .ledger import Totals
     from .order import Order
 
 T = TypeVar("T")

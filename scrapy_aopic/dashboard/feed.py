@@ -8,6 +8,7 @@ Rule 2: what was taken is never changed afterwards, so that threads read it with
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 EVERY = 1.0
 """Seconds between snapshots while somebody waits for them: as often as an eye can read."""

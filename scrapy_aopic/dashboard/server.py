@@ -13,6 +13,7 @@ import json
 import logging
 import socket
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
@@ -21,10 +22,9 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from .feed import Feed
 
-    from .feed import Feed
+if TYPE_CHECKING:
     from .guard import Guard
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.http import HtmlResponse
@@ -13,7 +14,6 @@ from scrapy_aopic.web.context import page_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 ROUNDS = 5
 """Times that each example is learned from: with a few dozen, once is not enough to use what they say."""

@@ -21,6 +21,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     PAGE_BYTES,
+    Page,
     State,
     front_queue_of,
     host_key,
@@ -35,7 +36,7 @@ from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_aopic.core.records import HostRecord, Page
+    from scrapy_aopic.core.records import HostRecord
     from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.watch.snapshot import HostRow
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 from scrapy_aopic.web.request_rows import pack_values
@@ -35,7 +36,6 @@ from .server_seeds import put_on_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis_link import Link
 
 _AT_ONCE = 500

@@ -9,6 +9,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.records import Link
 from scrapy_aopic.core.spending import page_class
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.ledger import Totals
-    from scrapy_aopic.core.records import Link
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,22 +19,20 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
 
+from .graphs import Graph
 from .simulation import Simulation
-from .workers import SharedSimulation
+from .workers import SharedSimulation, Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy_aopic.core.policy import Policy
 
-    from .graphs import Graph
-    from .workers import Sharing
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is reported."""

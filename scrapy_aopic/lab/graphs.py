@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gzip
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.exceptions import AopicError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

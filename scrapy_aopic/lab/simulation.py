@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,16 +17,15 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import HOST_BYTES, Link, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore
 
 from .books import CashBook, HostBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Store
+    from collections.abc import Iterator
 
     from .books import Account
 

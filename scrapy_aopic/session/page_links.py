@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from scrapy import Request
 
+from scrapy_aopic.links import Links
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
 from scrapy_aopic.web.page_text import read_canonical
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_aopic._engine.passage import Passages
-    from scrapy_aopic.links import Links
 
     from .session import Session
     from .visit import Visit

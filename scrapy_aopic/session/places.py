@@ -6,11 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.records import HOST_BYTES
-from scrapy_aopic.web.urls import REMEMBERED, SHORT
+from scrapy_aopic.web.urls import REMEMBERED, SHORT, Verdict
 
 if TYPE_CHECKING:
     from scrapy_aopic.web.page_keys import PageKeys
-    from scrapy_aopic.web.urls import Verdict
 
     from .admission import Admission
 

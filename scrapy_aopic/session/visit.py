@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.web.meta import SLOT, TAG
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_aopic.core.api import Lease
-    from scrapy_aopic.core.focus.topic import LinkText
     from scrapy_aopic.core.records import Link
     from scrapy_aopic.core.revisits import Version
     from scrapy_aopic.refusals import RefusedError

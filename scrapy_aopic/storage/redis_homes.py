@@ -18,6 +18,7 @@ import json
 import os
 import secrets
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from .redis_keys import Keys
 from .redis_shards import Registry, State, read_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from .address import Address
     from .redis_lease import Lease

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .address import MAX_SHARDS
+from .address import MAX_SHARDS, Address
 from .redis_connect import connect
 from .redis_keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .address import Address
     from .redis_link import Argument, Link
 
 _AT_ONCE = 1_000

@@ -15,6 +15,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,7 +27,7 @@ from .redis_connect import connect
 from .redis_keys import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from .address import Address
     from .redis_link import Argument, Link, Reply

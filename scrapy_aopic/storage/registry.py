@@ -14,6 +14,7 @@ A kind of another package needs no change here; docs/stores.md has an example.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -24,7 +25,6 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from .folder import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store

@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .folder import damaged
@@ -21,7 +22,6 @@ from .landed import check_landed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _BLOCK = 32 * 1024
 """Bytes of a block."""

@@ -23,6 +23,7 @@ import logging
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from .server_log import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Answer", "Exchange", "Running", "Server"]
 

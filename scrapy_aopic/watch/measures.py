@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_aopic.metrics import find
+from scrapy_aopic.metrics import Stat, find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_aopic.metrics import Stat
 
 _MOST = 64
 """Values of a label: more than any family has reasons. What is beyond them is counted together, as ``other``."""

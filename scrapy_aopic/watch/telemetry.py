@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from opentelemetry.metrics import Observation, get_meter
 from scrapy import signals
 
-from scrapy_aopic.metrics import STATS, find
+from scrapy_aopic.metrics import STATS, Stat, find
 from scrapy_aopic.version import __version__
 
 from .measures import measures
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.metrics import Stat
 
 _SAME_READING = 0.2
 """Seconds for which what was seen is remembered: a reading calls back once for each of some 90 instruments."""

@@ -10,15 +10,13 @@ To add one: a row, the function that it names, a row in docs/urls.md, and an exa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import idna
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class Part(IntEnum):

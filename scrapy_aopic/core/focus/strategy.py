@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from .topic import LinkText
+
 if TYPE_CHECKING:
-    from .topic import LinkText, Topic
+    from .topic import Topic
 
 FLOOR = 0.01
 """Least value of a link. Links of this value come in the order in which they were found, which is exploration."""

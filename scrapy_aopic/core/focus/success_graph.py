@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from .topic import LinkText
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .topic import LinkText
 
 GAMMA = 0.9
 """What a page is worth by the best of those behind it (the paper's worked example; its experiments do not say)."""

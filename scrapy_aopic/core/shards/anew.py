@@ -11,6 +11,7 @@ Rule 3: nobody knows when its hosts were fetched from, so they are left alone as
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from .letters import read_letter
 from .mail import Got, Posted, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
 

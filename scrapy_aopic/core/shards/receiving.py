@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scrapy_aopic.core.records import FAILED, HOST_BYTES
+from scrapy_aopic.core.records import FAILED, HOST_BYTES, Link
 from scrapy_aopic.exceptions import StorageError
 
-from .letters import read_letter
+from .letters import Payment, read_letter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ledger import Ledger
     from scrapy_aopic.core.merging import Merging
     from scrapy_aopic.core.pages import Pages
-    from scrapy_aopic.core.records import Link
     from scrapy_aopic.core.support import Support
 
     from .abroad import Abroad
-    from .letters import Letter, Payment
+    from .letters import Letter
     from .mail import Mail
 
 
@@ -51,7 +50,7 @@ class _Paid(NamedTuple):
 class Seeder(Protocol):
     """What takes a seed: :meth:`scrapy_aopic.core.crawl.Crawl.seed` and ``enrich``."""
 
-    def seed(self, link: Link, now: float, *, is_endowed: bool = ..., worth: float = ...) -> bool: ...
+    def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool: ...
 
     def enrich(self, key: bytes, now: float, worth: float) -> int: ...
 
