@@ -1,0 +1,56 @@
+"""The demo web of the example project: two topics, each on the hosts of one neighbourhood, behind two pages that say nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lxml import html
+
+from scrapy_aopic.testing.server import Exchange
+from scrapy_aopic.web.context import page_context
+
+from . import Web, leaf
+
+EXAMPLE = Path(__file__).parents[2] / "example_project"
+
+
+def load() -> Web:
+    """Its pages; redirects lead to where they redirect."""
+    sys.path.insert(0, str(EXAMPLE))
+    import demo_web
+    from demo_web.grammar import TOPICS
+
+    made = demo_web.DemoWeb(has_topics=True)
+    urls = made.urls()
+    number: dict[str, int] = {}
+    bodies = []
+    redirects: dict[str, str] = {}
+    for url in (url if "//" in url else f"http://{url}" for url in urls):
+        parts = urlsplit(url)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        exchange = Exchange("GET", parts.hostname or "", target, {})
+        answer = made.answer(exchange)
+        if answer.status in (301, 302):
+            location = answer.headers["Location"]
+            redirects[url] = location if "//" in location else f"http://{parts.netloc}{location}"
+        elif answer.status == 200 and not answer.abort:
+            number[url] = len(bodies)
+            bodies.append((url, answer))
+    pages = []
+    for url, answer in bodies:
+        charset = answer.headers.get("Content-Type", "").partition("charset=")[2] or None
+        root = html.fromstring(answer.body, parser=html.HTMLParser(encoding=charset))
+        context = page_context(root, url)
+        links = []
+        for link, said in context.links.items():
+            target = number.get(redirects.get(link, link))
+            if target is not None:
+                links.append((target, said))
+        pages.append(leaf(url, context.text, links))
+    topics = {}
+    for topic, nouns in TOPICS.items():
+        topics[topic] = [made.topic(page.url) == topic for page in pages], list(nouns)[:3]
+    seeds = [number[seed] for seed in made.seeds if seed in number]
+    return Web(pages, topics, seeds)
