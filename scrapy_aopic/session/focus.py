@@ -250,7 +250,13 @@ class Focus:
         """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
         values = self._values(page, texts)
-        split = shares(values, focus=self._focus)
+        strategy = self.learning.strategy
+        split = shares(
+            values,
+            focus=1.0 if strategy.by_cash else self._focus,
+            null_mass=strategy.null_mass,
+            power=strategy.power,
+        )
         leads = [b""] * len(texts)
         if self.learning.is_on:
             leads = list(map(LeadsOfPage(page.key, page.grade, page.depth + 1).pack, texts))

@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy_aopic.core.caches import CACHES
+from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness, Rule
@@ -273,7 +274,9 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
             "AOPIC_TOPIC, too."
         )
     if issubclass(kind, Focused):
-        focused: Order = kind(values["AOPIC_FOCUS"], values["AOPIC_DOMAIN_BUDGET"])
+        scorer = values["AOPIC_LINK_SCORER"]
+        by_cash = isinstance(scorer, str) and getattr(STRATEGIES[scorer], "by_cash", False)
+        focused: Order = kind(0.0 if by_cash else values["AOPIC_FOCUS"], values["AOPIC_DOMAIN_BUDGET"])
         return focused
     order: Order = kind()
     if isinstance(order, Aopic):

@@ -160,8 +160,9 @@ class Memory:
         for at, (link, worth) in enumerate(reversed(links)):
             self.graph.pages[b"kept %d" % at] = Step(b"", link, worth)
         self.graph.n_results = int(n)
-        self._due = self._schedule.after(self.graph.n_results)
-        self._read()
+        if self.graph.n_results >= self._due:
+            self._due = self._schedule.after(self.graph.n_results)
+            self._read()
 
     def predict(self, link: LinkText) -> float:
         """What the known link that is most like *link* was worth, times how like it is, 0 to 1; 0 before the first reading."""

@@ -1,4 +1,4 @@
-"""How a page's cash is split by what its links are worth for the topic: ``q**2 / (sum of q**2 + null mass)``.
+"""How a page's cash is split by what its links are worth for the topic: ``q**power / (sum of q**power + null mass)``.
 
 The null mass keeps an off-topic page from handing all of its cash to its off-topic links: what it takes goes to the
 virtual page. Weights are whole numbers, so that the ledger conserves cash to the unit.
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+POWER = 2.0
+"""How much more a link gets that is worth twice as much, as a power of two."""
 
 UNIT = 1_000_000
 """Weight of a link whose value is 1, so that a value of 0.001 still weighs something."""
@@ -30,15 +33,17 @@ class Shares(NamedTuple):
     whole: int
 
 
-def shares(values: Sequence[float], *, focus: float = 1.0, null_mass: float = NULL_MASS) -> Shares:
+def shares(
+    values: Sequence[float], *, focus: float = 1.0, null_mass: float = NULL_MASS, power: float = POWER
+) -> Shares:
     """Shares of links of *values*, 0 to 1, at a *focus* from 0 (all the same) to 1 (by their values alone).
 
     Raises:
-        ValueError: If a value or *focus* is not from 0 to 1, or *null_mass* below 0.
+        ValueError: If a value or *focus* is not from 0 to 1, or *null_mass* or *power* below 0.
     """
-    if not all(0.0 <= value <= 1.0 for value in values) or not 0.0 <= focus <= 1.0 or not null_mass >= 0.0:
-        raise ValueError(
-            f"values and focus must be from 0 to 1, null_mass 0 or more: {focus!r}, {null_mass!r}"
-        )
-    weights = [int(UNIT * (1.0 - focus + focus * value * value)) for value in values]
+    if not all(0.0 <= value <= 1.0 for value in values) or not 0.0 <= focus <= 1.0:
+        raise ValueError(f"values and focus must be from 0 to 1: {focus!r}")
+    if not (null_mass >= 0.0 and power >= 0.0):
+        raise ValueError(f"null_mass and power must be 0 or more: {null_mass!r}, {power!r}")
+    weights = [int(UNIT * (1.0 - focus + focus * value**power)) for value in values]
     return Shares(weights, max(sum(weights) + int(UNIT * focus * null_mass), 1))

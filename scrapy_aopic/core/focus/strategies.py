@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .context_graph import ContextGraph
 from .fixed import BestFirst, Focused, SharkSearch
 from .jlse import Ata, Jlse, JlseAsPrinted
 from .learned import Learned
+from .otie import Otie
 
 if TYPE_CHECKING:
     from .strategy import MakeStrategy
@@ -16,6 +18,8 @@ STRATEGIES: dict[str, MakeStrategy] = {
     "learned": Learned,
     "best-first": BestFirst,
     "shark-search": SharkSearch,
+    "otie": Otie,
+    "context-graph": ContextGraph,
     "ata": Ata,
     "jlse": Jlse,
     "jlse-paper": JlseAsPrinted,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from .shares import NULL_MASS, POWER
 from .topic import LinkText
 
 if TYPE_CHECKING:
@@ -73,10 +74,16 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
+        by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
+        power: See :func:`.shares.shares`.
+        null_mass: The same.
     """
 
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
+    by_cash: ClassVar[bool] = False
+    power: ClassVar[float] = POWER
+    null_mass: ClassVar[float] = NULL_MASS
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
         """The value, 0 to 1, of each of the *links* of *page*."""

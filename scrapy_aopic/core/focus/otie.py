@@ -1,0 +1,41 @@
+"""OTIE (On-line Topical Importance Estimation: Guan and others, SIGIR 2008), which the paper on JLSE calls OPIE.
+
+Pages are fetched by their cash, as in OPIC, but a page's cash goes to its links by how relevant each seems. The formula cannot be
+had; what the abstracts say is that relevance is a weighted sum of the similarity of a link's context and of its page's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .strategy import Chance, PageSeen
+    from .topic import LinkText, Topic
+
+CONTEXT_PART = 0.5
+"""How much of a link's relevance is that of its text and context; the rest is its page's."""
+
+
+class Otie(Strategy):
+    """Cash that goes where the topic seems to be, and nothing else."""
+
+    by_cash = True
+    power = 1.0
+    null_mass = 0.0
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        del chance
+        self._topic = topic
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        match = self._topic.match
+        rest = (1.0 - CONTEXT_PART) * page.grade
+        return [rest + CONTEXT_PART * match(_with_context(link)) for link in links]
+
+
+def _with_context(link: LinkText) -> LinkText:
+    return link._replace(anchor=f"{link.anchor} {link.around}")

@@ -1,0 +1,127 @@
+"""Strategies of the literature, and what holds for all of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
+from scrapy_aopic.core.focus.otie import Otie
+from scrapy_aopic.core.focus.shares import UNIT, shares
+from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.exceptions import StorageError
+
+PARTS = st.floats(0, 1)
+TEXTS = st.text(alphabet="abc 水データ/?=", max_size=20)
+LINKS = st.builds(LinkText, TEXTS, TEXTS, TEXTS, TEXTS)
+PAGES = st.builds(
+    lambda number, parent, grade, value, link, text: PageSeen(
+        f"http://host{number % 3}.test/{number}", grade, value, grade >= 0.5, b"%d" % number, b"%d" % parent, link, 0, grade, text
+    ),
+    st.integers(0, 9), st.integers(0, 9), PARTS, PARTS, st.none() | LINKS, TEXTS,
+)  # fmt: skip
+KEYWORD = Topic(["comet"])
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(STRATEGIES)), st.lists(st.tuples(PAGES, st.lists(LINKS, max_size=4)), max_size=25)
+)
+def test_values_are_bounded_whatever_a_crawl_finds(
+    name: str, crawl: list[tuple[PageSeen, list[LinkText]]]
+) -> None:
+    strategy = STRATEGIES[name](KEYWORD, Random(1))
+    for page, links in crawl:
+        strategy.learn(page)
+        values = strategy.values(page, links)
+        assert len(values) == len(links)
+        assert all(0.0 <= value <= 1.0 for value in values)
+        refit = strategy.refit()
+        if refit is not None:
+            strategy.adopt(refit())
+        again = [strategy.revalue(page.grade, link) for link in links]
+        assert all(value is None or 0.0 <= value <= 1.0 for value in again)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper"})), st.lists(PAGES, max_size=25), LINKS
+)
+def test_a_strategy_that_was_kept_values_links_as_before(
+    name: str, pages: list[PageSeen], link: LinkText
+) -> None:
+    before, after = (STRATEGIES[name](KEYWORD, Random(1)) for _ in range(2))
+    for page in pages:
+        before.learn(page)
+    after.restore(before.pack())  # JLSE reads its graph anew then; see test_jlse.py
+    seed = PageSeen("http://seed.test/", 0.3, 1.0, is_relevant=False, key=b"seed")
+    before.learn(seed)
+    after.learn(seed)
+    assert after.values(seed, [link]) == pytest.approx(before.values(seed, [link]), abs=1e-6)
+
+
+def test_cash_alone_is_split_by_relevance() -> None:
+    page = PageSeen("", 0.6, 1.0, is_relevant=True)
+    strategy = Otie(KEYWORD, Random(1))
+    values = strategy.values(page, [LinkText("A comet"), LinkText("Home"), LinkText("Next", "a comet again")])
+    assert values == pytest.approx([0.8, 0.3, 0.8])
+    split = shares(values, power=strategy.power, null_mass=strategy.null_mass)
+    assert split == ([800_000, 300_000, 800_000], 1_900_000)
+    assert strategy.by_cash
+
+
+@given(st.lists(PARTS, max_size=20), PARTS, st.floats(0, 5), st.floats(0, 4))
+def test_shares_are_parts_of_a_whole_at_any_power(
+    values: list[float], focus: float, null_mass: float, power: float
+) -> None:
+    split = shares(values, focus=focus, null_mass=null_mass, power=power)
+    assert all(0 <= weight <= UNIT for weight in split.weights)
+    assert sum(split.weights) <= split.whole
+
+
+@pytest.mark.parametrize("name", ["null_mass", "power"])
+def test_shares_of_a_negative_mass_or_power_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        shares([0.5], **{name: -1.0})
+
+
+def page(key: int, parent: int | None, text: str, *, is_relevant: bool = False) -> PageSeen:
+    came_from = b"" if parent is None else b"%d" % parent
+    return PageSeen("", float(is_relevant), 0.5, is_relevant, b"%d" % key, came_from, LinkText(""), text=text)
+
+
+def test_a_page_is_in_the_layer_of_those_with_its_words() -> None:
+    strategy = ContextGraph(KEYWORD, Random(1))
+    home, catalog, thing, other = (
+        "welcome to our home",
+        "catalog of departments",
+        "comet tail dust",
+        "jobs imprint",
+    )
+    assert strategy.values(page(0, None, catalog), [LinkText("x")]) == [0.0]
+    for number in range(0, 90, 3):
+        strategy.learn(page(number, None, home))
+        strategy.learn(page(number + 1, number, catalog))
+        strategy.learn(page(number + 2, number + 1, thing, is_relevant=True))
+    layers = [
+        strategy.layer(page(1000 + at, None, text)) for at, text in enumerate((thing, catalog, home, other))
+    ]
+    assert layers == [0, 1, 2, LAYERS]
+    assert strategy.values(page(1001, None, catalog), [LinkText("x")] * 2) == pytest.approx([0.8, 0.8])
+
+
+def test_a_layer_learns_from_so_many_pages_only() -> None:
+    layers = Layers()
+    assert [layers.learn([1, 2], 1) for _ in range(MOST_OF_LAYER + 2)] == [True] * MOST_OF_LAYER + [False] * 2
+    assert layers.likely([1, 2])[1] > CONFIDENT
+
+
+@given(st.binary(min_size=1, max_size=50))
+def test_damaged_layers_are_noticed(data: bytes) -> None:
+    with pytest.raises(StorageError):
+        Layers().restore(data)
