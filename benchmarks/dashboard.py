@@ -4,16 +4,22 @@
 
 Crawls of the demo web, and with more than 4,000 hosts of one in which all of them are seeds and stay in memory, in processes of
 their own, by turns. A dashboard that is watched has two viewers of the stream of
-events and a scrape of /metrics each second, from another process. Two figures are printed:
+events and a scrape of /metrics each second, from another process. These figures are printed:
 
 * the ratio of CPU a page to the crawl without a dashboard before it, as median of the pairs with the least and the largest;
 * the CPU that the dashboard's own code took, in its threads and in the event loop, as part of the crawl's. It knows nothing
-  of what the rest of the crawl loses to it, such as caches of the processor, but hardly varies.
+  of what the rest of the crawl loses to it, such as caches of the processor, but hardly varies;
+* the same of what looks at a crawl whether there is a dashboard or not: notes, stats and the history;
+* the longest that one look of the dashboard, and one of the rest, kept the event loop, in CPU time;
+* how late the event loop was: the median, and the 99th and 99.9th percentile of samples every 10 ms by the clock, as medians
+  over the crawls. On a machine that does other things, too, these are theirs as well;
+* the same of the CPU time that turns of the loop took, in which nothing else has a part: what is due waits for such a turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -37,6 +43,11 @@ TOKEN = "a-token-of-the-benchmark"
 MOST_OF_DEMO = 4000
 """Hosts that the demo web can have, about."""
 MODES = ("none", "closed", "open")
+PARTS = (500, 990, 999)
+"""Thousandths of the samples: the median, and the 99th and 99.9th percentile."""
+
+SAMPLE = 0.01
+"""Seconds between samples of how late the event loop is."""
 
 
 def child(mode: str, pages: int, hosts: int, folder: str) -> None:
@@ -48,8 +59,10 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     from scrapy_aopic import BroadSpider
     from scrapy_aopic.dashboard import server
     from scrapy_aopic.dashboard.feed import Feed
+    from scrapy_aopic.watch.live import Watch
 
-    own = {"loop": 0.0, "threads": 0.0}
+    own = {"loop": 0.0, "threads": 0.0, "watch": 0.0}
+    longest = {**own}
 
     def timed(owner: Any, name: str, where: str) -> None:
         method = getattr(owner, name)
@@ -59,19 +72,24 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
             try:
                 method(self)
             finally:
-                own[where] += time.thread_time() - began
+                took = time.thread_time() - began
+                own[where] += took
+                longest[where] = max(longest[where], took)
 
         setattr(owner, name, call)
 
     timed(Feed, "beat", "loop")
     timed(server._Handler, "handle", "threads")
+    timed(Watch, "_beat", "watch")
 
     class Spider(BroadSpider):
         name = "bench"
         seeds = (
             demo_web.DemoWeb(n_hosts=hosts).seeds
             if hosts <= MOST_OF_DEMO
-            else [f"http://h{n}.test/" for n in range(hosts)]
+            else [
+                f"http://h{n}.test/{page}" for page in range(2) for n in range(hosts)
+            ]  # so that all stay in memory
         )
 
     settings = {
@@ -95,6 +113,8 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
         _count_hosts(crawler, active)
 
     crawler.signals.connect(count, signal=signals.response_received)
+    samples = Samples()
+    crawler.signals.connect(samples.begin, signal=signals.spider_opened)
     process.start()
     assert crawler.stats is not None
     done = crawler.stats.get_value("aopic/pages/visited") + crawler.stats.get_value("aopic/pages/failed", 0)
@@ -104,8 +124,55 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
         "pages_a_second": done / (time.monotonic() - began),
         "hosts": sum(active) / max(len(active), 1),
         **{f"own_{name}": seconds / spent for name, seconds in own.items()},
+        **{f"longest_{name}": 1000 * seconds for name, seconds in longest.items()},
+        **{f"late_{part}": 1000 * samples.late(part / 1000) for part in PARTS},
+        **{f"turn_{part}": 1000 * quantile(samples.turns, part / 1000) for part in PARTS},
     }
     print(f"result {json.dumps(result)}", flush=True)
+
+
+class Samples:
+    """Samples how late the event loop is, and how long its turns take.
+
+    Attributes:
+        turns: CPU time of each turn of the loop, in seconds: what is due waits for the rest of one, whatever else runs on the
+            machine.
+    """
+
+    def __init__(self) -> None:
+        self._late: list[float] = []
+        self._due = 0.0
+        self.turns: list[float] = []
+
+    def begin(self) -> None:
+        """The loop runs."""
+        loop: Any = asyncio.get_running_loop()
+        run, turns, clock = loop._run_once, self.turns, time.thread_time
+
+        def timed() -> None:
+            began = clock()
+            run()
+            turns.append(clock() - began)
+
+        loop._run_once = timed
+        self._due = loop.time()
+        self._tick()
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._late.append(now - self._due)
+        self._due = max(self._due + SAMPLE, now)
+        loop.call_at(self._due, self._tick)
+
+    def late(self, part: float) -> float:
+        """Seconds by which the loop was late at most in *part* of the samples."""
+        return quantile(self._late, part)
+
+
+def quantile(values: list[float], part: float) -> float:
+    """What *part* of the *values* is at most."""
+    return sorted(values)[int(part * len(values))]
 
 
 def _count_hosts(crawler: Any, active: list[int]) -> None:
@@ -214,7 +281,13 @@ def main() -> None:
             f"{median(each['pages_a_second'] for each in results):.0f} pages/s; {median(ratios):.3f} of none "
             f"with {median(each['hosts'] for each in results):,.0f} hosts in memory "
             f"({min(ratios):.3f} to {max(ratios):.3f}); own {100 * median(each['own_loop'] for each in results):.3f} % in the "
-            f"event loop, {100 * median(each['own_threads'] for each in results):.3f} % in threads"
+            f"event loop, {100 * median(each['own_threads'] for each in results):.3f} % in threads, and without it "
+            f"{100 * median(each['own_watch'] for each in results):.3f} %; longest {max(each['longest_loop'] for each in results):.1f} "
+            f"and {max(each['longest_watch'] for each in results):.1f} ms; late by "
+            + ", ".join(f"{median(each[f'late_{part}'] for each in results):.1f}" for part in PARTS)
+            + " ms; turns of "
+            + ", ".join(f"{median(each[f'turn_{part}'] for each in results):.2f}" for part in PARTS)
+            + " ms"
         )
 
 

@@ -56,14 +56,14 @@ class Questions:
         with opened_views(self._job) as stores:
             return top_pages(stores, n)
 
-    def top_domains(self, n: int) -> list[dict[str, Any]]:
-        """The *n* registered domains of which most pages were fetched, and all others together.
+    def top_domains(self, n: int, *, has_importance: bool = False) -> dict[str, Any]:
+        """How fetches are spread over domains; see :func:`.domains.top_domains`.
 
         Raises:
             StorageError: If the store cannot be read.
         """
         with opened_views(self._job) as stores:
-            return top_domains(stores, n)
+            return top_domains(stores, n, has_importance=has_importance)
 
     def why(self, question: str) -> dict[str, Any]:
         """Why a URL, or a host, is crawled or not.

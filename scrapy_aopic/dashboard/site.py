@@ -69,8 +69,8 @@ class Asked(Protocol):
         """The *n* most important pages."""
         ...
 
-    def top_domains(self, n: int, /) -> list[dict[str, Any]]:
-        """The *n* domains of which most pages were fetched."""
+    def top_domains(self, n: int, /, *, has_importance: bool) -> dict[str, Any]:
+        """How fetches are spread over domains, the *n* of which most pages were fetched and all others together."""
         ...
 
     def why(self, question: str, /) -> Mapping[str, Any]:
@@ -202,7 +202,7 @@ def _top_domains(feed: Feed, questions: Asked | None) -> dict[str, Any]:
         return {"problem": "They cannot be listed for a job without a folder."}
     if _known(feed, "hosts") > MOST_HOSTS:
         return {"problem": f"The job has more than {MOST_HOSTS:,} hosts, too many to look at all of them."}
-    return {"domains": questions.top_domains(_DOMAINS)}
+    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages") <= MOST_LISTED)
 
 
 def _known(feed: Feed, what: str) -> int:

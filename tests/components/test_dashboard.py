@@ -20,6 +20,8 @@ from support.small_web import Follow, Web, ask, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
+from scrapy_aopic.core.layout import LATE, Family
+from scrapy_aopic.core.records import HostRecord, host_key, pack_host
 from scrapy_aopic.dashboard.domains import top_domains
 from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.stored import StoredJob
@@ -28,6 +30,7 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.job.queries import totals
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.settings import Listen, read_dashboard
+from scrapy_aopic.storage.memory import MemoryStore
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
 TOKEN = "sixteen-characters-or-more"
@@ -125,7 +128,7 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
     assert 'aopic_info{version="' in seen["/metrics"][1]
     assert [point["queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
     assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
-    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains"}
+    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains", "traps"}
 
 
 @deferred_f_from_coro_f
@@ -334,9 +337,29 @@ async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
 def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Path) -> None:
     make_job(tmp_path, "sqlite", 120)  # hosts h0 to h49, domains of their own
     with opened_views(tmp_path) as stores:
-        found = top_domains(stores, 3)
+        found = top_domains(stores, 3)["domains"]
         assert [row["domain"] for row in found] == ["h0", "h1", "h10", ""]
-        assert found[0] == {"domain": "h0", "hosts": 1, "visited": 0, "queued": 3}
+        assert found[0] == {"domain": "h0", "hosts": 1, "visited": 0, "queued": 3, "importance": None}
         assert found[-1]["hosts"] == 47
         assert sum(row["queued"] for row in found) == 120
-        assert len(top_domains(stores, 50)) == 50
+        assert len(top_domains(stores, 50)["domains"]) == 50
+        valued = top_domains(stores, 3, has_importance=True)["domains"]
+        assert valued[0]["importance"] == pytest.approx(3 / 120, rel=0.01)
+        assert sum(row["importance"] for row in valued) == pytest.approx(1)
+
+
+def test_hosts_with_many_more_queued_pages_than_fetched_ones_may_be_traps() -> None:
+    store = MemoryStore()
+    records = [
+        HostRecord("calendar.test", visited=30, queued=3000, row=LATE + bytes(9)),
+        HostRecord("large.test", visited=1000, queued=6000),
+        HostRecord("usual.test", visited=1000, queued=3000),
+        HostRecord("new.test", visited=2, queued=300),
+    ]
+    store.write({Family.HOSTS: {host_key(each.name): pack_host(each) for each in records}}, sync=True)
+    found = top_domains([store], 2)
+    assert found["traps"] == [
+        {"host": "calendar.test", "visited": 30, "queued": 3000, "is_late": True},
+        {"host": "large.test", "visited": 1000, "queued": 6000, "is_late": False},
+    ]
+    assert [row["domain"] for row in found["domains"]] == ["large.test", "usual.test", ""]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -112,12 +113,15 @@ class Answering:
             for each in HOSTILE
         ]
 
-    def top_domains(self, _: int) -> list[dict[str, Any]]:
+    def top_domains(self, _: int, *, has_importance: bool) -> dict[str, Any]:
+        assert has_importance
         rows = [
-            {"domain": each, "hosts": 2, "visited": 100 // n, "queued": 7}
+            {"domain": each, "hosts": 2, "visited": 100 // n, "queued": 7, "importance": 0.3 / n}
             for n, each in enumerate(HOSTILE, 1)
         ]
-        return [*rows, {"domain": "", "hosts": 40, "visited": 60, "queued": 0}]
+        traps = [{"host": each, "visited": 20, "queued": 900, "is_late": True} for each in HOSTILE]
+        rows.append({"domain": "", "hosts": 40, "visited": 60, "queued": 0, "importance": 0.01})
+        return {"domains": rows, "traps": traps}
 
     def why(self, question: str) -> dict[str, Any]:
         return {"kind": question, "sentences": HOSTILE}
@@ -367,7 +371,7 @@ def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served]
     wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     browser.find_element("id", "of").send_keys(HOSTILE[1] + "\n")
     wait_for(browser, "document.querySelector('#answer p:nth-child(3)')")
-    for place in ("answer", "slow", "failing", "waiting", "classes", "pages", "domain-rows"):
+    for place in ("answer", "slow", "failing", "waiting", "classes", "pages", "domain-rows", "traps"):
         body = text(browser, place)
         assert all(each in body for each in HOSTILE[:4])
     assert browser.execute_script("return typeof hacked") == "undefined"
@@ -531,6 +535,13 @@ def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
     for area, n in zip(areas, fetched, strict=True):
         assert area == pytest.approx(size * n / sum(fetched), rel=1e-6)
     assert "all others" in text(browser, "domain-rows")
+    shades = browser.execute_script(
+        "return [...document.querySelectorAll('#map rect')].map(each => Number(each.getAttribute('fill-opacity')))"
+    )
+    average = 0.3 / 100 * sum(fetched)  # of the importance of a fetched page
+    assert shades[0] == pytest.approx(0.6 + 0.2 * math.log2(average), abs=0.01)
+    assert shades[-1] == 0.15 < min(shades[:-1])
+    assert f"\t{average:.2f}".rstrip("0") in text(browser, "domain-rows")
     assert_clean(browser)
 
 

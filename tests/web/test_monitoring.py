@@ -6,16 +6,24 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import generate  # noqa: F401  # finds the package
 import monitoring
 import pytest
+from support.dashboard import TOKEN, Served
+from support.prometheus import PROMETHEUS, Prometheus
 
+from scrapy_aopic.dashboard.feed import Seen
+from scrapy_aopic.dashboard.site import make_site
 from scrapy_aopic.metrics import STATS
 
 DOCS = Path(__file__).parents[2] / "docs"
 METRICS = {stat.metric for stat in STATS.values()} | {"aopic_info"}
+
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
 def metrics_in(text: str) -> set[str]:
@@ -70,7 +78,7 @@ def test_every_alert_has_an_entry_in_the_run_book() -> None:
     assert said == [alert.name.lower() for alert in monitoring.ALERTS]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@needs_promtool
 def test_prometheus_takes_the_rules() -> None:
     done = subprocess.run(
         ["promtool", "check", "rules", str(DOCS / "monitoring" / "alerts.yml")],
@@ -80,3 +88,80 @@ def test_prometheus_takes_the_rules() -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_NO_PAGES = """
+rule_files: ["{rules}"]
+evaluation_interval: 1m
+tests:
+{tests}
+"""
+
+_NO_PAGES_OF = """
+  - interval: 1m
+    input_series:
+      - {{series: aopic_job_visited, values: "{visited}"}}
+      - {{series: aopic_job_failed, values: "7x40"}}
+      - {{series: aopic_job_queued, values: "100x40"}}
+      - {{series: aopic_job_dead_pages, values: "10x40"}}
+      - {{series: aopic_live_blocked_pages, values: "{blocked}x40"}}
+      - {{series: aopic_live_paused, values: "{paused}x40"}}
+    alert_rule_test:
+      - eval_time: 30m
+        alertname: AopicNoPages
+        exp_alerts: {alerts}
+"""
+
+
+@needs_promtool
+def test_a_crawl_without_pages_calls_somebody_unless_it_is_meant_to_have_none(tmp_path: Path) -> None:
+    (alert,) = (each for each in monitoring.ALERTS if each.name == "AopicNoPages")
+    annotations = {"summary": alert.summary, "runbook": "docs/dashboard.md#aopicnopages"}
+    fires = json.dumps([{"exp_labels": {"severity": "critical"}, "exp_annotations": annotations}])
+    cases = [
+        _NO_PAGES_OF.format(visited="50x40", blocked=0, paused=0, alerts=fires),
+        _NO_PAGES_OF.format(visited="50+1x40", blocked=0, paused=0, alerts="[]"),
+        _NO_PAGES_OF.format(visited="50x40", blocked=0, paused=1, alerts="[]"),
+        _NO_PAGES_OF.format(visited="50x40", blocked=90, paused=0, alerts="[]"),
+    ]
+    file = tmp_path / "test.yml"
+    file.write_text(_NO_PAGES.format(rules=DOCS / "monitoring" / "alerts.yml", tests="".join(cases)))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed")
+def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path: Path) -> None:
+    stats = {"aopic/job/visited": 12, "aopic/errors": 0, "aopic/outcomes/redirect": 5}
+
+    class Crawled(Served):
+        def take(self) -> Seen:
+            self.taken += 1
+            return Seen({"pages": {}}, {}, dict(stats))
+
+    served = Crawled()
+    served.server.site = make_site(served.feed, oldest_commit=30)
+    prometheus = Prometheus(tmp_path, served.port, TOKEN)
+
+    def wait_for(expression: str, value: float) -> None:
+        until = time.monotonic() + 60
+        while prometheus.value(expression) != value:
+            assert time.monotonic() < until, (expression, prometheus.value(expression), prometheus.target)
+            time.sleep(0.1)
+
+    try:
+        wait_for("aopic_job_visited", 12)
+        wait_for('aopic_outcomes_total{outcome="redirect"}', 5)
+        assert prometheus.target["health"] == "up", prometheus.target
+        stats["aopic/errors"] = 1
+        wait_for('ALERTS{alertname="AopicErrors", alertstate="firing"}', 1)
+        assert {rule["name"] for rule in prometheus.rules} == {alert.name for alert in monitoring.ALERTS}
+        assert {(rule["health"], rule.get("lastError", "")) for rule in prometheus.rules} == {("ok", "")}
+        firing = [rule["name"] for rule in prometheus.rules if rule["state"] == "firing"]
+        assert firing == ["AopicErrors"]
+    finally:
+        prometheus.close()
+        served.close()

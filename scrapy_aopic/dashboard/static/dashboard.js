@@ -566,24 +566,36 @@ function squarified(numbers, width, height) {
 
 $("load-domains").addEventListener("click", async () => {
   setText("domains-note", "Looking at all hosts …");
-  const { domains, problem } = await ask("/api/v1/domains");
-  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages.`);
+  const { domains, traps, problem } = await ask("/api/v1/domains");
+  const known = domains && domains.some((row) => row.importance !== null && row.importance !== undefined);
+  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages${known ? "; the darker, the more important these are" : ""}.`);
   if (!domains) return;
+  // How important a fetched page is, of the average: 1 is that of the whole crawl.
+  const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
+  const worth = (row) => (known && row.visited ? (row.importance * fetched) / row.visited : null);
   const name = (row) => row.domain || "all others";
   const drawn = domains.filter((row) => row.visited > 0);
   const size = { width: $("map").clientWidth, height: 256 };
   const picture = svg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" });
   squarified(drawn.map((row) => row.visited), size.width, size.height).forEach(([x, y, w, h], i) => {
-    picture.append(svg("rect", { x, y, width: w, height: h }));
+    const value = worth(drawn[i]);
+    const shade = value === null ? 1 : Math.min(Math.max(0.6 + 0.2 * Math.log2(value || 0.01), 0.15), 1); // half as important: a fifth paler
+    picture.append(svg("rect", { x, y, width: w, height: h, "fill-opacity": shade.toFixed(2) }));
     const text = name(drawn[i]).slice(0, Math.floor((w - 10) / 7));
     if (h > 18 && text.length > 3) picture.append(svg("text", { x: x + 6, y: y + 16 }, text));
   });
   $("map").replaceChildren(...(drawn.length ? [picture] : []));
   table(
     "domain-rows",
-    [["domain", "name"], ["fetched", "n"], ["queued", "n"], ["hosts", "n"]],
-    domains.map((row) => [name(row), count(row.visited), count(row.queued), count(row.hosts)]),
+    [["domain", "name"], ["fetched", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
+    domains.map((row) => [name(row), count(row.visited), count(row.queued), count(row.hosts), number(worth(row))]),
     { empty: "No host is known." },
+  );
+  $("trapped").hidden = !(traps && traps.length);
+  table(
+    "traps",
+    [["host", "name"], ["queued", "n"], ["fetched", "n"], ["", ""]],
+    (traps || []).map((row) => [row.host, count(row.queued), count(row.visited), row.is_late ? "its domain is over its budget" : ""]),
   );
 });
 
