@@ -403,7 +403,7 @@ def forecast(
         seconds, because = min(ends)
         return Forecast(seconds=seconds, because=because)
     if rate is None:
-        return Forecast(because="no crawl runs that has a speed")
+        return Forecast(because="the speed is not known, as no crawl is running or one has just begun")
     if rate.pages <= 0:
         return Forecast(because="no page was settled in the last minute")
     growth = rate.growth or 0.0

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from .snapshot import Snapshot
+    from .snapshot import Hosts, Snapshot
 
 Limit = Literal[
     "stopped",
@@ -69,7 +69,10 @@ _MOSTLY = 0.7
 """CPU seconds a second from which pages that wait for callbacks rather wait for the processor."""
 
 _ALMOST = 0.9
-"""Part of the connections that is as good as all: some are always between two requests."""
+"""Part of the connections that is as good as all, and so are all but one: some are always between two requests."""
+
+_RARE = 4
+"""Known hosts for each that has pages from which on it is worth saying that few have."""
 
 _MOST = 0.5
 """Part of the transfers from which on failures are the rule."""
@@ -121,12 +124,13 @@ def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
     if not ready or now.at <= before.at:
         return None
     if cpu < _BUSY:
-        if work is None or 2 * ready <= work.limit - work.in_use:
+        free = work.limit - work.in_use if work is not None else 0
+        if work is None or 2 * ready <= free:
             return None
         return Verdict(
             "machine",
             f"This machine is the bottleneck: {_n(now.hosts.ready, 'host')} could be requested and "
-            f"{work.limit - work.in_use:,} connections are free, but the process, which uses {cpu:.2f} of a core, does not get "
+            f"{_n(free, 'connection')} {'is' if free == 1 else 'are'} free, but the process, which uses {cpu:.2f} of a core, does not get "
             "to them. Do others take the processor, or is the engine paused?",
         )
     return Verdict(
@@ -229,7 +233,8 @@ def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
         return None
     behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
     return Verdict(
-        "machine", f"This machine is the bottleneck: the process uses {cpu:.2f} of a core{behind}."
+        "machine",
+        f"This machine is the bottleneck: the process uses {cpu:.2f} of a core{behind}. Less work in callbacks would help.",
     )
 
 
@@ -240,7 +245,7 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
         return Verdict(
             "spider",
             f"The spider is the bottleneck: callbacks or pipelines block the event loop, which is {late:.2f} s late while "
-            f"the process uses {cpu:.2f} of a core.",
+            f"the process uses {cpu:.2f} of a core. Do they wait for something without 'await', as time.sleep() does?",
         )
     if then is None or work is None:
         return None
@@ -262,7 +267,7 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
 
 def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     work, hosts = now.connections, now.hosts
-    if work is None or work.in_use < _ALMOST * work.limit:
+    if work is None or work.in_use < max(1, min(_ALMOST * work.limit, work.limit - 1)):
         return None
     if work.in_use < work.limit and not hosts.ready:
         return None
@@ -290,16 +295,34 @@ def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
     # The pages may have been settled when more hosts were at hand.
     is_less = rate <= hosts.ceiling
     most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""
-    why = max(hosts.waits, key=hosts.waits.__getitem__, default="")
-    most_wait = f", most because of their {_WHY[why]}" if why and left_alone > 1 else ""
+    have = left_alone + busy + hosts.shelved + hosts.late + hosts.locating + hosts.dead
+    few = f" Only {have:,} of {hosts.known:,} known hosts have pages." if _RARE * have <= hosts.known else ""
     return Verdict(
         "politeness",
-        f"Politeness is the limit: {rate:.1f} pages/s{most}; {_n(left_alone, 'host')} must be left alone{most_wait}, and "
-        f"{hosts.in_flight:,} are requested. More hosts would help.",
+        f"Politeness is the limit: {rate:.1f} pages/s{most}; {_who_waits(hosts, left_alone)}.{few} "
+        f"More hosts would help{'; shorter gaps only if the hosts are yours' if hosts.waits.get('gap') else ''}.",
     )
 
 
-_WHY = {"gap": "gap", "crawl delay": "crawl delay", "errors": "errors", "down": "failures"}
+def _who_waits(hosts: Hosts, left_alone: int) -> str:
+    """How many hosts must be left alone and why, and how many are requested."""
+    requested = f"{hosts.in_flight:,} {'is' if hosts.in_flight == 1 else 'are'} requested"
+    if not left_alone:
+        return f"every host that has pages is at work, and {requested}"
+    reasons = sorted((n, why) for why, n in hosts.waits.items() if n)
+    alone = f"{_n(left_alone, 'host')} must be left alone"
+    if len(reasons) > 1:
+        return f"{alone}, {', '.join(f'{n:,} {_WHY[why]}' for n, why in reversed(reasons))}; {requested}"
+    return f"{alone}{' ' + _WHY[reasons[0][1]] if reasons else ''}, and {requested}"
+
+
+_WHY = {
+    "gap": "for the gap after each transfer (AOPIC_POLITENESS_FACTOR, DOWNLOAD_DELAY)",
+    "crawl delay": "for the crawl delay of their robots.txt",
+    "errors": "after errors (AOPIC_BACKOFF)",
+    "down": "after transfers without a response (AOPIC_BACKOFF)",
+}
+"""Why hosts wait, by :func:`.host_walk.why_it_waits`."""
 
 
 def _n(number: int, name: str) -> str:

@@ -121,7 +121,7 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
     assert counted["transfers"]["all"] == job.crawl.counters.transfers > 0
     assert counted["transfers"]["down"] == 12
     assert counted["rate"]["since_begin"] > 0
-    assert counted["forecast"] == "no crawl runs that has a speed"
+    assert counted["forecast"] == "the speed is not known, as no crawl is running or one has just begun"
     text = format_status(counted)
     assert text.index("pages:") < text.index("rate:") < text.index("slow hosts:") < text.index("cash:")
     assert "2 errors in a row, 2 of them without a response" in text

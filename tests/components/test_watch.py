@@ -230,7 +230,7 @@ def test_a_walk_survives_hosts_that_change_meanwhile() -> None:
     [
         (Pages(queued=0), None, {}, 0.0, "nothing is queued"),
         (Pages(queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
-        (Pages(queued=5), None, {}, None, "no crawl runs"),
+        (Pages(queued=5), None, {}, None, "no crawl is running"),
         (Pages(queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
         (Pages(queued=5), Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
         (Pages(queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),

@@ -131,10 +131,20 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     (
         "politeness",
         {"hosts": POLITE},
-        "20.0 pages/s of about 25.0 that 55 hosts allow; 40 hosts must be left alone, most because of their gap, and 15",
+        ("20.0 pages/s of about 25.0 that 55 hosts allow; 40 hosts must be left alone, "
+        "38 for the gap after each transfer (AOPIC_POLITENESS_FACTOR, DOWNLOAD_DELAY), 2 for the crawl delay of their "
+        "robots.txt; 15 are requested. More hosts would help; shorter gaps only if the hosts are yours."),
     ),
     ("politeness", {"hosts": replace(POLITE, ceiling=9.0)}, "Politeness is the limit: 20.0 pages/s; 40 hosts"),
-    ("politeness", {"hosts": Hosts(in_flight=3, seen=3)}, "0 hosts must be left alone, and 3 are requested"),
+    ("politeness", {"hosts": Hosts(in_flight=3, seen=3)}, "every host that has pages is at work, and 3 are requested"),
+    (
+        "politeness",  # the end of a crawl: the few hosts that are left
+        {"hosts": replace(POLITE, known=1200, waiting=3, in_flight=1, waits={"down": 3})},
+        ("3 hosts must be left alone after transfers without a response (AOPIC_BACKOFF), and 1 is requested. "
+        "Only 4 of 1,200 known hosts have pages. More hosts would help."),
+    ),
+    ("connections", {"connections": Connections(limit=4, in_use=3)}, "3 of 4 are busy, and 5 more hosts wait for one"),
+    ("connections", {"connections": Connections(limit=1, in_use=1)}, "all 1 are busy"),
 ]  # fmt: skip
 
 
