@@ -75,6 +75,10 @@ if TYPE_CHECKING:
     from .shards.cut import ShardId
 
 
+_NEARLY = 5
+"""Binary digits within which a page's value is what it was, 3 %: less than a front queue."""
+
+
 class Crawl:
     """The ledger, the frontier and the seen-set of one job.
 
@@ -653,7 +657,8 @@ class Crawl:
             if page is None or page.state != QUEUED or key in self._leases or lead is None:
                 continue
             value = worth(lead)
-            if value is not None and value != page.score & LARGEST_VALUE:
+            before = page.score & LARGEST_VALUE
+            if value is not None and abs(value - before) > before >> _NEARLY:
                 self.pages.revalue(key, page, value, now)
                 n_changed += 1
         self._commits.has_changes |= n_changed > 0

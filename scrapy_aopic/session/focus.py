@@ -13,17 +13,17 @@ import logging
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec.structs import replace
 from scrapy.http import TextResponse
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
-from scrapy_aopic.core.focus.leads import LeadsOfPage
+from scrapy_aopic.core.focus.leads import LeadsOfPage, bounded
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
+from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.core.focus.strategy import LinkScorer, Strategy
+    from scrapy_aopic.core.focus.strategy import LinkScorer, MakeStrategy
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
 
@@ -64,6 +64,9 @@ _RARELY = 10
 
 _NO_TEXT = LinkText("")
 """What a page says of a link that is none of its elements: nothing."""
+
+Given: TypeAlias = "str | type[Strategy] | LinkScorer"
+"""What ``AOPIC_LINK_SCORER`` may be: a name, a class, or a function."""
 
 Grade: TypeAlias = "Callable[[Response], float]"
 
@@ -135,11 +138,11 @@ class Focus:
         self._first = FirstOnly(logger, crawler)
         self._focus: float = read(settings, "AOPIC_FOCUS")
         self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
-        scorer: str | LinkScorer = read(settings, "AOPIC_LINK_SCORER")
+        scorer: Given = read(settings, "AOPIC_LINK_SCORER")
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
-            scorer if isinstance(scorer, str) else "",
+            _name_of(scorer),
             partial(_make, scorer, given.topic),
             stats=stats,
             first=self._first,
@@ -249,6 +252,8 @@ class Focus:
     def _split(self, visit: Visit, found: Findings, page: PageSeen, seen: Seen) -> Findings:
         """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
+        if self.learning.is_on:  # as it will learn from them
+            texts = list(map(bounded, texts))
         values = self._values(page, texts)
         strategy = self.learning.strategy
         split = shares(
@@ -312,9 +317,20 @@ class Focus:
             self._closing.close(HARVEST)
 
 
-def _make(scorer: str | LinkScorer, topic: Topic) -> Strategy:
+def _make(scorer: Given, topic: Topic) -> Strategy:
     """The strategy that ``AOPIC_LINK_SCORER`` names, or is."""
-    return STRATEGIES[scorer](topic, Random()) if isinstance(scorer, str) else ByFunction(scorer)  # noqa: S311
+    if isinstance(scorer, type) and issubclass(scorer, Strategy):
+        return cast("MakeStrategy", scorer)(topic, Random())  # noqa: S311 - of nothing secret
+    if isinstance(scorer, str):
+        return STRATEGIES[scorer](topic, Random())  # noqa: S311
+    return ByFunction(cast("LinkScorer", scorer))
+
+
+def _name_of(scorer: Given) -> str:
+    """What a job remembers a strategy by."""
+    if isinstance(scorer, str):
+        return scorer
+    return f"{getattr(scorer, '__module__', '')}.{getattr(scorer, '__qualname__', '')}"
 
 
 def _part(number: Any) -> float:

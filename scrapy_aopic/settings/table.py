@@ -679,7 +679,7 @@ _TOPIC = (
         "AOPIC_LINK_SCORER",
         "focused",
         Check(
-            f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links",
+            f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links, or of a strategy",
             parse.link_scorer,
         ),
         'What a link is worth before its page is known, in the order "focused"; see '

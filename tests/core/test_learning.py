@@ -298,8 +298,12 @@ def test_waiting_pages_are_valued_anew_a_slice_at_a_time_and_no_unit_is_lost(
     result = audit(job.store)
     assert result.cash + result.virtual == TOTAL
     for (number, before), each in zip(found, links, strict=True):
-        now = before if each.key == leased.key else number / 30
-        assert job.page(each).score & LARGEST_VALUE == whole_value(now)
+        wanted, had = whole_value(number / 30), whole_value(before)
+        now = job.page(each).score & LARGEST_VALUE
+        if each.key == leased.key or abs(wanted - had) <= had / 32:  # it is in flight, or worth what it was
+            assert now == had
+        else:
+            assert now == wanted
 
 
 def test_a_page_moves_up_when_its_link_is_worth_more_now() -> None:

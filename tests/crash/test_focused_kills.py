@@ -6,15 +6,19 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
-from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
+from support.killed_crawl import N_HOSTS, N_PAGES, SPIDER, answer, command
 from support.small_web import ask, check
 
 from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.layout import HARVEST_KEY
+from scrapy_aopic.core.focus.learned import Learned
+from scrapy_aopic.core.focus.topic import Topic
+from scrapy_aopic.core.layout import HARVEST_KEY, LEADS, STRATEGY_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import QUEUED, unpack, unpack_page
 from scrapy_aopic.storage import use
 from scrapy_aopic.testing.server import Server
 
@@ -54,3 +58,64 @@ def test_harvest_is_that_of_the_visited_pages_after_every_kill(tmp_path: Path) -
     assert n_kills == 2
     assert result.visited == N_HOSTS * N_PAGES
     assert 0 < ask(job, harvest_of).relevant < result.visited
+
+
+def learned_of(store: Store) -> Learned | None:
+    data = store.get_many(Family.META, (STRATEGY_KEY,))[0]
+    if data is None:
+        return None
+    strategy = Learned(Topic(), Random(0))
+    strategy.restore(unpack(data)[1])
+    return strategy
+
+
+def leads_of(store: Store) -> set[bytes]:
+    return {row[1:] for row, _ in store.scan(Family.CONTENT) if row[:1] == LEADS}
+
+
+def waiting_in(store: Store) -> set[bytes]:
+    return {key for key, data in store.scan(Family.PAGES) if unpack_page(data).state == QUEUED}
+
+
+@pytest.mark.slow
+def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_path: Path) -> None:
+    """A thread is at work and commits come one after the other, so every kill is amid both."""
+    use("sqlite")
+    job = tmp_path / "job"
+    n_kills, known = 0, 0
+    with Server(answer).run_in_thread() as running:
+        line, environment = command(
+            job,
+            running.url,
+            spider=SPIDER.with_name("refit_spider.py"),
+            AOPIC_STORE="sqlite",
+            LOG_LEVEL="WARNING",
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            before = len(running.log)
+            with subprocess.Popen(
+                line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+            ) as process:
+                while process.poll() is None and (n_kills >= 4 or len(running.log) < before + 45):
+                    time.sleep(0.002)
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+                    n_kills += 1
+                assert process.stderr is not None
+                assert "cannot be read" not in process.stderr.read()
+            result = check(job)
+            assert result.violations == []
+            assert result.cash + result.virtual == TOTAL
+            assert ask(job, leads_of) <= ask(job, waiting_in)
+            learned = ask(job, learned_of)
+            if n_kills > 1:
+                assert learned is not None
+                assert learned.n_learned >= known
+                known = learned.n_learned
+            if process.returncode == 0:
+                break
+    assert n_kills == 4
+    assert result.visited == N_HOSTS * N_PAGES
+    assert known > 0.8 * result.visited  # what was learned after the last version before a kill is gone
+    assert ask(job, leads_of) == set()

@@ -52,6 +52,13 @@ class Lead(NamedTuple):
     link: LinkText
 
 
+def bounded(link: LinkText) -> LinkText:
+    """As much of *link* as is kept; the link is taken to be in the middle of what stands around it."""
+    anchor, around, heading, path = link
+    begin = max(len(around) - _AROUND, 0) // 2
+    return LinkText(anchor[:_ANCHOR], around[begin : begin + _AROUND], heading[:_HEADING], path[:_PATH])
+
+
 class LeadsOfPage:
     """Packs the leads that one page gives to others."""
 
@@ -62,18 +69,7 @@ class LeadsOfPage:
 
     def pack(self, link: LinkText) -> bytes:
         """The lead to the page of *link*."""
-        around = link.around
-        if len(around) > _AROUND:  # the link is in the middle of it
-            begin = (len(around) - _AROUND) // 2
-            around = around[begin : begin + _AROUND]
-        values = (
-            self._grade,
-            self._depth,
-            link.anchor[:_ANCHOR],
-            around,
-            link.heading[:_HEADING],
-            link.path[:_PATH],
-        )
+        values = (self._grade, self._depth, *bounded(link))
         try:
             return self._parent + pack(values)
         except UnicodeEncodeError:  # half a character, as a page may have it

@@ -26,15 +26,16 @@ from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import StorageError
 
 from .classifier import logistic
+from .leads import bounded
 from .strategy import Strategy
-from .topic import RELEVANT, LinkText
-from .words import LINK_CHARACTERS, place_of, url_words, words
+from .topic import RELEVANT
+from .words import place_of, url_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .strategy import Chance, PageSeen
-    from .topic import Topic
+    from .topic import LinkText, Topic
 
 BITS = 16
 """Places of features are numbers below 2**16, which an array of 16 bits holds."""
@@ -168,17 +169,18 @@ class Learned(Strategy):
         if known is None:
             if len(self._said) >= _CACHE:
                 self._said.clear()
+            kept = bounded(link)
+            anchor, url, around = words(kept.anchor), url_words(kept.path), words(kept.around)
             places = array("H")
             for name, found in (
-                ("anchor", words(link.anchor, LINK_CHARACTERS)),
-                ("url", url_words(link.path)),
-                ("around", words(link.around, LINK_CHARACTERS)),
-                ("heading", words(link.heading, LINK_CHARACTERS)),
+                ("anchor", anchor),
+                ("url", url),
+                ("around", around),
+                ("heading", words(kept.heading)),
             ):
                 places.extend(self._places_of(name, found))
-            match = self._topic.match
-            around = match(LinkText(link.around)) if link.around else 0.0
-            guess = ANCHOR_PART * match(link) + AROUND_PART * around
+            fit = self._topic.fit
+            guess = ANCHOR_PART * fit(anchor + url) + AROUND_PART * fit(around)
             known = self._said[link] = _Said(places, _scale(places), guess)
         return known
 

@@ -70,7 +70,10 @@ class Topic:
 
     def match(self, link: LinkText) -> float:
         """How well the text and the URL of *link* fit the topic, 0 to 1; 0 if they say nothing."""
-        found = words(link.anchor, LINK_CHARACTERS) + url_words(link.path)
+        return self.fit(words(link.anchor, LINK_CHARACTERS) + url_words(link.path))
+
+    def fit(self, found: Sequence[str]) -> float:
+        """The same of a link that says the words *found*."""
         if self._keywords:
             return float(any(_count(keyword, found) for keyword in self._keywords))
         if found and self.has_examples:
