@@ -97,6 +97,7 @@ class _Note(NamedTuple):
     transfers: int
     bytes: int
     cpu: float
+    starved: float
     late: float
     n_late: int
 
@@ -178,6 +179,7 @@ class Watch:
             counters.transfers,
             counters.received,
             process_time(),
+            _starved(),
             late,
             n_late,
         )
@@ -404,9 +406,11 @@ class Watch:
             loop_lag=(note.late - before.late) / n if n else None,
             loop_lag_max=lateness.longest if lateness is not None else None,
             cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
+            starved=(note.starved - before.starved) / seconds if seconds > 0 else 0.0,
             late_seconds=note.late,
             late_samples=note.n_late,
             cpu_seconds=note.cpu,
+            starved_seconds=note.starved,
             memory=_memory(),
             pid=os.getpid(),
         )
@@ -439,6 +443,14 @@ def _rate(before: _Note, note: _Note) -> Rate | None:
         bytes=(note.bytes - before.bytes) / seconds,
         growth=(note.queued - before.queued) / done if done > 0 else None,
     )
+
+
+def _starved() -> float:
+    """Seconds for which the main thread was ready to run and others had the processor; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _memory() -> int:

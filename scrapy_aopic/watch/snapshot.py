@@ -225,9 +225,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             package's politeness middleware.
         loop_lag_max: The longest in this run.
         cpu: CPU seconds a second, of all threads.
+        starved: Part of the time for which the main thread, that of the event loop, was ready to run and others had the
+            processor; 0 where the system does not say.
         late_seconds: Sum of all samples of how late the event loop was in this run.
         late_samples: Number of these samples, ten a second.
         cpu_seconds: CPU seconds that the process has used.
+        starved_seconds: Seconds that ``starved`` is made of, since the process began.
         memory: Bytes in memory.
         pid: Of the process.
     """
@@ -235,9 +238,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag: float | None = None
     loop_lag_max: float | None = None
     cpu: float = 0.0
+    starved: float = 0.0
     late_seconds: float = 0.0
     late_samples: int = 0
     cpu_seconds: float = 0.0
+    starved_seconds: float = 0.0
     memory: int = 0
     pid: int = 0
 

@@ -13,9 +13,9 @@ pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
               waiting hosts are down
 disk          no page is leased until a commit has landed, or the last commit took long
-machine       the process uses a whole core, or the event loop is late and the processor is busy; or it is
-              busy and callbacks hold many pages; or, when nothing below holds, hosts stay ready while the
-              processor is busy, or more of them than half of the free connections
+machine       the process uses a whole core, or would if others did not; or the event loop is late and the
+              processor is busy; or it is busy and callbacks hold many pages; or, when nothing below holds,
+              hosts stay ready while the processor is busy, or more of them than half of the free connections
 spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
               half of the connections; or nothing but callbacks is at work
 connections   the downloader has as many requests as it takes
@@ -67,6 +67,9 @@ _BUSY = 0.5
 
 _MOSTLY = 0.7
 """CPU seconds a second from which pages that wait for callbacks rather wait for the processor."""
+
+_STARVED = 0.1
+"""Part of the time that the process waits for the processor from which on it is worth saying."""
 
 _ALMOST = 0.9
 """Part of the connections that is as good as all, and so are all but one: some are always between two requests."""
@@ -123,7 +126,7 @@ def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
     ready, work = min(before.hosts.ready, now.hosts.ready), now.connections
     if not ready or now.at <= before.at:
         return None
-    if cpu < _BUSY:
+    if cpu + _starved(before, now) < _BUSY:
         free = work.limit - work.in_use if work is not None else 0
         if work is None or 2 * ready <= free:
             return None
@@ -135,7 +138,7 @@ def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
         )
     return Verdict(
         "machine",
-        f"This machine is the bottleneck: the process uses {cpu:.2f} of a core, and does not get to "
+        f"This machine is the bottleneck: {_uses(before, now)}, and does not get to "
         f"{_n(now.hosts.ready, 'host')} that could be requested.",
     )
 
@@ -229,13 +232,33 @@ def _load(before: Snapshot, now: Snapshot) -> tuple[float, float]:
 
 def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
     late, cpu = _load(before, now)
-    if cpu < _WHOLE_CORE and (late < _LATE or cpu < _BUSY):
+    wanted = cpu + _starved(before, now)
+    if wanted < _WHOLE_CORE and (late < _LATE or wanted < _BUSY):
         return None
     behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
+    help_ = "A less busy machine" if wanted - cpu >= _STARVED else "Less work in callbacks"
     return Verdict(
-        "machine",
-        f"This machine is the bottleneck: the process uses {cpu:.2f} of a core{behind}. Less work in callbacks would help.",
+        "machine", f"This machine is the bottleneck: {_uses(before, now)}{behind}. {help_} would help."
     )
+
+
+def _starved(before: Snapshot, now: Snapshot) -> float:
+    """Part of the time between the snapshots for which the process was ready to run and others had the processor."""
+    then, machine, seconds = before.machine, now.machine, now.at - before.at
+    if then is None or machine is None or seconds <= 0:
+        return 0.0
+    return (machine.starved_seconds - then.starved_seconds) / seconds
+
+
+def _uses(before: Snapshot, now: Snapshot) -> str:
+    """What the process uses of the processor."""
+    starved, (_, cpu) = _starved(before, now), _load(before, now)
+    waits = (
+        f" and waits for one {100 * starved:.0f} % of the time, as others use it"
+        if starved >= _STARVED
+        else ""
+    )
+    return f"the process uses {cpu:.2f} of a core{waits}"
 
 
 def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -251,10 +274,10 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
         return None
     callbacks, hosts = min(then.callbacks, work.callbacks), now.hosts
     is_alone = not (work.in_use or hosts.ready or hosts.waiting or hosts.gated)
-    if now.at > before.at and callbacks > work.limit / 2 and cpu >= _MOSTLY:
+    if now.at > before.at and callbacks > work.limit / 2 and cpu + _starved(before, now) >= _MOSTLY:
         return Verdict(
             "machine",
-            f"This machine is the bottleneck: the process uses {cpu:.2f} of a core, and {_n(work.callbacks, 'page')} wait "
+            f"This machine is the bottleneck: {_uses(before, now)}, and {_n(work.callbacks, 'page')} wait "
             "for their callbacks, items or links.",
         )
     if now.at > before.at and (callbacks > work.limit / 2 or (callbacks and is_alone)):

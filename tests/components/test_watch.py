@@ -37,6 +37,15 @@ from scrapy_aopic.watch.verdict import Verdict, verdict
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
 
 
+_how_long_it_starved = live._starved
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else runs on the machine that tests are run on is none of theirs."""
+    monkeypatch.setattr(live, "_starved", lambda: 0.0)
+
+
 class Looks(Follow):
     """Takes a snapshot in each callback."""
 
@@ -567,3 +576,10 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(
     serve(WEB)
     await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[], after=0.05)
     assert n_reads == [0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not say it")
+def test_a_process_knows_how_long_others_had_the_processor() -> None:
+    before = _how_long_it_starved()
+    assert before > 0  # if only for microseconds
+    assert 0 <= _how_long_it_starved() - before < 60

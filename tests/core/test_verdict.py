@@ -118,6 +118,16 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         "0.70 of a core, and the event loop is 0.40 s late",
     ),
     (
+        "machine",  # others take the processor
+        {"machine": Machine(late_seconds=1.5, late_samples=200, cpu_seconds=14.0, starved_seconds=5.5)},
+        "uses 0.40 of a core and waits for one 55 % of the time, as others use it. A less busy machine would help.",
+    ),
+    (
+        "machine",
+        {"machine": Machine(late_seconds=41.0, late_samples=200, cpu_seconds=12.0, starved_seconds=4.0)},
+        "uses 0.20 of a core and waits for one 40 % of the time, as others use it, and the event loop is 0.40 s late",
+    ),
+    (
         "spider",
         {"machine": Machine(late_seconds=91.0, late_samples=200, cpu_seconds=11.0)},
         "block the event loop, which is 0.90 s late while the process uses 0.10 of a core",

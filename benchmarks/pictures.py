@@ -1,0 +1,107 @@
+"""The pictures of docs/dashboard.md: ``python benchmarks/pictures.py``, after ``make browser``.
+
+A headless Chromium shows the dashboard of a crawl of the demo web that has run for some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from base64 import b64decode
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+TOKEN = "a-token-for-the-pictures"
+
+SECONDS = 180
+"""Of the crawl before the pictures are taken: the first minute is not typical."""
+
+PICTURES = {
+    "dashboard-wide": (1000, "light", ("main > :first-child", "#outcomes")),
+    "dashboard-narrow": (400, "dark", ("main > :first-child", "#forecast")),
+    "dashboard-order": (1000, "light", ("#order", "#store")),
+    "dashboard-domains": (1000, "dark", ("#domains", "#map")),
+}
+"""Of each picture: width, colours, and the first and the last element that are in it."""
+
+_MARGIN = 10
+
+
+def take(browser: Any, name: str) -> None:
+    """Take the picture called *name*."""
+    width, scheme, ends = PICTURES[name]
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    metrics = {"width": width, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": 1000})
+    height = browser.execute_script("return document.documentElement.scrollHeight")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": height})
+    time.sleep(2.5)
+    browser.execute_script("document.getElementById('load-domains').click()")
+    time.sleep(1)
+    top, bottom = browser.execute_script(
+        "const box = (each) => document.querySelector(each).getBoundingClientRect();"
+        "return [box(arguments[0]).top, box(arguments[1]).bottom]",
+        *ends,
+    )
+    top = 0 if ends[0].startswith("main") else max(top - _MARGIN, 0)
+    clip = {"x": 0, "y": top, "width": width, "height": bottom + _MARGIN - top, "scale": 1}
+    file = ROOT / "docs" / f"{name}.png"
+    file.write_bytes(b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip})["data"]))
+    _reduce(file)
+
+
+def _reduce(file: Path) -> None:
+    """Write *file* with 64 colours, which are enough for it, if Pillow is installed."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return
+    with Image.open(file) as picture:
+        reduced = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    reduced.save(file, optimize=True)
+
+
+def main() -> None:
+    from support.chromium import start_chromium
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "JOBDIR": f"{folder}/broad",
+            "AOPIC_DASHBOARD": "127.0.0.1:0",
+            "AOPIC_DASHBOARD_TOKEN": TOKEN,
+            "CLOSESPIDER_TIMEOUT": 3600,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "scrapy", "crawl", "broad"]
+            + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
+            cwd=ROOT / "example_project",
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        found = (re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line) for line in process.stderr)
+        port = next(match[1] for match in found if match)
+        Thread(target=process.stderr.read, daemon=True).start()
+        browser = start_chromium()
+        try:
+            browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+            time.sleep(SECONDS)
+            for name in PICTURES:
+                take(browser, name)
+        finally:
+            browser.quit()
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()
