@@ -239,6 +239,7 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
         "harvest",
         "keep_strategy",
         "lead",
+        "sample",
         "locate",
         "is_resumed",
         "revalue",

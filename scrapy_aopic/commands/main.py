@@ -28,6 +28,7 @@ from . import (
     export,
     hosts,
     import_redis,
+    label,
     move,
     plan,
     repair,
@@ -69,6 +70,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "train": train,
     "evaluate": evaluate,
     "explain": explain,
+    "label": label,
     "simulate": simulate,
 }
 """What may follow ``scrapy aopic``, in the order of its help."""

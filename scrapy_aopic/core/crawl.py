@@ -36,6 +36,7 @@ from .domains import Domains
 from .duplicates import Duplicates
 from .focus.harvest import Harvest
 from .focus.leads import Leads, unpack_lead
+from .focus.sample import Sample
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
 from .layout import COUNTERS_KEY, HARVEST_KEY, TOTALS_KEY
@@ -92,6 +93,7 @@ class Crawl:
         politeness: For how long hosts are left alone.
         counters: What was done, in all runs.
         harvest: How many pages were relevant, in all runs of a crawl for a topic.
+        sample: Pages set aside for people to label.
 
     Raises:
         StorageError: If the store was written in another format, or in another order, or is of another shard.
@@ -141,6 +143,7 @@ class Crawl:
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self._leases = Leases(now)
         self._leads = Leads(store)
+        self.sample = Sample(store)
         self.pages = Pages(
             store,
             ledger=self.ledger,
@@ -232,7 +235,7 @@ class Crawl:
 
     def _further_tables(self) -> list[tuple[Family, Table]]:
         """Tables of families that others are of, too."""
-        further: list[tuple[Family, Table]] = []
+        further: list[tuple[Family, Table]] = [(Family.META, self.sample.table)]
         if self._policy.order.values_links:
             further += self._leads.tables
         if self.mail is not None and self._abroad is not None:

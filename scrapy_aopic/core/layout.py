@@ -20,6 +20,7 @@ letter  key                                                                     
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.looks``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
+``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
 ``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``
 ``S``   shard: counts of the letters to it                                          ``shards.mail``
@@ -76,6 +77,9 @@ HARVEST_KEY = b"harvest"
 STRATEGY_KEY = b"strategy"
 """What the strategy of a crawl for a topic has learned (:mod:`.focus.strategy`)."""
 
+SAMPLE_KEY = b"sample"
+"""Pages of the sample for people to label, and out of how many it was drawn (:mod:`.focus.sample`)."""
+
 # Indexes in META.
 
 ACTIVE, SHELVED, PARKED, DEAD = b"A", b"F", b"P", b"D"
@@ -92,6 +96,9 @@ OUTSIDERS, SHARED_GATES = b"C", b"G"
 
 WAKES, DUE = b"W", b"O"
 """Visited pages by the time at which their place is looked at, and by the place of those that are due."""
+
+SAMPLED = b"H"
+"""Pages that were set aside for people to label."""
 
 SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 """Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""

@@ -179,7 +179,7 @@ class Dispatch:
             found = self._focus.value(visit, found)
         crawl.settle(visit.lease, visit.links, now, found)
         if self._focus is not None:
-            self._focus.settled(found)
+            self._focus.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
             self._job.tick(0)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")

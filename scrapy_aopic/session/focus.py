@@ -21,6 +21,7 @@ from scrapy.http import TextResponse
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.leads import LeadsOfPage, bounded
+from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy
@@ -151,6 +152,7 @@ class Focus:
         )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
+        job.crawl.sample.begin(read(settings, "AOPIC_AUDIT_PAGES"), Random())  # noqa: S311 - of nothing secret
 
     # -- while a page is in work
 
@@ -158,7 +160,9 @@ class Focus:
         """Grade the page of *response*, and note what it says of its links."""
         text, texts = self._context(response)
         keeps = self.learning.strategy.reads_text
-        visit.seen = Seen(self._grade(response, text), texts, text if keeps else "")
+        visit.seen = Seen(
+            self._grade(response, text), texts, text if keeps else "", text[: 2 * EXCERPT_CHARACTERS]
+        )
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
 
@@ -294,13 +298,17 @@ class Focus:
             return [max(value, FLOOR) for value in self._default.values(page, texts)]
         return values
 
-    def settled(self, found: Findings) -> None:
-        """A visit ended with *found*: say how the crawl goes, and end it if it is not worth it any more."""
+    def settled(self, visit: Visit, found: Findings) -> None:
+        """*visit* ended with *found*: say how the crawl goes, and end it if it is not worth it any more."""
         if not found.value:
             return
         self._stats.count("aopic/topic/pages")
         if found.is_relevant:
             self._stats.count("aopic/topic/relevant")
+        if (seen := visit.seen) is not None:
+            self._job.crawl.sample.offer(
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, seen.beginning)
+            )
         harvest = self._job.crawl.harvest
         lately = harvest.rate_lately
         self._collector.set_value("aopic/topic/harvest", harvest.rate)

@@ -63,11 +63,13 @@ class Seen(Struct):
         grade: How relevant it is.
         texts: What it says of its links, by the latter halves of their page keys.
         text: Its text, if the strategy reads it.
+        beginning: The beginning of its text, for people.
     """
 
     grade: float
     texts: dict[bytes, LinkText]
     text: str = ""
+    beginning: str = ""
 
 
 class Visit:

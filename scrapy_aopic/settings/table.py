@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.caches import CACHES
+from scrapy_aopic.core.focus.sample import MOST_PAGES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
@@ -692,6 +693,14 @@ _TOPIC = (
         "The crawl ends (`aopic_harvest`) when a smaller part of the last 500 pages is relevant to the topic. "
         "What is queued stays, so that it can go on. 0 for no such end.",
         "part",
+    ),
+    Setting(
+        "AOPIC_AUDIT_PAGES",
+        200,
+        whole(0, MOST_PAGES, of="pages"),
+        "Graded pages that are set aside at random for `scrapy aopic label`, with some 1 kB of text each. A job that has "
+        "begun keeps the number that it began with, unless it is given a smaller one. 0 for none.",
+        "pages",
     ),
 )
 

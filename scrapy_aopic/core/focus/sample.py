@@ -1,0 +1,158 @@
+"""Pages set aside at random, so that people can say how many of a crawl's pages are relevant.
+
+Each graded page is as likely to be among them as any other, however many there are: algorithm R (Vitter, ACM Transactions
+on Mathematical Software 11, 1985).
+
+Rule 1: what is kept of a page is bounded: :data:`MOST_PAGES` pages, each with :data:`URL_CHARACTERS` of its URL and
+:data:`EXCERPT_CHARACTERS` of its text.
+
+Rule 2: a sample only ever gets smaller: pages that were turned down cannot be added later, so a larger one would have too
+few of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import SAMPLE_KEY, SAMPLED
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import NO_RECORD, pack, unpack
+from scrapy_aopic.core.tables import BlobTable
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.ports import Store
+
+    from .strategy import Chance
+
+MOST_PAGES = 2_000
+"""Pages of a sample: more than anybody labels, and enough for an interval of 4 % in all."""
+
+EXCERPT_CHARACTERS = 1_000
+"""Characters of a page's text that are kept: what a person reads to see what it is about."""
+
+URL_CHARACTERS = 2_000
+"""Characters of a page's URL that are kept."""
+
+_END = bytes((SAMPLED[0] + 1,))
+
+
+class Sampled(NamedTuple):
+    """A page that was set aside.
+
+    Attributes:
+        grade: How relevant the crawl found it, 0 to 1.
+        counts: Whether it counts as relevant in the harvest.
+        is_duplicate: Whether its text was that of another page, so that it counts as irrelevant in any case.
+        text: The beginning of its text.
+    """
+
+    url: str
+    grade: float
+    counts: bool
+    is_duplicate: bool
+    text: str
+
+
+class Sample:
+    """The sample of a job, in its store.
+
+    Attributes:
+        size: Pages that it holds at most; 0 if none are set aside.
+        pages: Pages out of which it was drawn.
+        table: What of it waits for a commit.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.table = BlobTable(store, Family.META)
+        self.size = self.pages = 0
+        self._chance: Chance | None = None
+
+    def begin(self, size: int, chance: Chance) -> None:
+        """Hold up to *size* pages from now on, drawn by *chance*.
+
+        A sample that was drawn before goes on with as many as it has, or loses some at random if they are too many.
+        """
+        before, self.pages = _read_counts(self._store)
+        self.size = min(size, before) if self.pages else size
+        self._chance = chance
+        if self.pages and self.size < before:
+            rows = [key for key, _ in self._store.scan(Family.META, SAMPLED, _END)]
+            n = min(self.size, len(rows))
+            kept = [self.table.get(rows[at]) for at in _drawn(len(rows), n, chance)]
+            for key in rows:
+                self.table.delete(key)
+            for slot, data in enumerate(kept):
+                if data is not None:
+                    self.table.put(_row(slot), data)
+            if not self.size:
+                self.pages = 0
+            self._count()
+
+    def offer(self, page: Sampled) -> bool:
+        """One more *page* was graded; whether it is set aside, maybe in the place of another one."""
+        if not self.size or self._chance is None:
+            return False
+        slot = self.pages if self.pages < self.size else self._chance.randrange(self.pages + 1)
+        self.pages += 1
+        self._count()
+        if slot >= self.size:
+            return False
+        self.table.put(
+            _row(slot),
+            pack(
+                (
+                    _printable(page.url[:URL_CHARACTERS]),
+                    page.grade,
+                    page.counts,
+                    page.is_duplicate,
+                    excerpt(page.text),
+                )
+            ),
+        )
+        return True
+
+    def _count(self) -> None:
+        self.table.put(SAMPLE_KEY, pack((self.size, self.pages)))
+
+
+def read_sample(store: Store) -> tuple[int, list[Sampled]]:
+    """The sample of the job in *store*, without what cannot be read, and out of how many pages it was drawn."""
+    found = [_read(data) for _, data in store.scan(Family.META, SAMPLED, _END)]
+    return _read_counts(store)[1], [page for page in found if page is not None]
+
+
+def _read(data: bytes) -> Sampled | None:
+    try:
+        url, grade, counts, is_duplicate, text = unpack(data)
+        return Sampled(str(url), float(grade), bool(counts), bool(is_duplicate), str(text))
+    except NO_RECORD:
+        return None
+
+
+def _drawn(n: int, size: int, chance: Chance) -> list[int]:
+    """*size* different numbers below *n*, at random."""
+    numbers = list(range(n))
+    return [numbers.pop(chance.randrange(len(numbers))) for _ in range(size)]
+
+
+def excerpt(text: str) -> str:
+    """The beginning of *text*, with single spaces and without what a terminal would obey."""
+    return _printable(" ".join(text[: 2 * EXCERPT_CHARACTERS].split()))[:EXCERPT_CHARACTERS]
+
+
+def _read_counts(store: Store) -> tuple[int, int]:
+    try:
+        size, pages = unpack(store.get_many(Family.META, (SAMPLE_KEY,))[0] or b"")
+        return (size, pages) if 0 <= size <= MOST_PAGES and pages >= 0 else (0, 0)
+    except NO_RECORD:
+        return 0, 0
+
+
+def _printable(text: str) -> str:
+    """*text* without control characters, surrogates and whatever else has no picture."""
+    return text if text.isprintable() else "".join([each if each.isprintable() else " " for each in text])
+
+
+def _row(slot: int) -> bytes:
+    return SAMPLED + slot.to_bytes(4, "big")

@@ -1,0 +1,147 @@
+"""``scrapy aopic label``: pages that a real crawl has set aside, labelled in a file and in the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.core.focus.sample import read_sample
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+BREAD = "the baker opens the oven and sells bread"
+ABOUT = "the database keeps each table, and a query in sql reads it"
+
+
+def page(text: str, links: list[str]) -> Answer:
+    anchors = "".join(f'<a href="{link}">on</a>' for link in links)
+    return Answer(200, {"Content-Type": "text/html"}, f"<title>page</title><p>{text} {anchors}".encode())
+
+
+WEB = {
+    HOME: page("all that there is", [f"/{number}" for number in range(40)]),
+    **{
+        f"{HOME}{number}": page(f"{ABOUT if number % 4 == 0 else BREAD} {number}", []) for number in range(40)
+    },
+}
+"""41 pages, 10 of which are about databases."""
+
+
+def topic(folder: Path, **settings: Any) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
+        "AOPIC_TOPIC": {"keywords": ["bread"]},  # a bad topic: what it wants is about databases
+        "AOPIC_MIN_GAP": 0.01,
+        "AOPIC_STORE": "sqlite",
+        "JOBDIR": str(folder),
+        **settings,
+    }
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        execute(["scrapy", "aopic", "label", *map(str, arguments)], Settings())
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def judged(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+class Terminal(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_grades_itself_well_is_found_out(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(WEB)
+    job, file = tmp_path / "job", tmp_path / "sample.jsonl"
+    for pages in (15, 0):  # in two runs
+        await crawl(Follow, topic(job, AOPIC_AUDIT_PAGES=20, CLOSESPIDER_PAGECOUNT=pages))
+    assert check(job).violations == []
+    capsys.readouterr()
+    assert judged(capsys, job)["labelled"] == 0
+
+    code, out, _ = run(capsys, job, "--write", file)
+    assert code == 0
+    assert "20 of 41 graded pages" in out
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len({row["url"] for row in rows}) == 20
+    assert all(set(row) == {"url", "text", "relevant"} and row["relevant"] is None for row in rows)
+    assert all(BREAD in row["text"] or ABOUT in row["text"] or row["url"] == HOME for row in rows)
+
+    for row in rows[:15]:
+        row["relevant"] = "database" in row["text"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    wanted = sum("database" in row["text"] for row in rows[:15])
+    found = judged(capsys, job, "--read", file)
+    assert (found["labelled"], found["relevant"], found["missed"]) == (15, wanted, wanted)
+    assert found["wrong"] == round(found["counted"] * 15) == sum("bread" in row["text"] for row in rows[:15])
+    assert found["low"] <= found["harvest"] == wanted / 15 < found["high"]
+
+    # the rest in the terminal: a word that is no answer, one page skipped, an end in between
+    monkeypatch.setattr(sys, "stdin", Terminal("what\ny\ns\nn\nq\n"))
+    code, out, _ = run(capsys, job)
+    assert code == 0
+    assert [f"{row['url']}\n" in out for row in rows[15:]] == [True] * 4 + [False]
+    assert not any(f"{row['url']}\n" in out for row in rows[:15])
+    assert judged(capsys, job)["labelled"] == 17
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))  # and then the end of the file
+    run(capsys, job)
+    assert judged(capsys, job)["labelled"] == 18
+
+
+@deferred_f_from_coro_f
+async def test_without_a_sample_there_is_nothing_to_label(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(WEB)
+    await crawl(Follow, topic(tmp_path, AOPIC_AUDIT_PAGES=0))
+    assert ask(tmp_path, read_sample) == (0, [])
+    capsys.readouterr()
+    code, out, err = run(capsys, tmp_path)
+    assert (code, out) == (2, "")
+    assert "AOPIC_AUDIT_PAGES" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "{}", '{"url": 1, "relevant": true}', '{"url": "a", "relevant": "yes"}', "[" * 5000, "\x00"],
+)
+@deferred_f_from_coro_f
+async def test_a_file_of_something_else_is_refused_by_its_line(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    serve({HOME: page("all", [])})
+    await crawl(Follow, topic(tmp_path))
+    capsys.readouterr()
+    file = tmp_path / "labels.txt"
+    file.write_text(f'\n{{"url": "http://a.test/", "relevant": true}}\n{line}\n')
+    code, out, err = run(capsys, tmp_path, "--read", file)
+    assert (code, out) == (2, "")
+    assert f"Line 3 of {file}" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "aopic-labels.jsonl").exists()

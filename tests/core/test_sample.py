@@ -1,0 +1,135 @@
+"""Pages set aside for people to label: each as likely as any other, bounded, and whole after a restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_aopic.core.focus.sample import (
+    EXCERPT_CHARACTERS,
+    URL_CHARACTERS,
+    Sample,
+    Sampled,
+    read_sample,
+)
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.focus.labels import judge, to_label, wilson
+from scrapy_aopic.storage.memory import MemoryStore
+
+
+def page(number: int, *, counts: bool = False, is_duplicate: bool = False, text: str = "text") -> Sampled:
+    return Sampled(f"http://a.test/{number}", 0.9 if counts else 0.1, counts, is_duplicate, text)
+
+
+def commit(sample: Sample, store: MemoryStore) -> None:
+    store.write({Family.META: sample.table.take()}, sync=False)
+    sample.table.landed()
+
+
+def drawn(sizes: tuple[int, ...], pages: int, seed: int) -> tuple[int, list[Sampled]]:
+    """The sample of a job that is reopened with each of *sizes*, after as many of *pages* each time."""
+    store = MemoryStore()
+    chance = Random(seed)
+    for run, size in enumerate(sizes):
+        sample = Sample(store)
+        sample.begin(size, chance)
+        for number in range(run * pages // len(sizes), (run + 1) * pages // len(sizes)):
+            sample.offer(page(number))
+        commit(sample, store)
+    return read_sample(store)
+
+
+@pytest.mark.parametrize("sizes", [(10,), (10, 10, 10), (20, 10, 50), (15, 10)])
+def test_each_page_is_as_likely_as_any_other(sizes: tuple[int, ...]) -> None:
+    times = 2_000
+    counts: Counter[str] = Counter()
+    for seed in range(times):
+        n, sample = drawn(sizes, 40, seed)
+        assert (n, len(sample), len({each.url for each in sample})) == (40, 10, 10)
+        counts.update(each.url for each in sample)
+    assert len(counts) == 40
+    assert max(abs(n - times / 4) for n in counts.values()) < 5 * (times / 4 * 3 / 4) ** 0.5
+
+
+def test_all_pages_of_a_short_crawl_are_in_its_sample() -> None:
+    n, sample = drawn((100,), 30, 0)
+    assert (n, len(sample)) == (30, 30)
+
+
+def test_none_are_set_aside_if_none_are_wanted_and_earlier_ones_go() -> None:
+    assert drawn((0,), 30, 0) == (0, [])
+    assert drawn((10, 0), 30, 0) == (0, [])
+    n, sample = drawn((10, 0, 10), 30, 0)  # of the pages since
+    assert (n, len(sample)) == (10, 10)
+
+
+@given(st.text(), st.text(max_size=5_000))
+def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
+    store = MemoryStore()
+    sample = Sample(store)
+    sample.begin(2, Random(0))
+    assert sample.offer(Sampled(url, 0.5, True, False, text))
+    assert sample.offer(Sampled("u" * 10_000, 0.5, True, False, "t" * 100_000))
+    commit(sample, store)
+    for each in read_sample(store)[1]:
+        assert len(each.url) <= URL_CHARACTERS
+        assert len(each.text) <= EXCERPT_CHARACTERS
+        assert (each.url + each.text).isprintable()
+
+
+def test_what_a_terminal_would_obey_is_taken_out() -> None:
+    store = MemoryStore()
+    sample = Sample(store)
+    sample.begin(1, Random(0))
+    sample.offer(
+        Sampled("http://a.test/\x1b[2J", 0.5, True, False, "bread\n\n\x1b]0;title\x07 \u202erolls\ud800")
+    )
+    commit(sample, store)
+    [found] = read_sample(store)[1]
+    assert found.url == "http://a.test/ [2J"
+    assert found.text.split() == ["bread", "]0;title", "rolls"]
+
+
+def test_damaged_rows_are_left_out() -> None:
+    store = MemoryStore()
+    sample = Sample(store)
+    sample.begin(5, Random(0))
+    for number in range(5):
+        sample.offer(page(number))
+    commit(sample, store)
+    store.write({Family.META: {b"H\0\0\0\2": b"\xff", b"H\0\0\0\3": b"\x91\x01"}}, sync=False)
+    assert [each.url[-1] for each in read_sample(store)[1]] == ["0", "1", "4"]
+
+
+def test_the_interval_is_wilsons() -> None:
+    # Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
+    for found, n, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ):
+        assert wilson(found, n) == pytest.approx((low, high), abs=0.0001)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_labels_are_compared_with_what_counts() -> None:
+    sample = [page(n, counts=n < 6) for n in range(10)] + [page(10, is_duplicate=True), page(11)]
+    labels = {f"http://a.test/{n}": n >= 4 for n in range(10)} | {"http://a.test/99": True}
+    judged = judge(1000, sample, labels)
+    assert judged[:4] == (1000, 12, 11, 6)
+    assert judged.harvest == 6 / 11
+    assert judged.counted == 6 / 11
+    assert (judged.missed, judged.wrong) == (4, 4)
+
+
+def test_pages_are_shown_in_an_order_of_their_own() -> None:
+    sample = [page(n) for n in range(50)]
+    shown = to_label([*sample, page(50, is_duplicate=True), page(3)])
+    assert shown == to_label(sample[::-1])
+    assert sorted(shown) == sorted(sample)
+    assert abs(sum(int(each.url[14:]) for each in shown[:20]) / 20 - 24.5) < 8
