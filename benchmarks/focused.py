@@ -45,6 +45,8 @@ POLICIES: dict[str, Policy] = {
     "jlse": Policy("jlse", 1.0),
     "focused": Policy("focused"),
     "learned": Policy("learned"),
+    "portfolio": Policy("portfolio"),
+    "contextual": Policy("contextual"),
     "one-step oracle": Policy(),
 }
 """Focus 1 for what the literature knows without cash; the default focus for what is this package's own."""
@@ -228,7 +230,7 @@ def main() -> None:
         parser.error("a folder with sites is needed")
     policies = POLICIES
     if options.dial:
-        policies = {f"focus {focus:g}": Policy("focused", focus) for focus in DIAL}
+        policies = {f"focus {focus:g}": Policy("contextual", focus) for focus in DIAL}
     if options.only:
         policies = {name: POLICIES.get(name) or Policy(name) for name in options.only.split(",")}
     peer = options.peer or next(name for name in ("jlse", "focus 0.9", *policies) if name in policies)

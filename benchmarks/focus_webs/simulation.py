@@ -7,13 +7,15 @@ import random
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import urlsplit
+from zlib import crc32
 
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.order import Focused, revalued, value_of, whole_value
-from scrapy_aopic.core.records import Page, State
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
 
 from . import Web
 
@@ -84,6 +86,13 @@ class Crawl:
         self.spent = 0.0
         self.heap: list[tuple[float, int, int]] = []
 
+    def key(self, page: int) -> bytes:
+        """Key of a *page*, as in a store: its host first."""
+        host = urlsplit(self.web.pages[page].url).netloc
+        return crc32(host.encode()).to_bytes(HOST_BYTES, "big") + page.to_bytes(
+            PAGE_BYTES - HOST_BYTES, "big"
+        )
+
     def score(self, page: int) -> float:
         if self.name == "breadth-first":
             return 0.0
@@ -119,7 +128,7 @@ class Crawl:
         parent, link = self.found_on[number]
         if self.strategy is None or link is None:
             return
-        value = self.strategy.revalue(self.grades[parent], link)
+        value = self.strategy.revalue(self.grades[parent], link, self.key(parent))
         if value is not None:
             self.value[number] = whole_value(max(value, FLOOR))
             self.push(number)
@@ -132,7 +141,7 @@ class Crawl:
             parent, link = self.found_on[number]
             seen = PageSeen(
                 page.url, grade, value_of(self.value[number]), grade >= RELEVANT,
-                b"%d" % number, b"%d" % parent if parent >= 0 else b"", link, self.depth[number],
+                self.key(number), self.key(parent) if parent >= 0 else b"", link, self.depth[number],
                 self.grades.get(parent, 0.0), page.text,
             )  # fmt: skip
             self.strategy.learn(seen)

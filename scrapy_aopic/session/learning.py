@@ -139,7 +139,7 @@ class Learning:
 
     def _worth(self, lead: Lead) -> int | None:
         """What a waiting page is worth by what led to it."""
-        value = self.strategy.revalue(lead.grade, lead.link)
+        value = self.strategy.revalue(lead.grade, lead.link, lead.parent)
         return whole_value(max(value, FLOOR)) if value is not None else None
 
     def _work(self) -> None:

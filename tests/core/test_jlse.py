@@ -202,9 +202,9 @@ def test_evidence_is_the_text_of_a_link_before_anything_was_found() -> None:
     links = [LinkText("A comet"), LinkText("Home"), LinkText("", path="/comet")]
     for strategy in (Jlse(KEYWORD, Random(1)), Ata(KEYWORD, Random(1))):
         assert strategy.values(page(1, grade=0.8), links) == pytest.approx(
-            [0.8, 0.8 * NO_EVIDENCE, 0.8 * NO_EVIDENCE]
+            [math.sqrt(0.8 * each) for each in (1.0, NO_EVIDENCE, NO_EVIDENCE)]
         )
-        assert strategy.values(page(1, grade=0.0), links)[0] == LEAST_PAGE
+        assert strategy.values(page(1, grade=0.0), links)[0] == math.sqrt(LEAST_PAGE)
 
 
 def found_behind_catalogs(strategy: Strategy, n: int) -> None:
@@ -222,8 +222,10 @@ def test_links_like_those_that_led_to_results_are_worth_what_they_were() -> None
     assert strategy.version == 0
     found_behind_catalogs(strategy, 1)
     assert strategy.version == 1
-    assert strategy.values(page(99, grade=1.0), links) == pytest.approx([0.5 * 0.9, 0.5, NO_EVIDENCE])
-    assert strategy.revalue(0.0, links[0]) == pytest.approx(LEAST_PAGE * 0.45)
+    assert strategy.values(page(99, grade=1.0), links) == pytest.approx(
+        [math.sqrt(each) for each in (0.5 * 0.9, 0.5, NO_EVIDENCE)]
+    )
+    assert strategy.revalue(0.0, links[0]) == pytest.approx(math.sqrt(LEAST_PAGE * 0.45))
 
 
 def test_as_printed_irrelevant_pages_and_results_lead_nowhere() -> None:

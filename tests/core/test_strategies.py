@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
+from scrapy_aopic.core.focus.contextual import Contextual
 from scrapy_aopic.core.focus.otie import Otie
+from scrapy_aopic.core.focus.portfolio import Portfolio
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen
@@ -50,7 +53,9 @@ def test_values_are_bounded_whatever_a_crawl_finds(
 
 @settings(deadline=None)
 @given(
-    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper"})), st.lists(PAGES, max_size=25), LINKS
+    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper", "portfolio"})),
+    st.lists(PAGES, max_size=25),
+    LINKS,
 )
 def test_a_strategy_that_was_kept_values_links_as_before(
     name: str, pages: list[PageSeen], link: LinkText
@@ -58,7 +63,7 @@ def test_a_strategy_that_was_kept_values_links_as_before(
     before, after = (STRATEGIES[name](KEYWORD, Random(1)) for _ in range(2))
     for page in pages:
         before.learn(page)
-    after.restore(before.pack())  # JLSE reads its graph anew then; see test_jlse.py
+    after.restore(before.pack())  # JLSE reads its graph anew then, and a portfolio draws
     seed = PageSeen("http://seed.test/", 0.3, 1.0, is_relevant=False, key=b"seed")
     before.learn(seed)
     after.learn(seed)
@@ -125,3 +130,61 @@ def test_a_layer_learns_from_so_many_pages_only() -> None:
 def test_damaged_layers_are_noticed(data: bytes) -> None:
     with pytest.raises(StorageError):
         Layers().restore(data)
+
+
+HOSTS = [b"host %3d" % number for number in range(200)]
+
+
+def found(key: bytes, parent: bytes, said: str, grade: float, *, parent_grade: float = 0.0) -> PageSeen:
+    link = LinkText(said)
+    return PageSeen("", grade, 0.5, grade >= 0.5, key, parent, link, 0, parent_grade)
+
+
+def test_the_same_words_are_worth_something_else_on_relevant_pages() -> None:
+    """Details lead to relevant pages from relevant ones only; both kinds of pages are on all hosts."""
+    strategy = Contextual(KEYWORD, Random(0))
+    for number in range(300):
+        grade = float(number % 2)
+        host = HOSTS[number // 2 % 10]
+        strategy.learn(found(b"%8d" % number, host + b" listing", "Details", grade, parent_grade=grade))
+    on = [PageSeen("", grade, 0.5, grade >= 0.5, b"new host a page ") for grade in (0.0, 1.0)]
+    no, yes = (strategy.values(page, [LinkText("Details")])[0] for page in on)
+    assert yes > 5 * no
+    assert strategy.revalue(1.0, LinkText("Details"), b"new host a page ") == pytest.approx(yes)
+
+
+def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -> None:
+    strategy = Contextual(KEYWORD, Random(0))
+    for number in range(400):
+        host = HOSTS[number % 10]
+        strategy.learn(found(b"%8d" % number, host + b" listing", f"Item {number}", float(host < HOSTS[5])))
+    link = LinkText("Never seen")
+    values = [strategy.revalue(0.0, link, host + b" another") for host in HOSTS[:11]]
+    poor, unknown, rich = max(values[5:10]), values[10], min(values[:5])
+    assert poor < unknown < rich
+
+
+def test_a_portfolio_takes_the_arm_that_finds_more_and_none_never() -> None:
+    strategy = Portfolio(KEYWORD, Random(0))
+    best, drawn = 1, Counter[int]()
+    for number in range(1500):
+        parent = b"%16d" % number
+        strategy.values(PageSeen("", 0.5, 0.5, is_relevant=True, key=parent), [])
+        arm = strategy._drawn[parent]
+        drawn[arm] += number >= 500
+        is_relevant = number % 10 < (8 if arm == best else 1)
+        strategy.learn(found(b"child %10d" % number, parent, "x", float(is_relevant)))
+    assert drawn[best] > 800
+    assert min(drawn.values()) >= 3
+    assert len(drawn) == 3
+
+
+def test_a_portfolio_values_a_waiting_link_by_the_arm_that_valued_it_first() -> None:
+    strategy = Portfolio(KEYWORD, Random(0))
+    assert strategy.revalue(0.5, LinkText("x"), b"nobody's") is None
+
+
+@given(st.binary(max_size=50))
+def test_a_damaged_portfolio_is_noticed(data: bytes) -> None:
+    with pytest.raises(StorageError):
+        Portfolio(KEYWORD, Random(0)).restore(data)

@@ -5,6 +5,7 @@ led to results, times what those were worth (indirect evidence). ATA is the same
 
 What is mended, as the printed form ends a crawl after some dozens of pages: a page that is not relevant passes on a little instead
 of nothing, results are expanded, results have a worth of their own (1, and what leads to them 0.9, instead of nothing and 1), the
+value is the root of the product, so that cash is split by the product itself and nothing falls below the floor, the
 similarity is that of BM25 divided by what the link would have with itself, the graph is read anew after 15 results and whenever
 it has grown by 1.3, instead of every 150, and waiting links are valued anew then.
 """
@@ -203,11 +204,10 @@ class Jlse(Strategy):
         self.memory.note(page, result=page.is_relevant)
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        factor = max(page.grade, LEAST_PAGE)
-        return [factor * self._evidence(link) for link in links]
+        return [self.revalue(page.grade, link) for link in links]
 
-    def revalue(self, parent_grade: float, link: LinkText) -> float:
-        return max(parent_grade, LEAST_PAGE) * self._evidence(link)
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
+        return math.sqrt(max(parent_grade, LEAST_PAGE) * self._evidence(link))
 
     def _evidence(self, link: LinkText) -> float:
         """What speaks for a *link* (equation 3)."""
@@ -263,7 +263,7 @@ class Ata(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         factor = max(page.grade, LEAST_PAGE)
-        return [factor * direct_evidence(self._topic, link) for link in links]
+        return [math.sqrt(factor * direct_evidence(self._topic, link)) for link in links]
 
 
 def direct_evidence(topic: Topic, link: LinkText) -> float:

@@ -82,11 +82,11 @@ _EXAMPLE = struct.Struct("<16s16sddI")
 _WEIGHT_BYTES = 4 << BITS
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """What a link says, as numbers.
 
     Attributes:
-        places: Of its features.
+        places: Of its features; one that counts more is there more than once.
         scale: What each of them counts, so that their vector has length 1.
         guess: The parts of the first guess that are its own.
     """
@@ -108,7 +108,7 @@ class _Example:
 
     __slots__ = ("parent", "prior", "said", "worth")
 
-    def __init__(self, said: _Said, prior: float, worth: float, parent: bytes) -> None:
+    def __init__(self, said: Said, prior: float, worth: float, parent: bytes) -> None:
         self.said = said
         self.prior = prior
         self.worth = worth
@@ -123,11 +123,12 @@ class Learned(Strategy):
     """
 
     learns: ClassVar[bool] = True
+    discount: ClassVar[float] = DISCOUNT
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         self._topic = topic
         self._chance = chance
-        self._said: dict[LinkText, _Said] = {}
+        self._said: dict[LinkText, Said] = {}
         self._places: dict[str, dict[str, int]] = {
             name: {} for name in ("anchor", "url", "around", "heading")
         }
@@ -150,21 +151,26 @@ class Learned(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         part = PAGE_PART * page.grade
-        return [self._value(self._read(link), part) for link in links]
+        return [self._value(self._features(link, page.grade, page.key), part) for link in links]
 
-    def revalue(self, parent_grade: float, link: LinkText) -> float:
-        return self._value(self._read(link), PAGE_PART * parent_grade)
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
+        return self._value(self._features(link, parent_grade, parent), PAGE_PART * parent_grade)
 
     @property
     def version(self) -> int:
         return self._version
 
-    def _value(self, said: _Said, part: float) -> float:
+    def _value(self, said: Said, part: float) -> float:
         weight = self._weights.__getitem__
         x = self._bias + self._trust * _log_odds(said.guess + part)
         return logistic(x + said.scale * sum(map(weight, said.places)))
 
-    def _read(self, link: LinkText) -> _Said:
+    def _features(self, link: LinkText, grade: float, parent: bytes) -> Said:
+        """What a *link* says on the page with the key *parent*, graded *grade*: here the same on all."""
+        del grade, parent
+        return self._read(link)
+
+    def _read(self, link: LinkText) -> Said:
         known = self._said.get(link)
         if known is None:
             if len(self._said) >= _CACHE:
@@ -181,7 +187,7 @@ class Learned(Strategy):
                 places.extend(self._places_of(name, found))
             fit = self._topic.fit
             guess = ANCHOR_PART * fit(anchor + url) + AROUND_PART * fit(around)
-            known = self._said[link] = _Said(places, _scale(places), guess)
+            known = self._said[link] = Said(places, _scale(places), guess)
         return known
 
     def _places_of(self, field: str, found: Sequence[str]) -> set[int]:
@@ -204,7 +210,7 @@ class Learned(Strategy):
         worth = (
             page.grade if page.is_relevant or page.grade < RELEVANT else 0.0
         )  # a duplicate is worth nothing
-        said = self._read(page.link)
+        said = self._features(page.link, page.parent_grade, page.parent)
         prior = _log_odds(said.guess + PAGE_PART * page.parent_grade)
         self._add(page.key, _Example(said, prior, worth, page.parent))
         self._hand_back(page.key)
@@ -233,7 +239,7 @@ class Learned(Strategy):
                 return
             example.worth = max(example.worth, worth)
             self._step(example)
-            worth = DISCOUNT * example.worth
+            worth = self.discount * example.worth
             example = self._examples.get(example.parent)
 
     def _step(self, example: _Example) -> None:
@@ -315,7 +321,7 @@ class Learned(Strategy):
             at += 2 * n_places
             if len(places) != n_places or not (math.isfinite(prior) and 0.0 <= worth <= 1.0):
                 raise ValueError("its examples cannot be right")
-            self._examples[key] = _Example(_Said(places, _scale(places), 0.0), prior, worth, parent)
+            self._examples[key] = _Example(Said(places, _scale(places), 0.0), prior, worth, parent)
         if at != len(data):
             raise ValueError("it has another length than it says")
         self._order = list(self._examples.values())

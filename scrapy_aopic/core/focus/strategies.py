@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .context_graph import ContextGraph
+from .contextual import Contextual
 from .fixed import BestFirst, Focused, SharkSearch
 from .jlse import Ata, Jlse, JlseAsPrinted
 from .learned import Learned
 from .otie import Otie
+from .portfolio import Portfolio
 
 if TYPE_CHECKING:
     from .strategy import MakeStrategy
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 STRATEGIES: dict[str, MakeStrategy] = {
     "focused": Focused,
     "learned": Learned,
+    "contextual": Contextual,
+    "portfolio": Portfolio,
     "best-first": BestFirst,
     "shark-search": SharkSearch,
     "otie": Otie,

@@ -92,8 +92,9 @@ class Strategy:
     def learn(self, page: PageSeen) -> None:
         """*page* was fetched and graded: learn from what became of the link to it. O(features of that link)."""
 
-    def revalue(self, parent_grade: float, link: LinkText) -> float | None:
-        """What a waiting *link* of a page graded *parent_grade* is worth now; ``None`` for what it was worth before."""
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
+        """What a waiting *link* of a page graded *parent_grade*, with the key *parent*, is worth now; ``None`` for what it was
+        worth before."""
         return None
 
     @property
