@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec.structs import replace
 from scrapy.http import TextResponse
+from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
@@ -185,7 +186,13 @@ class Focus:
             root = response.selector.root
             if not hasattr(root, "iter"):  # JSON
                 return response.text[:PAGE_CHARACTERS], {}
-            context = page_context(root, response.url)
+            context = page_context(
+                root,
+                response.url,
+                get_base_url(response),
+                response.encoding,
+                has_links=self._values_links,
+            )
         except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
             return "", {}
         if not self._values_links:

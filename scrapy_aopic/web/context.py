@@ -2,16 +2,24 @@
 
 One pass over the tree, in document order. Time and memory are linear in the page, whatever it consists of: of each text no
 more is read than counts, and what stands around a link is cut out of a window, not searched for.
+
+What an element itself hides (``hidden``, ``display: none`` or ``visibility: hidden`` in its ``style``) is neither text of the
+page nor of a link. What style sheets or scripts hide is text: nobody knows without rendering the page.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import urljoin, urlsplit
+
+from lxml import etree  # type: ignore[import-untyped]  # has no types
 
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
+
+from .links import Page
 
 Element: TypeAlias = Any
 """An element of lxml."""
@@ -28,93 +36,158 @@ MOST_ELEMENTS = 20_000
 _SIDE = LINK_CHARACTERS // 2
 """Characters on each side of a link that count as around it. Cut from each piece, as thousands of links may share a long one."""
 
-_UNSEEN = frozenset(("script", "style", "noscript", "template"))
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_UNSEEN, _LINK, _HEADING, _IMAGE = range(4)
+_KINDS = {
+    **dict.fromkeys(("script", "style", "noscript", "template"), _UNSEEN),
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), _HEADING),
+    "a": _LINK,
+    "img": _IMAGE,
+}
+_EVENTS = ("start", "end", "comment", "pi")
+
+_LONGEST_HREF = 2_048
+"""Characters of a link that has a context; longer ones are none that a page is known by."""
+
+_PIECES = 20
+"""Pieces of text that count of a link and of a heading; ordinary ones have one or two."""
+
+_INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 
 
 class PageContext(NamedTuple):
     """What a page says.
 
     Attributes:
-        text: Its title and its text.
-        links: What it says of each URL that it links to, absolute and without fragment; the first link to it counts.
+        text: Its title and its text, without what it hides.
+        links: What it says of each URL that it links to, absolute and without fragment; the first link to it counts. A
+            hidden one says nothing but its URL.
     """
 
     text: str
     links: dict[str, LinkText]
 
 
-def page_context(root: Element, base: str) -> PageContext:
-    """What the page with the tree *root* says; its links are relative to the URL *base*."""
-    reader = _Reader()
+class _Found(NamedTuple):
+    """A link: its ``href``, the pieces of its text, the heading above it and its title; no text if it is hidden."""
+
+    href: str
+    begin: int
+    end: int
+    heading: str
+    title: str
+    is_hidden: bool = False
+
+
+def page_context(
+    root: Element, url: str, base: str = "", encoding: str = "utf-8", *, has_links: bool = True
+) -> PageContext:
+    """What the page at *url* with the tree *root* says.
+
+    Args:
+        base: URL that its links are relative to, if it is another one.
+        encoding: Of the page; queries are escaped in it.
+        has_links: Whether its links are wanted.
+    """
+    reader = _Reader(has_links=has_links)
     reader.read(root)
-    pieces = reader.pieces
     links: dict[str, LinkText] = {}
-    for href, begin, end, heading, extra in reader.found:
-        try:
-            url = urljoin(base, href.strip()[:2048]).partition("#")[0]
-            parts = urlsplit(url)
-        except ValueError:  # no URL
+    join = Page(url, base or url, encoding).join
+    for found in reader.found:
+        joined = join(found.href) if len(found.href) <= _LONGEST_HREF else None
+        if joined is None or not joined.startswith(("http://", "https://")):
             continue
-        if url in links or parts.scheme not in ("http", "https"):
-            continue
-        anchor = " ".join(
-            [*extra, *[piece[:LINK_CHARACTERS] for piece in pieces[begin : min(end, begin + 20)]]]
-        )
-        before = " ".join([piece[-_SIDE:] for piece in pieces[max(begin - AROUND, 0) : begin]])[-_SIDE:]
-        behind = " ".join([piece[:_SIDE] for piece in pieces[end : end + AROUND]])[:_SIDE]
-        path = f"{parts.path}?{parts.query}"
-        links[url] = LinkText(_clean(anchor), _clean(f"{before} {behind}"), _clean(heading), path)
-    return PageContext(_normal(" ".join(pieces)[:PAGE_CHARACTERS]), links)
+        target = joined.partition("#")[0]
+        if target not in links:
+            links[target] = reader.text_of(found, target)
+    return PageContext(_normal(" ".join(reader.pieces)[:PAGE_CHARACTERS]), links)
 
 
 class _Reader:
-    """Reads a tree without recursion, as hostile ones are deep."""
+    """Reads a tree in document order, without recursion, as hostile ones are deep.
 
-    def __init__(self) -> None:
+    Attributes:
+        pieces: Its texts.
+        found: Its links.
+    """
+
+    def __init__(self, *, has_links: bool) -> None:
         self.pieces: list[str] = []
-        self.found: list[tuple[str, int, int, str, list[str]]] = []
+        self.found: list[_Found] = []
         self._heading = ""
+        self._most = MOST_LINKS if has_links else 0
 
     def read(self, root: Element) -> None:
-        stack: list[tuple[Any, Any, int]] = [
-            (root, None, 0)
-        ]  # an element, or one that ends, and where it began
+        """Read the tree under *root*, up to :data:`MOST_ELEMENTS` of it."""
+        add, kind_of = self.pieces.append, _KINDS.get
+        begins: list[int] = []  # of links and headings that have not ended
+        walk = etree.iterwalk(root, events=_EVENTS)
         n = 0
-        while stack and n < MOST_ELEMENTS:
-            element, children, begin = stack.pop()
-            if children is None:
+        skipped: Element | None = None
+        for event, element in walk:
+            if event == "start":
                 n += 1
-                if not isinstance(element.tag, str) or element.tag in _UNSEEN:
-                    self._add(element.tail)
+                if n > MOST_ELEMENTS:
+                    break
+                kind = kind_of(element.tag)
+                style = element.get("style")
+                if (
+                    kind == _UNSEEN
+                    or (style is not None and _INVISIBLE.search(style[:LINK_CHARACTERS]))
+                    or element.get("hidden") is not None
+                ):
+                    skipped = element
+                    walk.skip_subtree()
+                    if kind != _UNSEEN:
+                        self._find_hidden(element)
                     continue
-                begin = len(self.pieces)
-                self._add(element.text)
-                children = iter(element)
-            child = next(children, None)
-            if child is not None:
-                stack.append((element, children, begin))
-                stack.append((child, None, 0))
-                continue
-            self._end(element, begin)
-            self._add(element.tail if element is not root else None)
+                if kind is not None and kind != _IMAGE:
+                    begins.append(len(self.pieces))
+                text = element.text
+            else:
+                if element is skipped:
+                    skipped = None
+                elif event == "end" and (kind := kind_of(element.tag)) is not None:
+                    self._end(element, kind, begins.pop() if kind != _IMAGE else 0)
+                text = element.tail
+            if text and not text.isspace():
+                add(text)
 
-    def _add(self, text: str | None) -> None:
-        if text and not text.isspace():
-            self.pieces.append(text)
-
-    def _end(self, element: Element, begin: int) -> None:
+    def _end(self, element: Element, kind: int, begin: int) -> None:
         end = len(self.pieces)
-        tag = element.tag
-        if tag in _HEADINGS:
-            self._heading = " ".join(
-                [piece[:LINK_CHARACTERS] for piece in self.pieces[begin : min(end, begin + 20)]]
-            )
-        elif tag == "img" and element.get("alt"):
-            self._add(element.get("alt"))
-        elif tag == "a" and len(self.found) < MOST_LINKS and (href := element.get("href")):
-            title = element.get("title")
-            self.found.append((href, begin, end, self._heading, [title[:LINK_CHARACTERS]] if title else []))
+        if kind == _LINK:
+            if len(self.found) < self._most and (href := element.get("href")):
+                title = element.get("title") or ""
+                self.found.append(_Found(href, begin, end, self._heading, title[:LINK_CHARACTERS]))
+        elif kind == _HEADING:
+            self._heading = _clean(self._text(begin, end))
+        elif alt := element.get("alt"):
+            self.pieces.append(alt)
+
+    def _find_hidden(self, element: Element) -> None:
+        """Find the links of a hidden *element*."""
+        at = len(self.pieces)
+        for link in islice(element.iter("a"), max(self._most - len(self.found), 0)):
+            if href := link.get("href"):
+                self.found.append(_Found(href, at, at, "", "", is_hidden=True))
+
+    def text_of(self, found: _Found, url: str) -> LinkText:
+        """What the page says of a link that it has, and that leads to *url*."""
+        at = url.find("/", 8)  # behind the host
+        path = url[at:] if at > 0 else ""
+        if found.is_hidden:
+            return LinkText("", path=path)
+        pieces, begin, end = self.pieces, found.begin, found.end
+        anchor = self._text(begin, end)
+        if found.title:
+            anchor = f"{found.title} {anchor}"
+        before = " ".join([piece[-_SIDE:] for piece in pieces[max(begin - AROUND, 0) : begin]])[-_SIDE:]
+        behind = " ".join([piece[:_SIDE] for piece in pieces[end : end + AROUND]])[:_SIDE]
+        return LinkText(_clean(anchor), _clean(f"{before} {behind}"), found.heading, path)
+
+    def _text(self, begin: int, end: int) -> str:
+        if end - begin == 1:
+            return self.pieces[begin][:LINK_CHARACTERS]
+        return " ".join([piece[:LINK_CHARACTERS] for piece in self.pieces[begin : min(end, begin + _PIECES)]])
 
 
 def _clean(text: str) -> str:

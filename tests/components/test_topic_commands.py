@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
@@ -128,6 +130,40 @@ def test_a_hostile_model_is_refused_without_much_memory(tmp_path: Path, data: by
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, 2**32 - 1), st.floats(width=32), st.floats(width=32)).map(
+        lambda entry: struct.pack("<Iff", *entry)
+    ),
+    max_size=5,
+)
+HEADS = st.builds(
+    struct.pack,
+    st.just("<4sBdddI"),
+    st.sampled_from([b"AOFC", b"AOFD"]),
+    st.sampled_from([BITS, BITS + 1, 0, 255]),
+    st.floats(),
+    st.floats(),
+    st.floats(),
+    st.integers(0, 5) | st.integers(0, 2**32 - 1),
+)
+
+
+@given(st.binary(max_size=200) | st.builds(lambda head, entries: head + b"".join(entries), HEADS, ENTRIES))
+def test_whatever_a_file_says_it_is_a_model_with_sound_numbers_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, rest: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "hostile.aopic"
+    path.write_bytes(forged(rest))
+    try:
+        model = load_model(path)
+    except TopicError as error:
+        refusal = str(error)
+    else:
+        refusal = "hostile.aopic"
+        assert 0.0 <= model.topic.grade("a query of the database") <= 1.0
+    assert "hostile.aopic" in refusal
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="of Unix")

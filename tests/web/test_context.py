@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lxml import html
 
-from scrapy_aopic.core.focus.words import LINK_CHARACTERS
-from scrapy_aopic.web.context import MOST_LINKS, PageContext, page_context
+import scrapy_aopic.web.context as context_module
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
+from scrapy_aopic.web.context import MOST_ELEMENTS, MOST_LINKS, PageContext, page_context
 
 BASE = "http://www.example.com/docs/"
 
@@ -49,11 +52,92 @@ def test_full_width_letters_are_letters() -> None:
         + "".join(f"<h1>{'w' * 100}</h1><a href={i} title={'t' * 2000}>x</a>" for i in range(6_000))
         + "</p>",
         "<p>" + "<div>" * 200 + "<a href=x>x</a>",
+        "<p>" + "<a href=x>" + "a <b>b</b> " * 9_000 + "</a>",
+        "<title>" + "word " * 200_000 + "</title><h1>" + "word " * 200_000 + "</h1><a href=x>x</a>",
+        "<p>" + "".join(f"<a href={i}>{i}</a>" for i in range(50_000)),
     ],
-    ids=["long anchor", "links at a long text", "long titles", "deep"],
+    ids=[
+        "long anchor",
+        "links at a long text",
+        "long titles",
+        "deep",
+        "anchor of pieces",
+        "huge title",
+        "50,000 links",
+    ],
 )
 def test_texts_and_links_of_a_hostile_page_are_bounded(text: str) -> None:
     context = read(text)
     assert 0 < len(context.links) <= MOST_LINKS
     for link in context.links.values():
         assert max(map(len, (link.anchor, link.around, link.heading))) <= LINK_CHARACTERS
+
+
+def test_what_an_element_hides_is_not_read() -> None:
+    context = read(
+        "<body>a <p hidden>stuffed <a href=one>stuffed</a></p>b <div style='color: red; DISPLAY : none'>stuffed"
+        "<div>stuffed <a href=two>stuffed</a></div></div>c <span style='visibility:hidden'>stuffed</span>d"
+        "<img hidden alt=stuffed> e <a href=three>here<i hidden>stuffed</i></a> f <a hidden href=four title=stuffed>stuffed</a>"
+        " g <p style='display: block; content: \"display:none\"'>h</p>"
+    )
+    assert context.text.split() == ["a", "b", "c", "d", "e", "here", "f", "g", "h"]
+    assert "stuffed" not in str(context.links)
+    assert [(url[len(BASE) :], link.anchor, link.path) for url, link in context.links.items()] == [
+        ("one", "", "/docs/one"),
+        ("two", "", "/docs/two"),
+        ("three", "here", "/docs/three"),
+        ("four", "", "/docs/four"),
+    ]
+
+
+def test_what_a_style_sheet_hides_is_read() -> None:
+    assert "stuffed" in read("<style>p {display: none}</style><p class=off>stuffed</p>").text
+
+
+def test_links_are_relative_to_the_base_of_the_page() -> None:
+    root = html.fromstring(
+        "<p>to <a href='b?q=1#c'>b</a>, <a href='//other.test'>o</a>, <a href='?p'>p</a></p>"
+    )
+    links = page_context(root, BASE, "http://www.example.com/base/").links
+    assert {url: link.path for url, link in links.items()} == {
+        "http://www.example.com/base/b?q=1": "/base/b?q=1",
+        "http://other.test": "",
+        "http://www.example.com/base/?p": "/base/?p",
+    }
+
+
+def test_text_behind_whatever_is_skipped_is_read() -> None:
+    context = read(
+        "<p>a<!-- - -->b<script>-</script>c<?pi?>d<style>-</style>e<noscript>-</noscript>f<br hidden>g</p>"
+    )
+    assert context.text.split() == list("abcdefg")
+
+
+class Counted:
+    """A pattern that counts what it is asked for."""
+
+    def __init__(self, pattern: Any) -> None:
+        self.pattern, self.characters = pattern, 0
+
+    def search(self, text: str) -> Any:
+        self.characters += len(text)
+        return self.pattern.search(text)
+
+
+def test_no_more_of_a_page_is_looked_at_than_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(context_module._INVISIBLE)
+    monkeypatch.setattr(context_module, "_INVISIBLE", counted)
+    style = "x:y;" * 5_000
+    page = read("<body>" + f"<p style='{style}'>w" * 200 + "<a href=x>x</a>" * 50_000)
+    assert counted.characters == 200 * LINK_CHARACTERS
+    assert len(page.links) == 1
+    n = MOST_ELEMENTS + 5_000
+    page = read("<body>" + "".join(f"<b style='a'>{n}</b>" for n in range(n)) + "<a href=x>x</a>")
+    assert counted.characters < 200 * LINK_CHARACTERS + MOST_ELEMENTS
+    assert page.links == {}
+    assert len(page.text) <= PAGE_CHARACTERS
+
+
+def test_hidden_links_are_bounded_like_others() -> None:
+    hidden = "".join(f"<a href={number}>x</a>" for number in range(50_000))
+    assert len(read(f"<div hidden>{hidden}</div><a href=last>l</a>").links) == MOST_LINKS
