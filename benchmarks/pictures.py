@@ -1,6 +1,6 @@
 """The pictures of docs/dashboard.md: ``python benchmarks/pictures.py``, after ``make browser``.
 
-A headless Chromium shows the dashboard of a crawl of the demo web that has run for some minutes.
+A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 TOKEN = "a-token-for-the-pictures"
 
-SECONDS = 180
-"""Of the crawl before the pictures are taken: the first minute is not typical."""
+SECONDS = 60
+"""Of the crawl before the pictures are taken: later only few hosts have pages."""
 
 PICTURES = {
-    "dashboard-wide": (1000, "light", ("main > :first-child", "#outcomes")),
+    "dashboard-wide": (1400, "light", ("main > :first-child", "#outcomes")),
     "dashboard-narrow": (400, "dark", ("main > :first-child", "#forecast")),
-    "dashboard-order": (1000, "light", ("#order", "#store")),
-    "dashboard-domains": (1000, "dark", ("#domains", "#map")),
+    "dashboard-order": (1400, "light", ("#order", "#order")),
+    "dashboard-domains": (1400, "dark", ("#domains", "#map")),
 }
 """Of each picture: width, colours, and the first and the last element that are in it."""
+
+_WIDEST = 1000
+"""Pixels of a picture; wider windows are drawn smaller."""
 
 _MARGIN = 10
 
@@ -46,26 +49,29 @@ def take(browser: Any, name: str) -> None:
     time.sleep(2.5)
     browser.execute_script("document.getElementById('load-domains').click()")
     time.sleep(1)
-    top, bottom = browser.execute_script(
-        "const box = (each) => document.querySelector(each).getBoundingClientRect();"
-        "return [box(arguments[0]).top, box(arguments[1]).bottom]",
+    box = browser.execute_script(
+        "const [first, last] = [...arguments].map((each) => document.querySelector(each).getBoundingClientRect());"
+        "return [first.left, first.top, first.right, last.bottom]",
         *ends,
     )
-    top = 0 if ends[0].startswith("main") else max(top - _MARGIN, 0)
-    clip = {"x": 0, "y": top, "width": width, "height": bottom + _MARGIN - top, "scale": 1}
+    left, top, right, bottom = box[0] - _MARGIN, box[1] - _MARGIN, box[2] + _MARGIN, box[3] + _MARGIN
+    if ends[0].startswith("main"):
+        left, top, right = 0, 0, width
+    scale = min(_WIDEST / width, 1)
+    clip = {"x": left, "y": top, "width": right - left, "height": bottom - top, "scale": scale}
     file = ROOT / "docs" / f"{name}.png"
     file.write_bytes(b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip})["data"]))
     _reduce(file)
 
 
 def _reduce(file: Path) -> None:
-    """Write *file* with 64 colours, which are enough for it, if Pillow is installed."""
+    """Write *file* with 128 colours, which are enough for it, if Pillow is installed."""
     try:
         from PIL import Image
     except ImportError:
         return
     with Image.open(file) as picture:
-        reduced = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+        reduced = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
     reduced.save(file, optimize=True)
 
 

@@ -162,8 +162,7 @@ class Watch:
         """End."""
         if self._beats.running:
             self._beats.stop()
-            self._try(self._publish)
-            self._try(self._keep_row)
+            self._try(lambda: self._keep_row(self._publish()))
             self._try(self._keep_dropped)
 
     # -- notes
@@ -189,21 +188,22 @@ class Watch:
 
     def _go_on(self) -> None:
         self._notes.append(self._note())
-        if len(self._job.crawl.frontier.active) > _AT_ONCE:
-            self._step()
         self._n_beats += 1
+        seen = None
         if self._n_beats % _PUBLISH_EVERY == 0:
-            self._publish()
+            seen = self._publish()
+        elif len(self._job.crawl.frontier.active) > _AT_ONCE:
+            self._step()
         if self._n_beats % _DROPPED_EVERY == 0:
             self._keep_dropped()
         if self._history is not None and monotonic() >= self._row_due:
             self._row_due = max(self._row_due + self._row_every, monotonic())
-            self._keep_row()
+            self._keep_row(seen)
 
-    def _keep_row(self) -> None:
-        """Have the thread that writes commits add a row to the history."""
+    def _keep_row(self, seen: tuple[Snapshot, Verdict] | None = None) -> None:
+        """Have the thread that writes commits add a row to the history, of what was *seen* or of now."""
         if self._history is not None and self._job.failure is None:
-            self._job.run(partial(self._history.append, row_of(*self.look())))
+            self._job.run(partial(self._history.append, row_of(*(seen or self.look()))))
 
     def _keep_dropped(self) -> None:
         """Have that thread write which links were dropped, if there are more."""
@@ -213,19 +213,20 @@ class Watch:
         if data is not None:
             self._job.run(partial(self._dropped.write, data))
 
-    def _publish(self) -> None:
-        """Set the stats."""
-        self._note_regret()
+    def _publish(self) -> tuple[Snapshot, Verdict]:
+        """Set the stats; returns what they are made of."""
         now, found = self.look()
         self._earlier.append(now)
+        self._note_regret()
         self._stats.describe(self._job)
         if self._crawler.stats is not None:
             for name, value in live_stats(now, found).items():
                 self._crawler.stats.set_value(name, value)
+        return now, found
 
     def _note_regret(self) -> None:
-        """Note how far the pages in flight are from the order of importance."""
-        noted = self._walked().regret
+        """Note how far the pages in flight were from the order of importance when the hosts were looked at last."""
+        noted = self._last_walk.regret if self._last_walk is not None else (0, 0)
         if noted[1]:
             self._regrets.append(noted)
         while self._regrets and sum([n for _, n in self._regrets]) - self._regrets[0][1] >= _REGRETS:

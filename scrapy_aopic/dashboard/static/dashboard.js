@@ -568,7 +568,7 @@ $("load-domains").addEventListener("click", async () => {
   setText("domains-note", "Looking at all hosts …");
   const { domains, traps, problem } = await ask("/api/v1/domains");
   const known = domains && domains.some((row) => row.importance !== null && row.importance !== undefined);
-  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages${known ? "; the darker, the more important these are" : ""}.`);
+  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages${known ? "; the stronger the colour, the more important these are" : ""}.`);
   if (!domains) return;
   // How important a fetched page is, of the average: 1 is that of the whole crawl.
   const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
