@@ -1,20 +1,22 @@
 """What it costs to share a crawl: workers of a job in shards beside one process with RocksDB, one with a job in one piece in
 Redis, Scrapy's own scheduler in memory, and scrapy-redis.
 
-    python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--durability 500]
+    python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--links 20] [--durability 500]
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process. CPU time of the workers and of the
 Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was fetched, and when nine tenths were, so
 that starts and ends do not count. Pages a second are by the clock of the wall, of as many cores as there are for all
 of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
-(the 99.9th percentile of ``INFO latencystats``). The last two have no gaps between requests here, and make 8 at once to a host.
+(the 99.9th percentile of ``INFO latencystats``). ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
+package would have it; all others have a spider with Scrapy's link extractor and a request for each link. The last two have no gaps between requests here, and make 8 at once to a host.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import random
 import subprocess
@@ -38,7 +40,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 SPIDER = TESTS / "support" / "follow_spider.py"
-N_LINKS = 20
+LINKS_SPIDER = TESTS / "support" / "links_spider.py"
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -85,12 +87,18 @@ def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str)
         }
     if kind == "scrapy":
         return common
+    addon = {
+        "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}),
+        "ROBOTSTXT_OBEY": False,
+        "AOPIC_PROGRESS": False,
+    }
     store = (
         {"JOBDIR": folder / "job"} if kind == "rocksdb" else {"AOPIC_STORE": "redis", "AOPIC_SHARDS": shards}
     )
     return {
         **common,
         **store,
+        **(addon if kind == "redis-links" else {}),
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_DURABILITY": durability,
         "AOPIC_MIN_GAP": 0.05,
@@ -113,20 +121,35 @@ def longest(url: str) -> float:
         )
 
 
-def crawl(kind: str, n_hosts: int, n_pages: int, shards: int, n_workers: int, *, durability: int) -> Cost:
+class Size(NamedTuple):
+    """How large a web is.
+
+    Attributes:
+        pages: Of each host.
+        links: Of each page, and two more.
+    """
+
+    hosts: int
+    pages: int
+    links: int
+
+
+def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int) -> Cost:
     """What a page costs in a crawl of that *kind*."""
 
     def answer(exchange: Exchange) -> Answer:
         host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
         rng = random.Random(f"{host}/{page}")
-        links = [f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(N_LINKS)]
+        links = [
+            f"http://h{rng.randrange(size.hosts)}.test/{rng.randrange(size.pages)}" for _ in range(size.links)
+        ]
         links += [
-            f"http://h{(host + 1) % n_hosts}.test/{page}",
-            f"http://h{host}.test/{(page + 1) % n_pages}",
+            f"http://h{(host + 1) % size.hosts}.test/{page}",
+            f"http://h{host}.test/{(page + 1) % size.pages}",
         ]
         return Answer(headers={"Content-Type": "text/html"}, body=html(links))
 
-    total = n_hosts * n_pages
+    total = size.hosts * size.pages
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(Redis(folder / "server"))
@@ -137,7 +160,8 @@ def crawl(kind: str, n_hosts: int, n_pages: int, shards: int, n_workers: int, *,
             for part in ("-s", f"{name}={value}")
         ]
         environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
+        spider = LINKS_SPIDER if kind == "redis-links" else SPIDER
+        command = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
         workers = [subprocess.Popen(command, env=environment, cwd=folder) for _ in range(n_workers)]
         for worker in workers:
             stack.callback(worker.kill)
@@ -187,6 +211,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--hosts", type=int, default=120)
     parser.add_argument("--pages", type=int, default=14, help="of each host")
+    parser.add_argument("--links", type=int, default=20, help="of each page, and two more (%(default)s)")
     parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
     parser.add_argument("--rounds", type=int, default=1, help="of all crawls, by turns (%(default)s)")
     options = parser.parse_args()
@@ -196,12 +221,17 @@ def main() -> None:
     )
     sys.stdout.write("|---|" + "---:|" * 10 + "\n")
     first = 0.0
-    cases = [("rocksdb", 1, 1), ("redis", 1, 1), *(("redis", options.shards, n) for n in options.workers)]
+    cases = [
+        ("rocksdb", 1, 1),
+        ("redis", 1, 1),
+        *((kind, options.shards, n) for kind in ("redis", "redis-links") for n in options.workers),
+    ]
     if importlib.util.find_spec("scrapy_redis"):
         cases.append(("scrapy-redis", 1, 1))
     cases.append(("scrapy", 1, 1))
     for kind, shards, n_workers in cases * options.rounds:
-        cost = crawl(kind, options.hosts, options.pages, shards, n_workers, durability=options.durability)
+        size = Size(options.hosts, options.pages, options.links)
+        cost = crawl(kind, size, shards, n_workers, durability=options.durability)
         if kind == "rocksdb":
             first = cost.workers
         sys.stdout.write(
