@@ -4,9 +4,10 @@
 
 DIR/sites/<name> are unpacked sites, served by a local server as http://<name>.test/. Each crawl is a process of its own,
 without politeness, on SQLite; the crawls take turns, and the least processor time of the turns counts. Printed for each:
-ms of processor time a page, in all and relative to the crawl without a topic; bytes of the store a known page; how late
-a timer of 2 ms was at most and in 999 of 1,000 cases, and the same for the crawl without a topic; and the part of the
-pages that its own topic finds relevant.
+ms of processor time a page, in all and relative to the first crawl; the size of the store; the longest time that learning
+held the event loop at once; how late a timer of 2 ms was at most and in 999 of 1,000 cases, which other work of the loop
+decides, such as parsing a large page; the part of the pages that its own topic finds relevant; and how many waiting pages got
+another value.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,6 +30,7 @@ from scrapy.http import Response
 from twisted.internet.task import LoopingCall
 
 from scrapy_aopic import Links
+from scrapy_aopic.session.session import Session
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 KEYWORDS = {"keywords": ["database", "sql", "query", "table"]}
@@ -87,7 +89,21 @@ class Probe(Spider):
         self.last = time.perf_counter()
         self.probe = LoopingCall(self.tick)
         self.probe.start(TICK, now=False)
+        self.steps: list[float] = []
+        session = Session.of(self.crawler)
+        if session is not None and session.focus is not None:
+            learning = session.focus.learning
+            for name in ("learn", "step"):
+                setattr(learning, name, self.timed(getattr(learning, name)))
         self.began = time.process_time()
+
+    def timed(self, function: Callable[..., None]) -> Callable[..., None]:
+        def timed(*args: Any) -> None:
+            began = time.perf_counter()
+            function(*args)
+            self.steps.append(time.perf_counter() - began)
+
+        return timed
 
     def tick(self) -> None:
         now = time.perf_counter()
@@ -108,6 +124,7 @@ class Probe(Spider):
         print(json.dumps({
             "ms": 1000 * (time.process_time() - self.began) / pages,
             "store": store,
+            "step": 1000 * max(self.steps, default=0.0),
             "late": 1000 * late[-1],
             "late_999": 1000 * late[int(0.999 * len(late))],
             "harvest": stats.get("aopic/topic/harvest", 0.0),
@@ -177,12 +194,14 @@ def main() -> None:
             for name in names:
                 settings = {**CRAWLS[name], "CLOSESPIDER_PAGECOUNT": options.pages}
                 got[name].append(crawl(running.url, settings, seeds))
-    print(f"{'crawl':12} ms a page  to the first  store kB  late ms, most  of 999  harvest  revalued")
+    print(
+        f"{'crawl':12} ms a page  to the first  store kB  step ms  late ms, most  of 999  harvest  revalued"
+    )
     base = min(each["ms"] for each in got[names[0]])
     for name, each in got.items():
         best = min(each, key=lambda one: one["ms"])
         print(
-            f"{name:12} {best['ms']:9.2f} {best['ms'] / base:13.2f} {best['store'] / 1024:9.0f}"
+            f"{name:12} {best['ms']:9.2f} {best['ms'] / base:13.2f} {best['store'] / 1024:9.0f} {min(one['step'] for one in each):8.1f}"
             f" {min(one['late'] for one in each):14.1f} {min(one['late_999'] for one in each):7.1f} {best['harvest']:8.3f}"
             f" {best['revalued']:9.0f}"
         )

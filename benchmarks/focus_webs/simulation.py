@@ -12,7 +12,7 @@ from zlib import crc32
 
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.order import Focused, revalued, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
@@ -21,9 +21,6 @@ from . import Web
 
 SEED = 1 << 29
 """Units of cash that a seed gets in a real crawl."""
-
-REVALUED = 20
-"""Waiting pages that are valued anew with each page, once a strategy has learned something, as in a real crawl."""
 
 
 class Policy(NamedTuple):

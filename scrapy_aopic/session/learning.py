@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.leads import unpack_lead
-from scrapy_aopic.core.focus.strategy import FLOOR
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FOR_EACH = 5
-"""Waiting pages that are valued anew for each page that is fetched, some 0.3 ms of work in all."""
-
 _AT_ONCE = 50
-"""Of these, at most so many in one beat."""
+"""Waiting pages that are valued anew in one beat, at most: some 3 ms."""
 
 
 class Learning:
@@ -107,7 +104,7 @@ class Learning:
         """Learn from what became of *page*."""
         if not self.is_on:
             return
-        self._credit = min(self._credit + _FOR_EACH, _AT_ONCE)
+        self._credit = min(self._credit + REVALUED, _AT_ONCE)
         try:
             self.strategy.learn(page)
         except Exception:  # noqa: BLE001 - logged once, whatever a strategy raises
@@ -131,7 +128,7 @@ class Learning:
             self._keep()
         if self._at is None and version != self._version:
             self._at, self._version = b"", version
-        if self._at is not None and self._credit >= _FOR_EACH:
+        if self._at is not None and self._credit >= REVALUED:
             n, at = self._job.crawl.revalue(self._worth, self._job.clock(), self._at, self._credit)
             self._at, self._credit = at or None, 0
             if n:

@@ -26,6 +26,11 @@ VALUES = st.lists(st.floats(0, 1), max_size=30)
 PARTS = st.floats(0, 1)
 
 
+@given(st.text(st.characters(max_codepoint=127), max_size=200))
+def test_words_of_plain_text_are_those_of_any_text(text: str) -> None:
+    assert words(text) == words(text + " \u00e4")[:-1]
+
+
 def test_words_of_scripts_without_spaces_are_pairs_of_characters() -> None:
     assert words("Open Data: データ 数据库 x 水") == [
         "open",

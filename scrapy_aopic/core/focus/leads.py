@@ -55,6 +55,8 @@ class Lead(NamedTuple):
 def bounded(link: LinkText) -> LinkText:
     """As much of *link* as is kept; the link is taken to be in the middle of what stands around it."""
     anchor, around, heading, path = link
+    if len(anchor) <= _ANCHOR and len(around) <= _AROUND and len(heading) <= _HEADING and len(path) <= _PATH:
+        return link
     begin = max(len(around) - _AROUND, 0) // 2
     return LinkText(anchor[:_ANCHOR], around[begin : begin + _AROUND], heading[:_HEADING], path[:_PATH])
 

@@ -96,6 +96,19 @@ class Said(NamedTuple):
     guess: float
 
 
+class _Places(dict[str, int]):
+    """Places of the words of a *field*, as far as they are remembered."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _WORDS:
+            self.clear()
+        place = self[word] = place_of(self._field, word) & (1 << BITS) - 1
+        return place
+
+
 class _Example:
     """A fetched page, as an example for the link that led to it.
 
@@ -129,9 +142,7 @@ class Learned(Strategy):
         self._topic = topic
         self._chance = chance
         self._said: dict[LinkText, Said] = {}
-        self._places: dict[str, dict[str, int]] = {
-            name: {} for name in ("anchor", "url", "around", "heading")
-        }
+        self._places = {name: _Places(name) for name in ("anchor", "url", "around", "heading")}
         self._begin()
 
     def _begin(self) -> None:
@@ -184,23 +195,11 @@ class Learned(Strategy):
                 ("around", around),
                 ("heading", words(kept.heading)),
             ):
-                places.extend(self._places_of(name, found))
+                places.extend(set(map(self._places[name].__getitem__, found)))
             fit = self._topic.fit
             guess = ANCHOR_PART * fit(anchor + url) + AROUND_PART * fit(around)
             known = self._said[link] = Said(places, _scale(places), guess)
         return known
-
-    def _places_of(self, field: str, found: Sequence[str]) -> set[int]:
-        known = self._places[field]
-        places = set()
-        for word in found:
-            place = known.get(word)
-            if place is None:
-                if len(known) >= _WORDS:
-                    known.clear()
-                place = known[word] = place_of(field, word) & (1 << BITS) - 1
-            places.add(place)
-        return places
 
     # -- learning
 
