@@ -63,7 +63,7 @@ class Steering:
         if control is before or control == before:
             return False
         self.control = control
-        self.asked = Asked(control.paused_since, said(control))
+        self.asked = Asked(control.paused_since, said(control), control.connections, control.rate)
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())

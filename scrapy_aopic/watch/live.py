@@ -82,10 +82,14 @@ class Asked(NamedTuple):
     Attributes:
         paused_since: When it was paused; 0 if it is not.
         sentences: All that is asked.
+        connections: Transfers at once, at most; 0 for as many as the settings allow.
+        rate: Pages a second, at most; 0 for any number.
     """
 
     paused_since: float
     sentences: list[str]
+    connections: int = 0
+    rate: float = 0.0
 
 
 class _Note(NamedTuple):
@@ -308,6 +312,8 @@ class Watch:
             order=crawl.order_name,
             paused_since=asked.paused_since,
             asked=asked.sentences,
+            asked_connections=asked.connections,
+            asked_rate=asked.rate,
             counted_since=counters.since,
             pages=pages,
             rate=rate,

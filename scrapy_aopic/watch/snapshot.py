@@ -318,7 +318,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         not_before: Before this instant no request is made, because of a crash.
         order: Name of the crawl's order.
         paused_since: When an operator paused the crawl; 0 if it is not paused.
-        asked: What else an operator asks of the crawl, in sentences.
+        asked: What an operator asks of the crawl, in sentences.
+        asked_connections: Of this, how many transfers may be under way at once; 0 for as many as the settings allow.
+        asked_rate: Of this, how many pages a second may be requested; 0 for any number.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
             that at which the job began unless an older version crawled a part of it.
         rate: ``None`` of a stored job, and before the first second of a run.
@@ -350,6 +352,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     order: str = ""
     paused_since: float = 0.0
     asked: list[str] = []
+    asked_connections: int = 0
+    asked_rate: float = 0.0
     counted_since: float = 0.0
     pages: Pages = Pages()
     rate: Rate | None = None

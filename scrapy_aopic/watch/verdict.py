@@ -12,6 +12,7 @@ paused        an operator has paused the crawl
 pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
               waiting hosts are down
+control       hosts are ready, and an operator allows no more transfers or pages a second
 disk          no page is leased until a commit has landed, or the last commit took long
 machine       the process uses a whole core, or would if others did not; or the event loop is late and the
               processor is busy; or it is busy and callbacks hold many pages; or, when nothing below holds,
@@ -37,6 +38,7 @@ Limit = Literal[
     "done",
     "paused",
     "pause",
+    "control",
     "network",
     "disk",
     "machine",
@@ -67,6 +69,9 @@ _BUSY = 0.5
 
 _MOSTLY = 0.7
 """CPU seconds a second from which pages that wait for callbacks rather wait for the processor."""
+
+_NEARLY = 0.8
+"""Part of the pages that an operator allows from which on it is that which limits: transfers begin and end unevenly."""
 
 _STARVED = 0.1
 """Part of the time that the process waits for the processor from which on it is worth saying."""
@@ -107,7 +112,18 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
     Args:
         before: A snapshot of the same run, some seconds earlier; *now* itself if there is none.
     """
-    for check in (_ended, _paused, _pause, _network, _disk, _machine, _spider, _connections, _politeness):
+    for check in (
+        _ended,
+        _paused,
+        _pause,
+        _network,
+        _control,
+        _disk,
+        _machine,
+        _spider,
+        _connections,
+        _politeness,
+    ):
         found = check(before, now)
         if found is not None:
             return found
@@ -203,6 +219,33 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
         )
     return None
+
+
+def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
+    work, connections = now.connections, now.asked_connections
+    if not now.hosts.ready:
+        return None
+    could = f"{_n(now.hosts.ready, 'host')} could be requested. 'scrapy aopic control JOBDIR' changes that."
+    if work is not None and 0 < connections < work.limit and work.in_use >= max(1, connections - 1):
+        return Verdict(
+            "control",
+            f"An operator's limit holds: at most {_n(connections, 'transfer')} at once, and {could}",
+        )
+    rate = _settled(before, now)
+    if now.asked_rate and rate >= _NEARLY * now.asked_rate:
+        return Verdict(
+            "control",
+            f"An operator's limit holds: at most {now.asked_rate:g} pages a second, and {rate:.1f} are fetched; {could}",
+        )
+    return None
+
+
+def _settled(before: Snapshot, now: Snapshot) -> float:
+    """Pages settled a second between the snapshots; over the last minute if they are the same."""
+    done = now.pages.visited + now.pages.failed - before.pages.visited - before.pages.failed
+    if now.at > before.at:
+        return done / (now.at - before.at)
+    return now.rate.pages if now.rate is not None else 0.0
 
 
 def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -310,11 +353,7 @@ def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
     left_alone = hosts.waiting + hosts.gated + hosts.parked
     if hosts.ready or not (left_alone or busy):
         return None
-    # Not the rate of the last minute: what hosts allow is as of now.
-    done = now.pages.visited + now.pages.failed - before.pages.visited - before.pages.failed
-    rate = (
-        done / (now.at - before.at) if now.at > before.at else now.rate.pages if now.rate is not None else 0.0
-    )
+    rate = _settled(before, now)  # and not that of the last minute: what hosts allow is as of now
     # The pages may have been settled when more hosts were at hand.
     is_less = rate <= hosts.ceiling
     most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""

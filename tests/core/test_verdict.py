@@ -64,6 +64,15 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         {"pages": Pages(known=9, queued=9, dead=2, blocked=7)},
         "Only hosts that are blocked (7 pages) or dead (2) have pages left.",
     ),
+    (
+        "control",
+        {"asked_rate": 21.0},
+        "at most 21 pages a second, and 20.0 are fetched; 5 hosts could be requested. 'scrapy aopic control JOBDIR'",
+    ),
+    ("none", {"asked_rate": 40.0}, ""),
+    ("control", {"asked_connections": 15}, "at most 15 transfers at once, and 5 hosts could be requested."),
+    ("none", {"asked_connections": 50}, ""),
+    ("politeness", {"asked_connections": 15, "hosts": POLITE}, ""),
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
     ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
     (
