@@ -11,10 +11,13 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.counters import Counters, read_counters
+from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.kept_links import split_links
-from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
+from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, HARVEST_KEY, LATE, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
@@ -31,6 +34,7 @@ from scrapy_aopic.core.records import (
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.watch.host_walk import row_of
 from scrapy_aopic.watch.snapshot import Pages, forecast
+from scrapy_aopic.watch.stored import topic_of
 from scrapy_aopic.web.request_rows import UNREADABLE, url_of
 
 if TYPE_CHECKING:
@@ -52,6 +56,7 @@ _STATUS = (
     "pages",
     "rate",
     "forecast",
+    "topic",
     "outcomes",
     "set_aside",
     "put_back",
@@ -295,7 +300,7 @@ def status(store: Store) -> dict[str, Any]:
         "front_queues": dict(sorted(front.items(), reverse=True)),
     }
     known = {**_totals(store, saved), **counted}
-    return {name: known[name] for name in _STATUS}
+    return {name: known[name] for name in _STATUS if name in known}
 
 
 _transfer, _errors = attrgetter("transfer"), attrgetter("errors")
@@ -369,7 +374,9 @@ def _totals(store: Store, saved: Saved) -> dict[str, Any]:
     counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
     queue_seconds = counters.queue_seconds
     lasted = saved.saved_at - saved.created_at
+    topic = topic_of(Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]))
     return {
+        **({"topic": msgspec.to_builtins(topic)} if topic is not None else {}),
         "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},
         "forecast": forecast(
             Pages(known=saved.pages, queued=saved.queued, dead=saved.dead_pages), None

@@ -24,6 +24,7 @@ from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commits import WatchedStore
 from scrapy_aopic.job.merged import whole_snapshot
+from scrapy_aopic.job.queries import totals
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
@@ -126,6 +127,7 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
         found, both = snapshot_of(store), whole_snapshot([store, store])
         assert found is not None
         assert both is not None
+        assert totals(store)["topic"] == msgspec.to_builtins(found.topic)
         assert both.topic == Topic(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
         return found.topic
 
