@@ -36,10 +36,10 @@ from scrapy_aopic.testing.server import Answer, Exchange, Server
 KEYWORDS = {"keywords": ["database", "sql", "query", "table"]}
 CRAWLS: dict[str, dict[str, Any]] = {
     "no topic": {},
-    "best-first": {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": KEYWORDS, "AOPIC_LINK_SCORER": "best-first"},
-    "focused": {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": KEYWORDS, "AOPIC_LINK_SCORER": "focused"},
-    "jlse": {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": KEYWORDS, "AOPIC_LINK_SCORER": "jlse"},
-    "learned": {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": KEYWORDS, "AOPIC_LINK_SCORER": "learned"},
+    **{
+        name: {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": KEYWORDS, "AOPIC_LINK_SCORER": name}
+        for name in ("best-first", "focused", "jlse", "learned", "contextual")
+    },
 }
 TICK = 0.002
 

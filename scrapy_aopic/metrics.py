@@ -109,7 +109,7 @@ OWN = (
     ),
     Stat(
         "aopic/topic/unvalued", "counter", "pages", _SCHEDULER,
-        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; the default valued them",
+        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; the strategy `focused` valued them",
     ),
     Stat(
         "aopic/topic/unlearned", "counter", "pages", _SCHEDULER,

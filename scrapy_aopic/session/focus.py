@@ -298,7 +298,7 @@ class Focus:
             self._stats.count("aopic/topic/unvalued")
             self._first.exception(
                 "value",
-                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s, which are valued by the default; "
+                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s, which 'focused' values; "
                 "further such pages are only counted (aopic/topic/unvalued)",
                 page=page.url,
             )

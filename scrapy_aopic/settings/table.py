@@ -678,7 +678,7 @@ _TOPIC = (
     ),
     Setting(
         "AOPIC_LINK_SCORER",
-        "focused",
+        "contextual",
         Check(
             f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links, or of a strategy",
             parse.link_scorer,

@@ -114,7 +114,7 @@ class ItemsFirst(Follow):
 
 
 @pytest.mark.parametrize("spider", [Follow, FollowLinks])
-@pytest.mark.parametrize("scorer", ["focused", "learned", "best-first", "shark-search"])
+@pytest.mark.parametrize("scorer", ["focused", "learned", "contextual", "best-first", "shark-search"])
 @deferred_f_from_coro_f
 async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Follow], scorer: str) -> None:
     web = serve(WEB)
@@ -267,13 +267,14 @@ LEARNED = {"AOPIC_LINK_SCORER": "learned", "AOPIC_FOCUS": 1.0}
 @deferred_f_from_coro_f
 async def test_a_crawl_learns_which_links_lead_to_relevant_pages(serve: Serve, tmp_path: Path) -> None:
     found = {}
-    for scorer in ("best-first", "learned"):
+    for scorer in ("best-first", "learned", "contextual"):
         web = serve(SIGNED)
         crawler = await crawl(Follow, focused(AOPIC_LINK_SCORER=scorer, AOPIC_FOCUS=1.0))
         assert sorted(web.asked) == sorted(SIGNED)
         assert stat(crawler, "aopic/errors") is None
         found[scorer] = rooms(web, 130)
     assert found["learned"] > 1.3 * found["best-first"]
+    assert found["contextual"] > 1.3 * found["best-first"]
     assert stat(crawler, "aopic/topic/version") > 2
     assert stat(crawler, "aopic/topic/revalued") > 0
     assert stat(crawler, "aopic/topic/link_auc") > 0.6
