@@ -32,6 +32,13 @@ class RequestMiddleware(Protocol):
         """Judge *request*."""
 
 
+class ResponseMiddleware(Protocol):
+    """A downloader middleware that has no other method than this one."""
+
+    def process_response(self, request: Request, response: Response) -> Awaitable[Response]:
+        """Take *response* to *request* on."""
+
+
 def find(crawler: Crawler, kind: type[T]) -> T | None:
     """The middleware of class *kind* that the user listed."""
     managers = (spider_middlewares_of(crawler), downloader_of(crawler).middleware)
@@ -53,6 +60,13 @@ def add_spider_middleware(crawler: Crawler, middleware: StartMiddleware) -> None
 def add_downloader_middleware(crawler: Crawler, middleware: object) -> None:
     """Put *middleware* next to the downloader: the last to see a request, the first to see a response."""
     _add(downloader_of(crawler).middleware, middleware)
+
+
+def add_response_middleware(crawler: Crawler, middleware: ResponseMiddleware) -> None:
+    """Put *middleware* next to the engine: the last to see a response, when it is that of a page."""
+    manager = downloader_of(crawler).middleware
+    manager.middlewares = (middleware, *manager.middlewares)
+    manager.methods["process_response"].append(middleware.process_response)
 
 
 def _add(manager: Middlewares, middleware: object) -> None:

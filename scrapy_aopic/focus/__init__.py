@@ -7,5 +7,16 @@ from __future__ import annotations
 
 from .folders import Page, read_folder, train
 from .model import load_model, save_model
+from .scorers import LinkScorer, LinkText, PageScorer, PageSeen
 
-__all__ = ["Page", "load_model", "read_folder", "save_model", "train"]
+__all__ = [
+    "LinkScorer",
+    "LinkText",
+    "Page",
+    "PageScorer",
+    "PageSeen",
+    "load_model",
+    "read_folder",
+    "save_model",
+    "train",
+]

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec.structs import replace
 from scrapy.http import TextResponse
+from scrapy.utils.asyncio import is_asyncio_available
+from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.fixed import Focused
@@ -33,15 +35,17 @@ from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
 from scrapy_aopic.settings import read
+from scrapy_aopic.settings.parse import is_awaited
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.meta import RELEVANCE
 
+from .judging import Judging
 from .learning import Learning
 from .stats import FirstOnly
 from .visit import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
     from scrapy_aopic.core.focus.strategy import LinkScorer, MakeStrategy
+    from scrapy_aopic.focus import PageScorer
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
 
@@ -70,23 +75,29 @@ _NO_TEXT = LinkText("")
 Given: TypeAlias = "str | type[Strategy] | LinkScorer"
 """What ``AOPIC_LINK_SCORER`` may be: a name, a class, or a function."""
 
-Grade: TypeAlias = "Callable[[Response], float]"
-
 
 class GivenTopic:
     """The topic that a user has given.
 
     Attributes:
         topic: Its words; none are known of one that a function or items define.
-        grade: The user's function.
+        grade: The user's function, or an instance of the user's class.
         by_items: Whether a page is relevant if it yields an item.
+        scorer: What ``AOPIC_LINK_SCORER`` names, or an instance of it if it is a class of the user's own.
 
     Raises:
-        SettingError: If its folders or its model cannot be used.
+        SettingError: If its folders or its model cannot be used, what the user gives cannot be made, or it needs asyncio and
+            there is none.
     """
 
-    def __init__(self, given: TopicGiven) -> None:
-        self.grade: Grade | None = given.grade
+    def __init__(self, given: TopicGiven, crawler: Crawler) -> None:
+        self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
+        self.scorer: Given = _built(read(crawler.settings, "AOPIC_LINK_SCORER"), crawler, "AOPIC_LINK_SCORER")
+        if self.grade is not None and is_awaited(self.grade) and not is_asyncio_available():
+            raise SettingError(
+                "AOPIC_TOPIC names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or give a "
+                "function that returns a number."
+            )
         self.by_items = given.by_items
         self.topic = Topic(given.keywords)
         what = f"the keywords {', '.join(given.keywords)}"
@@ -115,6 +126,7 @@ class Focus:
 
     Attributes:
         learning: The strategy, and what it learns.
+        judging: Awaits the user's function, if it is asynchronous.
     """
 
     def __init__(
@@ -141,11 +153,15 @@ class Focus:
         self._focus: float = read(settings, "AOPIC_FOCUS")
         self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: Given = read(settings, "AOPIC_LINK_SCORER")
+        self._grade_by = given.grade
+        self.judging: Judging | None = None
+        if given.grade is not None and is_awaited(given.grade):
+            self.judging = Judging(visits, given.grade, read(settings, "AOPIC_TOPIC_TIMEOUT"))
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
             _name_of(scorer),
-            partial(_make, scorer, given.topic),
+            partial(_make, given.scorer, given.topic),
             stats=stats,
             first=self._first,
             set_stat=crawler.stats.set_value,
@@ -162,7 +178,7 @@ class Focus:
         text, texts = self._context(response)
         keeps = self.learning.strategy.reads_text
         visit.seen = Seen(
-            self._grade(response, text), texts, text if keeps else "", text[: 2 * EXCERPT_CHARACTERS]
+            self._grade(response, text, visit), texts, text if keeps else "", text[: 2 * EXCERPT_CHARACTERS]
         )
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
@@ -204,13 +220,17 @@ class Focus:
                 texts.setdefault(key[HOST_BYTES:], text)
         return context.text, texts
 
-    def _grade(self, response: Response, text: str) -> float:
+    def _grade(self, response: Response, text: str, visit: Visit) -> float:
         if self._given.by_items:
             return 0.0
-        if self._given.grade is None:
+        if self._grade_by is None:
             return self._given.topic.grade(text)
         try:
-            return _part(self._given.grade(response))
+            if self.judging is None:
+                return _part(self._grade_by(response))
+            if isinstance(visit.judged, Exception):
+                raise visit.judged
+            return _part(visit.judged)
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
             self._stats.count("aopic/topic/ungraded")
             self._first.exception(
@@ -338,7 +358,19 @@ def _make(scorer: Given, topic: Topic) -> Strategy:
         return cast("MakeStrategy", scorer)(topic, Random())  # noqa: S311 - of nothing secret
     if isinstance(scorer, str):
         return STRATEGIES[scorer](topic, Random())  # noqa: S311
-    return ByFunction(cast("LinkScorer", scorer))
+    return ByFunction(scorer)
+
+
+def _built(found: Any, crawler: Crawler, setting: str) -> Any:
+    """An instance of *found*, if that is a class of a user's own and no strategy."""
+    if not isinstance(found, type) or issubclass(found, Strategy):
+        return found
+    try:
+        return build_from_crawler(found, crawler)
+    except Exception as error:
+        raise SettingError(
+            f"{setting} names {found.__module__}.{found.__qualname__}, which cannot be made: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _name_of(scorer: Given) -> str:

@@ -38,7 +38,6 @@ from .state import StateKeeper
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.job.keeping import Keeper
@@ -98,7 +97,7 @@ class OpenJob:
             check_no_parts(folder)
             shards: int = read(settings, "AOPIC_SHARDS")
             disks: int = read(settings, "AOPIC_DISKS")
-            self.topic = _read_topic(settings, is_cut=shards > 1 or bool(disks))
+            self.topic = _read_topic(crawler, is_cut=shards > 1 or bool(disks))
             address = read_address(settings, spider.name) if kind == SERVER or disks else None
             check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
             if disks:
@@ -271,16 +270,16 @@ def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
         )
 
 
-def _read_topic(settings: BaseSettings, *, is_cut: bool) -> GivenTopic | None:
+def _read_topic(crawler: Crawler, *, is_cut: bool) -> GivenTopic | None:
     """What pages are to be relevant to; ``None`` for no topic.
 
     Args:
         is_cut: Whether the job has several shards.
     """
-    given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
+    given: TopicGiven | None = read(crawler.settings, "AOPIC_TOPIC")
     if given is not None and is_cut:
         raise SettingError(
             "AOPIC_TOPIC does not go together with AOPIC_SHARDS above 1 or AOPIC_DISKS yet, because letters between "
             "shards do not carry what links are worth for a topic: use a job in one piece, or no topic."
         )
-    return GivenTopic(given) if given is not None else None
+    return GivenTopic(given, crawler) if given is not None else None

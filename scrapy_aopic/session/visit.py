@@ -109,6 +109,7 @@ class Visit:
         "is_excess",
         "is_if_same",
         "is_redirect",
+        "judged",
         "lease",
         "links",
         "number",
@@ -142,6 +143,7 @@ class Visit:
         self.same_host = ""
         self.is_if_same = False
         self.seen: Seen | None = None
+        self.judged: float | Exception | None = None
         self.is_downloading = True
         self.is_redirect = False
         self._passed: dict[int, tuple[Mark, str]] | None = None

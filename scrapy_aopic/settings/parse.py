@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import translate
 from importlib import import_module
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from os import fsdecode, fsencode, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -321,15 +321,25 @@ def function(value: Any, n: int) -> Any:
     found = load(value)
     if not callable(found):
         raise TypeError
+    called = found
+    if isinstance(found, type) and any("__call__" in vars(base) for base in found.__mro__):
+        called, n = found.__call__, n + 1  # an instance of it is called
     try:
-        wanted = signature(found)
+        wanted = signature(called)
     except (TypeError, ValueError):  # written in C, and without a description
         return found
     try:
         wanted.bind(*[None] * n)
     except TypeError as error:
+        n -= called is not found
         raise Reason(f"it does not take {n} argument{'s' * (n > 1)}") from error
     return found
+
+
+def is_awaited(found: Any) -> bool:
+    """Whether what *found* gives when it, or an instance of it, is called has to be awaited."""
+    called = getattr(found, "__call__", None)  # noqa: B004 - not whether it can be called
+    return iscoroutinefunction(found) or iscoroutinefunction(called)
 
 
 class TopicGiven(NamedTuple):
@@ -393,7 +403,10 @@ def link_scorer(value: Any) -> Any:
         return value
     if isinstance(value, str) and "." not in value:
         raise Reason(similar(value, STRATEGIES))
-    return function(value, 2)
+    scorer = function(value, 2)
+    if is_awaited(scorer):
+        raise Reason("it is asynchronous, which only a function of AOPIC_TOPIC may be")
+    return scorer
 
 
 def order(value: Any) -> type[Order]:

@@ -670,6 +670,14 @@ _TOPIC = (
         '"items": a page is relevant if its callback yields an item. `None` for no topic.',
     ),
     Setting(
+        "AOPIC_TOPIC_TIMEOUT",
+        10.0,
+        number(0.1, 600, of="seconds"),
+        "How long a page waits for an asynchronous function of `AOPIC_TOPIC` at most; then it counts as irrelevant "
+        "(`aopic/topic/ungraded`).",
+        "s",
+    ),
+    Setting(
         "AOPIC_FOCUS",
         FOCUS,
         number(0, 1),

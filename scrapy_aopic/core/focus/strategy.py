@@ -65,8 +65,12 @@ class PageSeen(NamedTuple):
     text: str = ""
 
 
-LinkScorer: TypeAlias = Callable[[PageSeen, Sequence["LinkText"]], Sequence[float]]
-"""Says the value, 0 to 1, of each link of a page: what a user may give for a strategy."""
+class LinkScorer(Protocol):
+    """Says what links are worth: what a user may give for a strategy."""
+
+    def __call__(self, page: PageSeen, links: Sequence[LinkText], /) -> Sequence[float]:
+        """The value, 0 to 1, of each of the *links* of *page*, in their order; called in the event loop."""
+
 
 Refit: TypeAlias = Callable[[], object]
 """Work for any thread; :meth:`Strategy.adopt` takes its result."""
