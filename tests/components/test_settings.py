@@ -139,6 +139,8 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_DISKS": [-1, 1.5, "many"],
     "AOPIC_FOCUS": [-0.1, 1.1, "much", float("nan")],
     "AOPIC_LINK_SCORER": ["best", "", 7, "no.such.module", lambda page: page],
+    "AOPIC_AUDIT_PAGES": [-1, 2_001, 1.5, "many", None],
+    "AOPIC_TOPIC_TIMEOUT": [0, -1, 601, "soon", None],
     "AOPIC_MIN_HARVEST": [-0.1, 1.1, "some", float("nan")],
 }
 
