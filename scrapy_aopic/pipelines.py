@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
+    from .session.visit import Visit
+
 logger = logging.getLogger(__name__)
+
+_MOST_UNGRADED = 10_000
+"""Pages that are written and not graded yet, of which the record is remembered: ten times as many as are in work."""
 
 _SOFTWARE = f"scrapy-aopic/{__version__} Scrapy/{scrapy_version}"
 
@@ -117,7 +122,8 @@ class PagesPipeline:
     (0 to 1) and ``WARC-AOPIC-Cash`` (units) are those of the page when it was fetched, before the visit
     counts; they are there if :class:`scrapy_aopic.Scheduler` runs the crawl and knows the page, so not for
     robots.txt. ``WARC-Date`` is the end of the transfer, ``WARC-IP-Address`` what was connected to, which may
-    be a proxy. Not there, because Scrapy does not tell: the case and order of header names, the server's own
+    be a proxy. In a crawl for a topic (``AOPIC_TOPIC``), a ``metadata`` record that refers to the response
+    has ``aopic-relevance`` (0 to 1), as soon as the page is graded. Not there, because Scrapy does not tell: the case and order of header names, the server's own
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
     headers are in the records, ``Proxy-Authorization`` is not.
 
@@ -143,6 +149,10 @@ class PagesPipeline:
         self._path: Path | None = None
         self._file: WarcFile | None = None
         self._estimates: Estimates | None = None
+        self._session: Session | None = None
+        self._ungraded: dict[
+            int, tuple[str, str]
+        ] = {}  # ID of the response and URL, by the number of the visit
         self._has_complained = False
 
     @classmethod
@@ -158,12 +168,16 @@ class PagesPipeline:
         self._path = _fill(self._template, self._crawler.spider.name, datetime.now(timezone.utc))
         session = Session.of(self._crawler)
         self._estimates = Estimates(self._crawler, session) if session is not None else None
+        if session is not None and session.focus is not None:
+            self._session = session
+            session.focus.listeners.append(self._graded)
         self._write(self._path, None)
 
     def close_spider(self) -> None:
         """Close the file."""
         self._path = None
         self._drop_file()
+        self._session = None
 
     def process_item(self, item: Any) -> Any:
         """The same *item*: what is written does not depend on items."""
@@ -173,6 +187,18 @@ class PagesPipeline:
         """Write a transfer that has just ended."""
         if self._path is not None and urlsplit(response.url).scheme in {"http", "https"}:
             self._write(self._path, (response, request))
+
+    def _graded(self, visit: Visit, grade: float) -> None:
+        """The page of *visit* is this relevant: write it, if the page was."""
+        response_id, url = self._ungraded.pop(visit.number, ("", ""))
+        if self._path is None or self._file is None or not response_id:
+            return
+        try:
+            self._count(1, self._file.add_metadata(response_id, url, {"aopic-relevance": repr(grade)}))
+        except OSError as error:
+            self._complain(self._path, error)
+            if self._file.is_torn:
+                self._drop_file()
 
     def _write(self, path: Path, transfer: tuple[Response, Request] | None) -> None:
         """Write *transfer*, if there is one, to the file, which is made if need be."""
@@ -185,6 +211,11 @@ class PagesPipeline:
                 response, request = transfer
                 estimates = self._estimates.of(request) if self._estimates is not None else None
                 self._count(2, self._file.add(response, request, estimates))
+                visit = self._session.visits.of(request) if self._session is not None else None
+                if visit is not None:
+                    self._ungraded[visit.number] = self._file.response_id, response.url
+                    if len(self._ungraded) > _MOST_UNGRADED:  # of visits that ended without a grade
+                        del self._ungraded[next(iter(self._ungraded))]
         except (OSError, ValueError) as error:  # a path that no file can have is a ValueError
             self._complain(path, error)
             if self._file is not None and self._file.is_torn:

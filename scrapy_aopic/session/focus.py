@@ -35,7 +35,7 @@ from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
 from scrapy_aopic.settings import read
-from scrapy_aopic.settings.parse import is_awaited
+from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.meta import RELEVANCE
 
@@ -45,7 +45,7 @@ from .stats import FirstOnly
 from .visit import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -127,6 +127,7 @@ class Focus:
     Attributes:
         learning: The strategy, and what it learns.
         judging: Awaits the user's function, if it is asynchronous.
+        listeners: Called with each page that was graded, and its grade, when its visit has ended.
     """
 
     def __init__(
@@ -154,6 +155,7 @@ class Focus:
         self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: Given = read(settings, "AOPIC_LINK_SCORER")
         self._grade_by = given.grade
+        self.listeners: list[Callable[[Visit, float], None]] = []
         self.judging: Judging | None = None
         if given.grade is not None and is_awaited(given.grade):
             self.judging = Judging(visits, given.grade, read(settings, "AOPIC_TOPIC_TIMEOUT"))
@@ -336,6 +338,8 @@ class Focus:
             self._job.crawl.sample.offer(
                 Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, seen.beginning)
             )
+            for listener in self.listeners:
+                listener(visit, seen.grade)
         harvest = self._job.crawl.harvest
         lately = harvest.rate_lately
         self._collector.set_value("aopic/topic/harvest", harvest.rate)
@@ -363,7 +367,7 @@ def _make(scorer: Given, topic: Topic) -> Strategy:
 
 def _built(found: Any, crawler: Crawler, setting: str) -> Any:
     """An instance of *found*, if that is a class of a user's own and no strategy."""
-    if not isinstance(found, type) or issubclass(found, Strategy):
+    if not is_class_of_functions(found) or issubclass(found, Strategy):
         return found
     try:
         return build_from_crawler(found, crawler)

@@ -316,13 +316,13 @@ def load(value: Any) -> Any:
         raise Reason(f"{type(error).__name__}: {error}") from error
 
 
-def function(value: Any, n: int) -> Any:
-    """A function of *n* arguments, or its import path."""
+def function(value: Any, n: int, *, or_class: bool = False) -> Any:
+    """A function of *n* arguments, or a class whose instances are one if that will do, or its import path."""
     found = load(value)
     if not callable(found):
         raise TypeError
     called = found
-    if isinstance(found, type) and any("__call__" in vars(base) for base in found.__mro__):
+    if or_class and is_class_of_functions(found):
         called, n = found.__call__, n + 1  # an instance of it is called
     try:
         wanted = signature(called)
@@ -334,6 +334,11 @@ def function(value: Any, n: int) -> Any:
         n -= called is not found
         raise Reason(f"it does not take {n} argument{'s' * (n > 1)}") from error
     return found
+
+
+def is_class_of_functions(found: Any) -> bool:
+    """Whether *found* is a class whose instances can be called."""
+    return isinstance(found, type) and any("__call__" in vars(base) for base in found.__mro__)
 
 
 def is_awaited(found: Any) -> bool:
@@ -376,7 +381,7 @@ def topic(value: Any) -> TopicGiven | None:
     if set(given) not in _TOPIC_KEYS:
         raise ValueError
     if "function" in given:
-        return TopicGiven(grade=function(given["function"], 1))
+        return TopicGiven(grade=function(given["function"], 1, or_class=True))
     if "keywords" in given:
         keywords = given["keywords"]
         keywords = tuple(keywords.split(",") if isinstance(keywords, str) else keywords)
@@ -403,7 +408,7 @@ def link_scorer(value: Any) -> Any:
         return value
     if isinstance(value, str) and "." not in value:
         raise Reason(similar(value, STRATEGIES))
-    scorer = function(value, 2)
+    scorer = function(value, 2, or_class=True)
     if is_awaited(scorer):
         raise Reason("it is asynchronous, which only a function of AOPIC_TOPIC may be")
     return scorer

@@ -688,7 +688,8 @@ _TOPIC = (
         "AOPIC_LINK_SCORER",
         "contextual",
         Check(
-            f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links, or of a strategy",
+            f"one of {', '.join(STRATEGIES)}, or the import path of a function of a page and its links, of a class of "
+            "such, or of a strategy",
             parse.link_scorer,
         ),
         'What a link is worth before its page is known, in the order "focused"; see '

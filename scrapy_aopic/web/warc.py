@@ -20,7 +20,7 @@ from urllib.parse import urldefrag, urlsplit
 from uuid import uuid4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from io import FileIO
 
     from scrapy import Request
@@ -37,6 +37,7 @@ class WarcFile:
 
     Attributes:
         size_bytes: Size up to the end of the last whole record.
+        response_id: ID of the last response that was written.
         is_torn: Whether a write failed and what it left could not be removed; then nothing must follow.
 
     Raises:
@@ -46,6 +47,7 @@ class WarcFile:
     def __init__(self, path: Path, spider: str, software: str) -> None:
         self.size_bytes = 0
         self.is_torn = False
+        self.response_id = ""
         self._file = _create(path)
         path = Path(str(self._file.name))
         self._records = _Records(gzip=path.name.lower().endswith(".gz"))
@@ -102,6 +104,28 @@ class WarcFile:
         ]
         self._records.add(
             "request", fields, _request_bytes(request, response.url), "application/http; msgtype=request"
+        )
+        data = self._records.take()
+        self._append(data)
+        self.response_id = response_id
+        return len(data)
+
+    def add_metadata(self, response_id: str, url: str, facts: Mapping[str, str]) -> int:
+        """Write what was found out later about the response of this ID, from *url*; returns the bytes that it takes.
+
+        Raises:
+            OSError: As for :meth:`add`.
+        """
+        self._records.add(
+            "metadata",
+            [
+                ("WARC-Date", _now()),
+                ("WARC-Target-URI", urldefrag(url)[0]),
+                ("WARC-Warcinfo-ID", self._id),
+                ("WARC-Refers-To", response_id),
+            ],
+            "".join(f"{name}: {value}\r\n" for name, value in facts.items()).encode(),
+            "application/warc-fields",
         )
         data = self._records.take()
         self._append(data)

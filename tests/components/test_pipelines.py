@@ -411,6 +411,15 @@ class Walk(Starting):
             yield from map(response.follow, response.css("a::attr(href)").getall())
 
 
+class WalkWithItems(Walk):
+    """The same; the packed page has an item."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield from super().parse(response)
+        if "/packed" in response.url:
+            yield {"url": response.url}
+
+
 PACKED = gzip.compress(b"unpacked " * 100, mtime=0)
 SITE: dict[str, Any] = {
     "http://a.test/robots.txt": Answer(body=b"User-agent: *\nDisallow: /secret\n"),
@@ -554,6 +563,33 @@ async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(
     assert all(
         "WARC-AOPIC-Cash" not in record.fields for record in read_all(path) if record.kind != "response"
     )
+
+
+@pytest.mark.parametrize("topic", [{"keywords": ["packed"]}, "items"])
+@deferred_f_from_coro_f
+async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(
+    serve: Serve, tmp_path: Path, topic: Any
+) -> None:
+    serve(SITE)
+    path = tmp_path / "pages.warc.gz"
+    spider = Walk if isinstance(topic, dict) else WalkWithItems
+    crawler = await crawl(
+        spider, {**OURS, **PAGES, "ROBOTSTXT_OBEY": True, "AOPIC_TOPIC": topic, "AOPIC_WARC_FILE": path}
+    )
+    found = read_all(path)
+    by_id = {record.fields["WARC-Record-ID"]: record for record in found if record.kind == "response"}
+    said = {}
+    for record in found:
+        if record.kind == "metadata":
+            name, _, grade = record.body.decode().strip().partition(": ")
+            assert name == "aopic-relevance"
+            assert by_id[record.fields["WARC-Refers-To"]].url == record.url
+            said[record.url] = float(grade)
+    assert len(said) == crawler.stats.get_value("aopic/topic/pages")
+    assert "http://a.test/moved" not in said
+    relevant = "http://a.test/packed?a=1&b=%20" if topic == "items" else "http://a.test/"
+    assert [url for url, grade in said.items() if grade >= 0.5] == [relevant]
+    assert crawler.stats.get_value("aopic/warc/records") == len(found)
 
 
 @deferred_f_from_coro_f

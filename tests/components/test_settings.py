@@ -139,8 +139,8 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_DISKS": [-1, 1.5, "many"],
     "AOPIC_FOCUS": [-0.1, 1.1, "much", float("nan")],
     "AOPIC_LINK_SCORER": ["best", "", 7, "no.such.module", lambda page: page],
-    "AOPIC_AUDIT_PAGES": [-1, 2_001, 1.5, "many", None],
-    "AOPIC_TOPIC_TIMEOUT": [0, -1, 601, "soon", None],
+    "AOPIC_AUDIT_PAGES": [-1, 2_001, 1.5, "many"],
+    "AOPIC_TOPIC_TIMEOUT": [0, -1, 601, "soon"],
     "AOPIC_MIN_HARVEST": [-0.1, 1.1, "some", float("nan")],
 }
 
@@ -200,7 +200,7 @@ FITS: dict[str, list[Any]] = {
                               "math.pi", ["ab"]],
     "AOPIC_HOST_RULES": [[], (), {}, "[]", "{}"],
     "AOPIC_LINK_WEIGHTS": [print, int, type],
-    "AOPIC_LINK_SCORER": [print, int, type],
+    "AOPIC_LINK_SCORER": [print, int, type, Evil],
     "AOPIC_TOPIC": [""],
     "AOPIC_URL_RULES": NOTHING,
     "AOPIC_URL_REWRITE": ["", " ", "[]", [], (), print, len, int, type],
