@@ -4,8 +4,8 @@
 
 DIR/sites/<name> are unpacked sites, served by a local server as http://<name>.test/. Each crawl is a process of its own,
 without politeness, on SQLite; the crawls take turns, and the least processor time of the turns counts. Printed for each:
-ms of processor time a page, in all and relative to the first crawl; the size of the store; the longest time that learning
-held the event loop at once; how late a timer of 2 ms was at most and in 999 of 1,000 cases, which other work of the loop
+ms of processor time a page, in all and relative to the first crawl; the size of the store; the most processor time
+of the event loop that learning took at once; how late a timer of 2 ms was at most and in 999 of 1,000 cases, which other work of the loop
 decides, such as parsing a large page; the part of the pages that its own topic finds relevant; and how many waiting pages got
 another value.
 """
@@ -99,9 +99,9 @@ class Probe(Spider):
 
     def timed(self, function: Callable[..., None]) -> Callable[..., None]:
         def timed(*args: Any) -> None:
-            began = time.perf_counter()
+            began = time.thread_time()
             function(*args)
-            self.steps.append(time.perf_counter() - began)
+            self.steps.append(time.thread_time() - began)
 
         return timed
 
