@@ -192,6 +192,12 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                     f"{policy} {statistics.mean(o.mean for o in each):.3f}," for policy, each in of.items()
                 )
                 print(f"    {kind}: {line.rstrip(',')}", flush=True)
+                if options.json:
+                    kept = {
+                        o: {p: [c._asdict() for c in each] for p, each in by.items()}
+                        for o, by in found.items()
+                    }
+                    options.json.write_text(json.dumps(kept), encoding="utf-8")
     return found
 
 
@@ -238,9 +244,6 @@ def main() -> None:
     if not found:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")
     report(found, policies, peer, options.fetches)
-    if options.json:
-        kept = {of: {p: [o._asdict() for o in each] for p, each in by.items()} for of, by in found.items()}
-        options.json.write_text(json.dumps(kept), encoding="utf-8")
 
 
 if __name__ == "__main__":

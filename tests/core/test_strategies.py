@@ -188,3 +188,13 @@ def test_a_portfolio_values_a_waiting_link_by_the_arm_that_valued_it_first() -> 
 def test_a_damaged_portfolio_is_noticed(data: bytes) -> None:
     with pytest.raises(StorageError):
         Portfolio(KEYWORD, Random(0)).restore(data)
+
+
+def test_pages_that_are_hardly_relevant_count_little() -> None:
+    strategy = Contextual(KEYWORD, Random(0))
+    for number in range(400):
+        host = HOSTS[number % 10]
+        said, grade = ("Sure", 0.95) if number % 2 else ("Perhaps", 0.55)
+        strategy.learn(found(b"%8d" % number, host + b" listing", said, grade))
+    sure, perhaps = (strategy.revalue(0.0, LinkText(said), HOSTS[20]) for said in ("Sure", "Perhaps"))
+    assert sure > 1.7 * perhaps

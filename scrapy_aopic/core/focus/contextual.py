@@ -1,9 +1,12 @@
 """The strategy :mod:`.learned`, with words that count differently by the page that they are on.
 
-"Catalog" leads somewhere on a page that says nothing of the topic, and "Details" only on one that does. So each word is a feature
-twice: for itself, and together with how relevant its page is, in thirds. And each host is a feature: where nothing was found,
-further links are worth less, whatever they say, and where much was found, more. So a host whose catalog leads to other
-things costs a few pages, and not all that its catalog has.
+"Catalog" leads somewhere on a page that says nothing of the topic, and "Details" only on one that does. So each word is
+a feature twice: for itself, and together with how relevant its page is, in thirds. And each host is a feature: where
+nothing was found, further links are worth less, whatever they say, and where much was found, more. So a host whose catalog
+leads to other things costs a few pages, and not all that its catalog has.
+
+What a page is worth is its grade squared, as a judge that has seen few examples is wrong about most of the pages that it
+thinks rather relevant than not.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from .learned import BITS, Learned
 
 if TYPE_CHECKING:
     from .learned import Said
+    from .strategy import PageSeen
     from .topic import LinkText
 
 LEVELS = 3
@@ -42,6 +46,9 @@ class Contextual(Learned):
     """Values links by what became of earlier ones with the same words on pages as relevant, and on the same host."""
 
     discount: ClassVar[float] = DISCOUNT
+
+    def learn(self, page: PageSeen) -> None:
+        super().learn(page._replace(grade=page.grade * page.grade))
 
     def _features(self, link: LinkText, grade: float, parent: bytes) -> Said:
         said = super()._features(link, grade, parent)

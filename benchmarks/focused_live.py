@@ -1,0 +1,63 @@
+"""Strategies in real crawls, with politeness, of the demo web: how many relevant pages each finds, by the log of the web's server.
+
+    python benchmarks/focused_live.py [--pages 500] [--seconds 60] [--only contextual,jlse] [--turns 1]
+
+Each is a crawl of its own as in ``make focus``: a topic given by four keywords, what is relevant behind two pages that are not, few
+connections, so that the order decides. Printed are harvest after each quarter and its mean over all prefixes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[1] / "example_project"
+STRATEGIES = (
+    "best-first shark-search context-graph otie ata jlse-paper jlse focused learned portfolio contextual"
+)
+STEPS = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--only", default=STRATEGIES.replace(" ", ","))
+    options = parser.parse_args()
+    sys.path.insert(0, str(EXAMPLE))
+    import focus
+
+    crawls = {"breadth-first": {"AOPIC_ORDER": "breadth-first"}}
+    for name in options.only.split(","):
+        crawls[name] = {"AOPIC_ORDER": "focused", "AOPIC_LINK_SCORER": name}
+    steps = [options.pages * step // STEPS for step in range(1, STEPS + 1)]
+    print(f"{'':16}" + "".join(f"{f'at {step}':>9}" for step in steps) + "     mean  seconds")
+    kept: dict[str, list[list[bool]]] = {}
+    for _ in range(options.turns):
+        for name, settings in crawls.items():
+            begin = time.monotonic()
+            found = focus.crawl(settings, options.pages, options.seconds)[: options.pages]
+            kept.setdefault(name, []).append(found)
+            print(_row(name, [found], steps, time.monotonic() - begin), flush=True)
+    if options.turns > 1:
+        print("\nmean of all turns")
+        for name, each in kept.items():
+            print(_row(name, each, steps, 0.0))
+
+
+def _row(name: str, crawls: list[list[bool]], steps: list[int], seconds: float) -> str:
+    parts = [statistics.mean(sum(found[:step]) / step for found in crawls) for step in steps]
+    mean = statistics.mean(
+        sum(found[:n]) / n for found in crawls for n in range(10, max(len(found), 10) + 1, 10)
+    )
+    return f"{name:16}" + "".join(f"{part:>9.3f}" for part in parts) + f"{mean:>9.3f}{seconds:>9.0f}"
+
+
+if __name__ == "__main__":
+    main()
