@@ -23,7 +23,7 @@ from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
-from scrapy_aopic.core.focus.leads import LeadsOfPage, bounded
+from scrapy_aopic.core.focus.leads import LeadsOfPage, all_bounded
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
@@ -286,7 +286,7 @@ class Focus:
         """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
         if self.learning.is_on:  # as it will learn from them
-            texts = list(map(bounded, texts))
+            texts = all_bounded(texts)
         values = self._values(page, texts)
         strategy = self.learning.strategy
         split = shares(

@@ -14,7 +14,7 @@ from support.core_crawl import Job, link
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.focus import learned
 from scrapy_aopic.core.focus.harvest import Foresight, Harvest
-from scrapy_aopic.core.focus.leads import MOST_BYTES, LeadsOfPage, unpack_lead
+from scrapy_aopic.core.focus.leads import IN_FULL, MOST_BYTES, LeadsOfPage, all_bounded, unpack_lead
 from scrapy_aopic.core.focus.learned import BACK, FIRST, REPLAY, STEPS, Learned
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen
@@ -217,6 +217,13 @@ def test_a_lead_is_bounded_and_can_be_read(link: LinkText, grade: float, depth: 
     assert lead.grade == pytest.approx(grade, abs=0.001)
     assert link.anchor.startswith(lead.link.anchor)
     assert lead.link.around in link.around
+
+
+def test_a_page_of_many_links_costs_no_more_than_their_own_texts() -> None:
+    links = all_bounded([LinkText(f"link {number}", "around", "heading", "/path") for number in range(1000)])
+    assert [link.anchor for link in links] == [f"link {number}" for number in range(1000)]
+    assert all(link.around for link in links[:IN_FULL])
+    assert not any(link.around or link.heading for link in links[IN_FULL:])
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff" * 500, "\U0001f600" * 1000, "x" * 1_000_000])

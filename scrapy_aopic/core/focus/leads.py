@@ -21,10 +21,15 @@ from scrapy_aopic.core.tables import BlobTable
 from .topic import LinkText
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy_aopic.core.ports import Store
 
 _ANCHOR, _AROUND, _HEADING, _PATH = 120, 200, 80, 160
 """Characters of a link's texts that are kept: some 20 words of its own, 30 around it, 10 of its heading."""
+
+IN_FULL = 300
+"""Links of a page whose surroundings count: to read those of 2,000 links would take a twentieth of a second."""
 
 MOST_BYTES = PAGE_BYTES + 4 * (_ANCHOR + _AROUND + _HEADING + _PATH) + 32
 """Bytes of a row: four for each character, and what is beside them."""
@@ -59,6 +64,12 @@ def bounded(link: LinkText) -> LinkText:
         return link
     begin = max(len(around) - _AROUND, 0) // 2
     return LinkText(anchor[:_ANCHOR], around[begin : begin + _AROUND], heading[:_HEADING], path[:_PATH])
+
+
+def all_bounded(links: Sequence[LinkText]) -> list[LinkText]:
+    """The same of all *links* of a page; behind the :data:`IN_FULL` first ones, only their own texts and URLs."""
+    kept = list(map(bounded, links[:IN_FULL]))
+    return kept + [bounded(link._replace(around="", heading="")) for link in links[IN_FULL:]]
 
 
 class LeadsOfPage:
