@@ -27,8 +27,8 @@ TOPIC = {"keywords": ["comet", "galaxy", "stars", "telescope"]}
 CRAWLS = {
     "aopic": {},
     "aopic, graded": {"AOPIC_TOPIC": TOPIC},
-    "focused": {"AOPIC_TOPIC": TOPIC, "AOPIC_ORDER": "focused"},
-    "focused, learned": {"AOPIC_TOPIC": TOPIC, "AOPIC_ORDER": "focused", "AOPIC_LINK_SCORER": "learned"},
+    "focused": {"AOPIC_TOPIC": TOPIC, "AOPIC_ORDER": "focused", "AOPIC_LINK_SCORER": "focused"},
+    "focused, default": {"AOPIC_TOPIC": TOPIC, "AOPIC_ORDER": "focused"},
 }
 
 
@@ -97,7 +97,7 @@ def main() -> None:
         seeds.write_text("\n".join(demo_web.DemoWeb(has_topics=True).seeds), encoding="utf-8")
         with demo_web.served(log=Path(folder, "web.log"), has_topics=True) as proxy:
             for _ in range(1 if options.profile else options.turns):
-                for name in ["focused"] if options.profile else CRAWLS:
+                for name in ["focused, default"] if options.profile else CRAWLS:
                     command = [
                         sys.executable,
                         __file__,

@@ -30,12 +30,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.folders import read_folder
     from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.quality import measure
+    from scrapy_aopic.focus.tokenizers import Words
+    from scrapy_aopic.settings import read
 
-    model = load_model(opts.model)
+    model = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
     quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
     if opts.json:
         write(json.dumps({"version": model.version, **quality._asdict()}, indent=1))

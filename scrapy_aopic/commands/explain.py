@@ -29,11 +29,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.folders import read_page
     from scrapy_aopic.focus.model import load_model
+    from scrapy_aopic.focus.tokenizers import Words
+    from scrapy_aopic.settings import read
 
-    topic, version = load_model(opts.model)
+    topic, version = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
     text = read_page(opts.page).text
     grade, parts = topic.grade(text), topic.explain(text)[:_WORDS]
     if opts.json:

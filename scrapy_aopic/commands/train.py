@@ -38,15 +38,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.folders import read_folder, train
     from scrapy_aopic.focus.model import save_model
     from scrapy_aopic.focus.quality import cross_validated
+    from scrapy_aopic.focus.tokenizers import Words
+    from scrapy_aopic.settings import read
 
     positive, negative = read_folder(opts.positive), read_folder(opts.negative)
-    topic = train(positive, negative)
-    quality = cross_validated(positive, negative)
-    version = save_model(topic, opts.model)
+    cut = Words(read(settings, "AOPIC_TOKENIZER"))
+    topic = train(positive, negative, cut)
+    quality = cross_validated(positive, negative, cut)
+    version = save_model(topic, opts.model, cut.name)
     parts: dict[str, float] = {}
     for page in (*positive, *negative):
         for word, part in topic.explain(page.text):

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.focus.topic import Topic
+from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.exceptions import TopicError
 from scrapy_aopic.web.context import page_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from scrapy_aopic.core.focus.topic import CutText
 
 ROUNDS = 5
 """Times that each example is learned from: with a few dozen, once is not enough to use what they say."""
@@ -82,9 +85,9 @@ def _text(data: bytes) -> str:
         return ""
 
 
-def train(positive: Sequence[Page], negative: Sequence[Page]) -> Topic:
+def train(positive: Sequence[Page], negative: Sequence[Page], cut: CutText = words) -> Topic:
     """A topic that has learned from relevant pages and from others; the same from the same pages."""
-    topic = Topic()
+    topic = Topic(cut=cut)
     chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
     examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
     for _ in range(ROUNDS):

@@ -1,7 +1,8 @@
 """A trained topic in a file: plain numbers behind a checksum, never a pickle, so that a file of somebody else's runs no code.
 
 A line that says what it is, the SHA-256 of the rest in hexadecimal digits on a line, and the rest: the bytes of a
-:class:`~scrapy_aopic.core.focus.classifier.Classifier`. The checksum finds damage; it does not say who wrote the file.
+:class:`~scrapy_aopic.core.focus.classifier.Classifier`. If it was trained with a tokeniser of the user's, its name stands on a
+line before these, and the first line says 2. The checksum finds damage; it does not say who wrote the file.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
 from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.exceptions import StorageError, TopicError
 
+from .tokenizers import Words
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MAGIC = b"scrapy-aopic topic 1\n"
+_MAGIC, _MAGIC_NAMED = b"scrapy-aopic topic 1\n", b"scrapy-aopic topic 2\n"
+
+_LONGEST_NAME = 500
+"""Bytes of the name of a tokeniser, an import path."""
 
 _DIGEST_BYTES = 65
 """Bytes of the line with the checksum."""
@@ -37,18 +43,20 @@ class Model(NamedTuple):
     version: str
 
 
-def save_model(topic: Topic, path: Path) -> str:
-    """Write what *topic* has learned to *path*, at once or not at all; returns its version.
+def save_model(topic: Topic, path: Path, tokenizer: str = "") -> str:
+    """Write what *topic* has learned, by the *tokenizer* of this name, to *path*, at once or not at all; returns its version.
 
     Raises:
         OSError: If it cannot be written.
     """
     data = topic.pages.pack()
+    if tokenizer:
+        data = tokenizer.encode() + b"\n" + data
     digest = sha256(data).hexdigest()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
-            file.write(_MAGIC + digest.encode() + b"\n" + data)
+            file.write((_MAGIC_NAMED if tokenizer else _MAGIC) + digest.encode() + b"\n" + data)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
@@ -57,19 +65,22 @@ def save_model(topic: Topic, path: Path) -> str:
     return digest[:_VERSION_DIGITS]
 
 
-def load_model(path: Path) -> Model:
+def load_model(path: Path, cut: Words | None = None) -> Model:
     """The model in the file at *path*, which may be anybody's.
 
+    Args:
+        cut: What text is cut into words by; by default as the package does.
+
     Raises:
-        TopicError: If it is none. No more is read than a model can have, and nothing is allocated by what the file says.
+        TopicError: If it is none, or was trained with another tokeniser. No more is read than a model can have, and nothing is allocated by what the file says.
     """
-    most = len(_MAGIC) + _DIGEST_BYTES + MOST_BYTES
+    most = len(_MAGIC) + _DIGEST_BYTES + _LONGEST_NAME + MOST_BYTES
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
     except OSError as error:
         raise TopicError(f"The model {path} cannot be read: {error.strerror or error}.") from error
-    if not data.startswith(_MAGIC) or len(data) > most:
+    if not data.startswith((_MAGIC, _MAGIC_NAMED)) or len(data) > most:
         raise TopicError(f"{path} is no model of this version: 'scrapy aopic train' makes one.")
     at = len(_MAGIC) + _DIGEST_BYTES
     digest, rest = data[len(_MAGIC) : at].rstrip(b"\n"), data[at:]
@@ -77,10 +88,24 @@ def load_model(path: Path) -> Model:
         raise TopicError(
             f"The model {path} is damaged: its checksum is wrong. 'scrapy aopic train' makes it anew."
         )
+    cut = cut if cut is not None else Words()
+    named = b""
+    if data.startswith(_MAGIC_NAMED):
+        named, _, rest = rest.partition(b"\n")
+    name = named[:_LONGEST_NAME].decode("utf-8", "replace")
+    if name != cut.name:
+        raise TopicError(
+            f"The model {path} was trained with {_said(name)}, and this is {_said(cut.name)}: set AOPIC_TOKENIZER to what it was "
+            "trained with, or train it anew."
+        )
     try:
-        topic = Topic(pages=Classifier.unpack(rest))
+        topic = Topic(pages=Classifier.unpack(rest), cut=cut)
     except StorageError as error:
         raise TopicError(f"The model {path} cannot be used. {error}.") from error
     if not topic.has_examples:
         raise TopicError(f"The model {path} has learned from no relevant pages, or from no others.")
     return Model(topic, digest[:_VERSION_DIGITS].decode())
+
+
+def _said(name: str) -> str:
+    return f"the tokeniser {name}" if name else "the package's own tokeniser"

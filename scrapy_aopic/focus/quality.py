@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.focus.topic import RELEVANT
+from scrapy_aopic.core.focus.words import words
 
 from .folders import train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_aopic.core.focus.topic import Topic
+    from scrapy_aopic.core.focus.topic import CutText, Topic
 
     from .folders import Page
 
@@ -61,17 +62,19 @@ def measure(topic: Topic, positive: Sequence[Page], negative: Sequence[Page]) ->
     )
 
 
-def cross_validated(positive: Sequence[Page], negative: Sequence[Page]) -> Quality | None:
+def cross_validated(
+    positive: Sequence[Page], negative: Sequence[Page], cut: CutText = words
+) -> Quality | None:
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
     if min(len(positive), len(negative)) < FOLDS:
         return None
     grades: tuple[list[float], list[float]] = ([], [])
     for fold in range(FOLDS):
-        rest = [
+        rest, others = (
             [page for number, page in enumerate(pages) if number % FOLDS != fold]
             for pages in (positive, negative)
-        ]
-        topic = train(*rest)
+        )
+        topic = train(rest, others, cut)
         for found, pages in zip(grades, (positive, negative), strict=True):
             found += [topic.grade(page.text) for page in pages[fold::FOLDS]]
     return quality(*grades)

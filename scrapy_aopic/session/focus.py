@@ -34,6 +34,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
+from scrapy_aopic.focus.tokenizers import Words
 from scrapy_aopic.settings import read
 from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import page_context
@@ -99,15 +100,16 @@ class GivenTopic:
                 "function that returns a number."
             )
         self.by_items = given.by_items
-        self.topic = Topic(given.keywords)
+        cut = Words(read(crawler.settings, "AOPIC_TOKENIZER"), is_lenient=True)
+        self.topic = Topic(given.keywords, cut=cut)
         what = f"the keywords {', '.join(given.keywords)}"
         try:
             if given.model:
-                self.topic, version = load_model(Path(given.model))
+                self.topic, version = load_model(Path(given.model), cut)
                 what = f"the model {given.model}, version {version}"
             elif given.positive:
                 positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
-                self.topic = train(positive, negative)
+                self.topic = train(positive, negative, cut)
                 what = f"{len(positive)} relevant pages and {len(negative)} others"
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error

@@ -336,6 +336,11 @@ def function(value: Any, n: int, *, or_class: bool = False) -> Any:
     return found
 
 
+def tokenizer(value: Any) -> Any:
+    """A function of a text, or ``None``."""
+    return None if value is None or value == "" else function(value, 1)
+
+
 def is_class_of_functions(found: Any) -> bool:
     """Whether *found* is a class whose instances can be called."""
     return isinstance(found, type) and any("__call__" in vars(base) for base in found.__mro__)

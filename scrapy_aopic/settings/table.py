@@ -678,6 +678,13 @@ _TOPIC = (
         "s",
     ),
     Setting(
+        "AOPIC_TOKENIZER",
+        None,
+        Check("the import path of a function of a text that gives its words", parse.tokenizer),
+        "What cuts pages, links and keywords into words for a topic, also for `scrapy aopic train`; a model that was trained "
+        "with another one is refused. `None` for words of any script, without a dictionary.",
+    ),
+    Setting(
         "AOPIC_FOCUS",
         FOCUS,
         number(0, 1),

@@ -18,6 +18,7 @@ from scrapy.settings import Settings
 from scrapy_aopic.core.focus.words import BITS
 from scrapy_aopic.exceptions import TopicError
 from scrapy_aopic.focus.model import load_model
+from scrapy_aopic.focus.tokenizers import Words
 
 ABOUT = ["a query of the database {}", "sql keeps a table {}", "each table of a database has rows {}"]
 OTHER = ["bread from the oven {}", "the baker sells rolls {}", "a street in the morning {}"]
@@ -180,3 +181,56 @@ def test_a_damaged_model_is_refused(pages: Path, capsys: pytest.CaptureFixture[s
     model.write_bytes(bytes(data))
     with pytest.raises(TopicError, match="damaged"):
         load_model(model)
+
+
+def letters(text: str) -> list[str]:
+    """A tokeniser: pairs of letters."""
+    return [text[at : at + 2] for at in range(len(text) - 1)]
+
+
+def broken(text: str) -> list[str]:
+    raise RuntimeError("no dictionary")
+
+
+NAMED = f"AOPIC_TOKENIZER={__name__}.letters"
+
+
+def test_a_model_names_its_tokenizer_and_is_refused_with_another(
+    pages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, plain, page = pages / "topic.aopic", pages / "plain.aopic", pages / "yes" / "0.html"
+    trained = shown(capsys, "train", pages / "yes", pages / "no", "-o", model, "-s", NAMED)
+    assert max(map(len, trained["for"])) == 2
+    explained = shown(capsys, "explain", model, page, "-s", NAMED)
+    assert max(map(len, explained["words"])) == 2
+    shown(capsys, "train", pages / "yes", pages / "no", "-o", plain)
+    for arguments in [("explain", model, page), ("explain", plain, page, "-s", NAMED)]:
+        code, out, err = run(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert f"{__name__}.letters" in err
+        assert "AOPIC_TOKENIZER" in err
+        assert err.count("\n") == 1
+
+
+def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(
+    pages: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    code, _, err = run(
+        capsys,
+        "train",
+        pages / "yes",
+        pages / "no",
+        "-o",
+        pages / "m",
+        "-s",
+        f"AOPIC_TOKENIZER={__name__}.broken",
+    )
+    assert code == 2
+    assert "no dictionary" in err
+    assert not (pages / "m").exists()
+    lenient = Words(broken, is_lenient=True)
+    assert lenient("the Baker") == lenient("the baker") == ["the", "baker"]
+    assert caplog.text.count("no dictionary") == 1
+    assert Words(lambda _: ["x" * 1000, "", "y"])("text") == ["x" * 40, "y"]
+    with pytest.raises(TopicError, match="no text"):
+        Words(lambda _: [b"x"])("text")  # type: ignore[list-item,return-value]

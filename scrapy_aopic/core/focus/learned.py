@@ -29,7 +29,7 @@ from .classifier import logistic
 from .leads import bounded
 from .strategy import Strategy
 from .topic import RELEVANT
-from .words import place_of, url_words, words
+from .words import place_of, url_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,6 +187,7 @@ class Learned(Strategy):
             if len(self._said) >= _CACHE:
                 self._said.clear()
             kept = bounded(link)
+            words = self._topic.words
             anchor, url, around = words(kept.anchor), url_words(kept.path), words(kept.around)
             places = array("H")
             for name, found in (

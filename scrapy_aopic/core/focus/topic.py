@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .classifier import Classifier
 from .words import LINK_CHARACTERS, features, place_of, url_words, words
@@ -15,6 +15,12 @@ RELEVANT = 0.5
 
 DENSE = 100
 """Words among which one keyword makes a page half relevant; a shorter page counts as one of so many words."""
+
+
+class CutText(Protocol):
+    """Cuts the first *limit* characters of a text into words."""
+
+    def __call__(self, text: str, limit: int = ..., /) -> list[str]: ...
 
 
 class LinkText(NamedTuple):
@@ -39,10 +45,17 @@ class Topic:
     Args:
         keywords: Words and phrases of the topic.
         pages: What was learned from examples.
+        cut: Cuts text into words.
+
+    Attributes:
+        words: The same.
     """
 
-    def __init__(self, keywords: Iterable[str] = (), pages: Classifier | None = None) -> None:
-        self._keywords = [each for each in (tuple(words(text)) for text in keywords) if each]
+    def __init__(
+        self, keywords: Iterable[str] = (), pages: Classifier | None = None, cut: CutText = words
+    ) -> None:
+        self.words = cut
+        self._keywords = [each for each in (tuple(cut(text)) for text in keywords) if each]
         self.pages = pages if pages is not None else Classifier()
 
     @property
@@ -52,25 +65,25 @@ class Topic:
 
     def learn_page(self, text: str, grade: float) -> None:
         """An example: a page with this *text* is relevant to this degree, 0 to 1."""
-        self.pages.learn(features([("page", words(text))]), grade)
+        self.pages.learn(features([("page", self.words(text))]), grade)
 
     def grade(self, text: str) -> float:
         """How relevant a page with this *text* is, 0 to 1."""
-        found = words(text)
+        found = self.words(text)
         if self.has_examples:
             return self.pages.score(features([("page", found)]))
         return self._density(found)
 
     def explain(self, text: str) -> list[tuple[str, float]]:
         """What each word of a page with this *text* adds to its log odds by what was learned, the largest part first."""
-        found = words(text)
+        found = self.words(text)
         values = features([("page", found)])
         parts = {word: self.pages.part(values, place_of("page", word)) for word in set(found)}
         return sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
 
     def match(self, link: LinkText) -> float:
         """How well the text and the URL of *link* fit the topic, 0 to 1; 0 if they say nothing."""
-        return self.fit(words(link.anchor, LINK_CHARACTERS) + url_words(link.path))
+        return self.fit(self.words(link.anchor, LINK_CHARACTERS) + url_words(link.path))
 
     def fit(self, found: Sequence[str]) -> float:
         """The same of a link that says the words *found*."""

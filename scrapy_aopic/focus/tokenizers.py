@@ -1,0 +1,73 @@
+"""What cuts text into words: the package's own, or a function of the user's (``AOPIC_TOKENIZER``).
+
+Rule: what is learned by one tokeniser means nothing by another, so a model names the one that it was trained with.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from scrapy_aopic.core.focus.words import LONGEST_WORD, PAGE_CHARACTERS, words
+from scrapy_aopic.exceptions import TopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
+
+class Tokenizer(Protocol):
+    """A function of the user's: the words of a text, in any form that is to count as one word."""
+
+    def __call__(self, text: str, /) -> Iterable[str]: ...
+
+
+class Words:
+    """Cuts text into words by the function *cut*, or as the package does if there is none.
+
+    Args:
+        is_lenient: Whether a text that *cut* fails on is cut as the package does, with a warning for the first one: in a
+            crawl, which goes on. Else it is a :class:`~scrapy_aopic.exceptions.TopicError`.
+
+    Attributes:
+        name: What the tokeniser is called in a model; empty for the package's own.
+    """
+
+    def __init__(self, cut: Tokenizer | None = None, *, is_lenient: bool = False) -> None:
+        self._cut = cut
+        self._is_lenient = is_lenient
+        self._has_failed = False
+        self.name = (
+            f"{getattr(cut, '__module__', '')}.{getattr(cut, '__qualname__', '')}" if cut is not None else ""
+        )
+
+    def __call__(self, text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
+        """The words of the first *limit* characters of *text*.
+
+        Raises:
+            TopicError: If the tokeniser fails, or gives anything but texts, and it is not lenient.
+        """
+        if self._cut is None:
+            return words(text, limit)
+        try:
+            return [word[:LONGEST_WORD] for word in map(_as_text, self._cut(text[:limit])) if word]
+        except Exception as error:
+            what = (
+                f"The tokeniser {self.name} (AOPIC_TOKENIZER) gives no words: {type(error).__name__}: {error}"
+            )
+            if not self._is_lenient:
+                raise TopicError(f"{what}.") from error
+            if not self._has_failed:
+                self._has_failed = True
+                logger.warning(
+                    "%(what)s; such texts are cut as without it, and further ones are not logged",
+                    {"what": what},
+                )
+            return words(text, limit)
+
+
+def _as_text(word: object) -> str:
+    if not isinstance(word, str):
+        raise TypeError(f"{word!r} is no text")
+    return word
