@@ -43,7 +43,7 @@ def crawl(settings: dict[str, str], pages: int, seconds: float) -> list[bool]:
             "AOPIC_REPORT": "False",
             "CONCURRENT_REQUESTS": "4",
             "AOPIC_POLITENESS_FACTOR": "2",
-            "CLOSESPIDER_PAGECOUNT": str(pages),
+            "CLOSESPIDER_PAGECOUNT": str(pages * 6 // 5),  # errors and redirects count there
             "CLOSESPIDER_TIMEOUT": str(seconds),
             "LOG_LEVEL": "ERROR",
             **settings,
