@@ -39,6 +39,7 @@ class Remembered(Topic):
     """A topic that judges no text twice, so that many crawls for it take less time."""
 
     def __init__(self, topic: Topic) -> None:
+        super().__init__((), topic.pages)
         self._known: dict[LinkText, float] = {}
         self._grades: dict[int, float] = {}
         self._keywords = topic._keywords

@@ -22,8 +22,8 @@ from .learned import BITS, Learned
 
 if TYPE_CHECKING:
     from .learned import Said
-    from .strategy import PageSeen
-    from .topic import LinkText
+    from .strategy import Chance, PageSeen
+    from .topic import LinkText, Topic
 
 LEVELS = 3
 """Degrees of relevance of a page that are distinguished."""
@@ -41,19 +41,32 @@ _SPREAD = 40503
 
 _STEP = 7919
 
+_CACHE = 5_000
+"""Links whose features are kept for a level, some 2 MB: most links of a site are on all of its pages."""
+
 
 class Contextual(Learned):
     """Values links by what became of earlier ones with the same words on pages as relevant, and on the same host."""
 
     discount: ClassVar[float] = DISCOUNT
 
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        super().__init__(topic, chance)
+        self._crossed: dict[tuple[LinkText, int], array[int]] = {}
+
     def learn(self, page: PageSeen) -> None:
         super().learn(page._replace(grade=page.grade * page.grade))
 
     def _features(self, link: LinkText, grade: float, parent: bytes) -> Said:
         said = super()._features(link, grade, parent)
-        salt = _STEP * (min(int(grade * LEVELS), LEVELS - 1) + 1)
-        places = array("H", said.places)
-        places.extend([place * _SPREAD + salt & _LAST for place in said.places])
-        places.extend([crc32(parent[:HOST_BYTES]) & _LAST] * HOST_WEIGHT)
+        level = min(int(grade * LEVELS), LEVELS - 1)
+        known = self._crossed.get((link, level))
+        if known is None:
+            if len(self._crossed) >= _CACHE:
+                self._crossed.clear()
+            salt = _STEP * (level + 1)
+            known = array("H", said.places)
+            known.extend([place * _SPREAD + salt & _LAST for place in said.places])
+            self._crossed[link, level] = known
+        places = known + array("H", [crc32(parent[:HOST_BYTES]) & _LAST] * HOST_WEIGHT)
         return said._replace(places=places, scale=1.0 / math.sqrt(len(places)))
