@@ -11,8 +11,6 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.counters import Counters, read_counters
 from scrapy_aopic.core.focus.harvest import Harvest
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.records import HostRecord
     from scrapy_aopic.core.saved import Saved
-    from scrapy_aopic.watch.snapshot import HostRow
+    from scrapy_aopic.watch.snapshot import HostRow, Topic
 
 _MOST_HOSTS = 300_000
 """Hosts that are looked at to find one by a part of its name: about a second."""
@@ -376,7 +374,7 @@ def _totals(store: Store, saved: Saved) -> dict[str, Any]:
     lasted = saved.saved_at - saved.created_at
     topic = topic_of(Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]))
     return {
-        **({"topic": msgspec.to_builtins(topic)} if topic is not None else {}),
+        **({"topic": _topic(topic)} if topic is not None else {}),
         "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},
         "forecast": forecast(
             Pages(known=saved.pages, queued=saved.queued, dead=saved.dead_pages), None
@@ -411,6 +409,15 @@ def _totals(store: Store, saved: Saved) -> dict[str, Any]:
         "saved_at": saved.saved_at,
         "closed": saved.is_clean,
         "size_bytes": store.size_bytes(),
+    }
+
+
+def _topic(topic: Topic) -> dict[str, Any]:
+    return {
+        "pages": topic.pages,
+        "relevant": topic.relevant,
+        "harvest": round(topic.harvest, 4),
+        "lately": round(topic.lately, 4),
     }
 
 
