@@ -26,7 +26,8 @@ from scrapy_aopic.testing.server import Answer, Exchange, Server
 KEYWORDS = ["comet", "galaxy", "stars", "telescope"]
 FARMS = {
     "one host": ["www.farm-0.test"],
-    "twenty hosts of a domain": [f"h{number}.farm-0.test" for number in range(20)],
+    # Under a suffix of the public list: of others, each host is taken for a domain of its own.
+    "twenty hosts of a domain": [f"h{number}.example.com" for number in range(20)],
     "twenty domains": [f"www.farm-{number}.test" for number in range(20)],
 }
 
