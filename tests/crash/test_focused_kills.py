@@ -83,6 +83,12 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
     use("sqlite")
     job = tmp_path / "job"
     n_kills, known = 0, 0
+
+    def is_kept() -> bool:
+        """Whether the job has more of what was learned than before this run, so that a kill can lose the rest only."""
+        learned = ask(job, learned_of)
+        return learned is not None and learned.n_learned > known
+
     with Server(answer).run_in_thread() as running:
         line, environment = command(
             job,
@@ -97,8 +103,10 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
             with subprocess.Popen(
                 line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
             ) as process:
-                while process.poll() is None and (n_kills >= 4 or len(running.log) < before + 45):
-                    time.sleep(0.002)
+                while process.poll() is None and (
+                    n_kills >= 3 or len(running.log) < before + 30 or not is_kept()
+                ):
+                    time.sleep(0.01)
                 if process.poll() is None:
                     process.send_signal(signal.SIGKILL)
                     n_kills += 1
@@ -109,13 +117,12 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
             assert result.cash + result.virtual == TOTAL
             assert ask(job, leads_of) <= ask(job, waiting_in)
             learned = ask(job, learned_of)
-            if n_kills > 1:
-                assert learned is not None
-                assert learned.n_learned >= known
-                known = learned.n_learned
+            assert learned is not None
+            assert learned.n_learned >= known
+            known = learned.n_learned
             if process.returncode == 0:
                 break
-    assert n_kills == 4
+    assert n_kills == 3
     assert result.visited == N_HOSTS * N_PAGES
-    assert known > 0.8 * result.visited  # what was learned after the last version before a kill is gone
+    assert known > result.visited / 2  # what was learned after the last version before a kill is gone
     assert ask(job, leads_of) == set()
