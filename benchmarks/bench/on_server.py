@@ -52,6 +52,8 @@ def core(folder: str, size: int, pages: int, delay_ms: float = 0.0) -> dict[str,
     with tempfile.TemporaryDirectory() as temporary, Server(Path(temporary), **LISTPACKS) as server:
         address = Address("job", server.url)
         _fill(address, store_folder(Path(folder)))
+        server.stop()
+        server.start()  # memory counts as after a restart, without what filling it has left behind
         with closing(connect(address)) as link, _far(server.port, delay_ms) as port:
             memory = _info(link, "used_memory")
             address = Address("job", f"redis://127.0.0.1:{port}/0")
