@@ -1,4 +1,4 @@
-"""Which tests are slow beside those that say so themselves, and how Hypothesis draws.
+"""Which tests are slow beside those that say so themselves, how Hypothesis draws, and a Redis or Valkey server.
 
 Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=random`` looks for new ones.
 
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from support.redis_server import Server
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("random", deadline=None, print_blob=True)
@@ -40,3 +43,20 @@ def pytest_collection_finish() -> None:
     """Keep what has been imported and collected out of every later search for garbage: a tenth of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of the module's own; one that needs it skips itself where there is none (``redis_server.WHY_NOT``)."""
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Any]:
+    """A client of it, which is emptied first."""
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client

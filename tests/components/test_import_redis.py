@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
-from support.redis_server import Server
 from support.small_web import Web, crawl
 
 from scrapy_aopic.exceptions import StorageError
@@ -60,19 +59,6 @@ def _sent(response: Any) -> str:
 
 def _own(response: Any) -> dict[str, Any]:
     return {name: response.meta[name] for name in ("shelf",) if name in response.meta}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
-        yield client
 
 
 def fill(client: redis.Redis, queue: str, requests: list[Request], fetched: list[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
-from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.audit import audit
@@ -42,19 +41,6 @@ PAGES: dict[str, Any] = {
     **{f"http://{host}/": [f"http://{host}/{n}" for n in range(4)] for host in HOSTS},
     **{f"http://{host}/{n}": [f"http://{other}/" for other in HOSTS] for host in HOSTS for n in range(4)},
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
-        yield client
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
-from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -50,19 +49,6 @@ PAGES: dict[str, Any] = {
 }
 ABROAD = next(host for host in HOSTS if CUT.of_host(host) != CUT.of_host("a.test"))
 """A host of another shard than that of a.test."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
-        yield client
 
 
 @pytest.fixture

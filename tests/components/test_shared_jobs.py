@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +16,6 @@ import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.core_crawl import link
-from support.redis_server import Server
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.api import Ending, Lease
@@ -52,12 +51,6 @@ PAGES = {
     "http://c.test/1": ["http://a.test/"],
     "http://d.test/": [],
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.fixture

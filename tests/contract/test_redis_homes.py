@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from support import redis_server
-from support.redis_server import Server
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import LostError, StorageError
@@ -24,12 +22,6 @@ pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
 CUT = JobCut(5, "list", 2)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.fixture
