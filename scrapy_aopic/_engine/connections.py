@@ -120,12 +120,18 @@ def _connection_below(transport: Any) -> _TwistedConnection | None:
     return found
 
 
-def watch_connections(downloader: Downloader) -> None:
+def watch_connections(downloader: Downloader, *, at_once: int) -> None:
     """Have the connections of *downloader* tell :class:`~.network.Watch`, and do nothing that nobody asked for.
 
     Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
     send a request again by themselves, at once, when a kept connection breaks. Headers are bounded: Twisted reads
     them without end, as long as each line is short, while aiohttp takes 128 of 8 kB.
+
+    Connections to a proxy serve all hosts, so Twisted's pool keeps as many of them as are used at a time. Scrapy has it
+    keep as many as one host may have, which is one with the add-on: nearly each request would make another one.
+
+    Args:
+        at_once: Requests that are under way at most (``CONCURRENT_REQUESTS``).
     """
     for scheme in ("http", "https"):
         handler = downloader.handlers._get_handler(scheme)
@@ -134,6 +140,8 @@ def watch_connections(downloader: Downloader) -> None:
         for owner, name in ((pool, "retryAutomatically"), (session, "_retry_connection")):
             if hasattr(owner, name):
                 setattr(owner, name, False)
+        if hasattr(pool, "maxPersistentPerHost"):
+            pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, at_once)
         if hasattr(pool, "_factory") and hasattr(pool, "getConnection"):
             pool._factory = partial(_make_wired, pool._factory)
             pool.getConnection = partial(_get_connection, pool.getConnection)

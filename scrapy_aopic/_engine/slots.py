@@ -181,7 +181,7 @@ class Slots:
         if self._clocks is None:
             self._clocks = Clocks.join(self)
             self._crawler.signals.connect(self._leave, signal=signals.spider_closed)
-            watch_connections(downloader)
+            watch_connections(downloader, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS"))
             self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
         if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):

@@ -107,6 +107,10 @@ class Server:
         log: Where to write the log, apart from :attr:`entries`.
         host: Address to listen at.
         port: Port to listen at; 0 takes a free one, then found in :attr:`port`.
+
+    Attributes:
+        entries: What it has logged.
+        n_accepted: Connections that clients have made.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Server:
         self.host = host
         self.port = port
         self.entries: list[Entry] = []
+        self.n_accepted = 0
         self._answer = answer
         self._log = log
         self._file: TextIO | None = None
@@ -268,6 +273,7 @@ class _Connection(asyncio.Protocol):
         # With no room in the buffer, resume_writing() means that the last byte is out: rule 1.
         transport.set_write_buffer_limits(high=0)
         self._server._connections.add(self)
+        self._server.n_accepted += 1
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

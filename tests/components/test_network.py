@@ -251,3 +251,25 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/loop/late_seconds/max") >= 0.3
     assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < 0.6
+
+
+@deferred_f_from_coro_f
+async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serve) -> None:
+    class Many(Spider):
+        name = "many"
+        start_urls = [f"http://h{n % 20}.test/{n}" for n in range(200)]
+
+        def parse(self, response: Response) -> None:
+            """Nothing: only the connection counts."""
+
+    web = serve({url: Answer(delay=0.002) for url in Many.start_urls})
+    settings = {
+        "ADDONS": {"scrapy_aopic.Addon": 500},
+        "AOPIC_PROGRESS": False,
+        "AOPIC_MIN_GAP": 0,
+        "CONCURRENT_REQUESTS": 8,
+        "ROBOTSTXT_OBEY": False,
+    }
+    await crawl(Many, settings)
+    assert len(web.asked) == 200
+    assert web.n_connections <= 8

@@ -35,6 +35,11 @@ class Web:
         return list(self._server.entries)
 
     @property
+    def n_connections(self) -> int:
+        """Connections that crawls have made."""
+        return self._server.n_accepted
+
+    @property
     def asked(self) -> list[str]:
         """URLs in the order in which they were asked for, without robots.txt."""
         entries = sorted(self.log, key=lambda entry: entry.start)
