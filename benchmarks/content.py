@@ -20,31 +20,32 @@ from time import process_time
 from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.duplicates import ALIKE, alike, sketch
-from scrapy_aopic.web.page_text import MIN_CHARACTERS, read_canonical, read_text
+from scrapy_aopic.web.page_text import MIN_TEXT, read_canonical, read_text
+from scrapy_aopic.web.skim import skim
 
 SIMHASH_BITS = 3
 CHANGES = ("date", 0.0, 0.005, 0.01, 0.02, 0.05)  # parts of the words; 0 for one word
 
 
-def runs(words: list[str]) -> set[str]:
-    return {" ".join(words[at : at + 3]) for at in range(len(words) - 2)}
+def runs(words: list[bytes]) -> set[bytes]:
+    return {b" ".join(words[at : at + 3]) for at in range(len(words) - 2)}
 
 
-def simhash(words: list[str]) -> int:
+def simhash(words: list[bytes]) -> int:
     """64 bits, each that of most runs."""
-    hashes = [int.from_bytes(blake2b(run.encode(), digest_size=8).digest(), "big") for run in runs(words)]
+    hashes = [int.from_bytes(blake2b(run, digest_size=8).digest(), "big") for run in runs(words)]
     return sum(1 << bit for bit in range(64) if 2 * sum(each >> bit & 1 for each in hashes) > len(hashes))
 
 
-def changed(words: list[str], change: str | float, dice: random.Random) -> list[str]:
+def changed(words: list[bytes], change: str | float, dice: random.Random) -> list[bytes]:
     if change == "date":
         return [
             *words,
-            *f"on 2026-11-{dice.randrange(1, 30)} at {dice.randrange(24)}:{dice.randrange(60)}".split(),
+            *f"on 2026-11-{dice.randrange(1, 30)} at {dice.randrange(24)}:{dice.randrange(60)}".encode().split(),
         ]
     result = list(words)
     for place in dice.sample(range(len(words)), max(1, int(len(words) * float(change)))):
-        result[place] = f"changed{dice.randrange(10**6)}"
+        result[place] = f"changed{dice.randrange(10**6)}".encode()
     return result
 
 
@@ -66,12 +67,8 @@ def main(folder: Path) -> None:
     print(f"  near             {timed(pages, lambda page: read_text(page, has_sketch=True)):.2f} ms")
     print(f"  rel=canonical    {timed(pages, read_canonical):.2f} ms")
 
-    found = {
-        " ".join(page.xpath("//text()[not(parent::script or parent::style)]").getall()).lower()
-        for page in pages
-    }
-    texts = sorted({" ".join(text.split()) for text in found})
-    words = [text.split() for text in texts if len(text) >= MIN_CHARACTERS]
+    texts = sorted({b" ".join(skim(page.body).text.split()) for page in pages})
+    words = [text.split() for text in texts if len(text) >= MIN_TEXT]
     sketches, hashes = [sketch(each) for each in words], [simhash(each) for each in words]
     bands: dict[bytes, list[int]] = {}
     for number, each in enumerate(sketches):

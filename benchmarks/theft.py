@@ -199,7 +199,7 @@ class Run:
             page.canonical.partition("//")[2].partition("/")[0]
         ) == registered_domain(page.host)
         as_seen = "\n".join(sorted(each.removeprefix(f"http://{page.host}") for each in page.links))
-        text = text_of(page.later if page.later and n > 1 else page.text, as_seen)
+        text = text_of((page.later if page.later and n > 1 else page.text).encode(), as_seen.encode())
         is_duplicate = bool(crawl.judge(lease, text))
         if not is_duplicate and named and crawl.copy_of(lease):
             is_duplicate = crawl.give_way(lease, named)

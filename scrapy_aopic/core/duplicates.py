@@ -51,6 +51,9 @@ _BAND = 8
 _RUN = 3
 """Words in a run."""
 
+WHITE = b" \t\n\r\f\v"
+"""White space, of ASCII."""
+
 _MAX_WORDS = 20_000
 """Words of a page that its sketch is made of: a bound on the time for hostile pages."""
 
@@ -117,22 +120,24 @@ class Claim(NamedTuple):
     is_if_same: bool = False
 
 
-def text_of(text: str, links: str = "", *, has_sketch: bool = False) -> Text:
-    """What is kept of a page with *text*, in which white space counts, and with *links*, whatever stands for them."""
-    return Text(_half(text) + _half(links), sketch(text.split(None, _MAX_WORDS)) if has_sketch else b"")
+def text_of(text: bytes, links: bytes = b"", *, has_sketch: bool = False) -> Text:
+    """What is kept of a page with *text*, in which white space only parts words, and with *links*, whatever stands for them."""
+    # To throw white space away is four times as fast as to make one space of each.
+    digest = _half(text.translate(None, WHITE)) + _half(links)
+    return Text(digest, sketch(text.split(None, _MAX_WORDS)) if has_sketch else b"")
 
 
-def _half(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HALF).digest()
+def _half(text: bytes) -> bytes:
+    return blake2b(text, digest_size=_HALF).digest()
 
 
-def sketch(words: Sequence[str]) -> bytes:
+def sketch(words: Sequence[bytes]) -> bytes:
     """Sketch of *words*, of the first 20,000 if there are more; empty if there are too few for one."""
     words = words[:_MAX_WORDS]
-    runs = {" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1)}
+    runs = {b" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1)}
     if len(runs) < _BINS:
         return b""
-    hashed = b"".join([blake2b(run.encode("utf-8", "surrogatepass"), digest_size=8).digest() for run in runs])
+    hashed = b"".join([blake2b(run, digest_size=8).digest() for run in runs])
     # The last 6 bits choose the bin; the least of each bin comes last, and stays.
     bins = {each & _BINS - 1: each for each in sorted(unpack_struct(f"<{len(runs)}Q", hashed), reverse=True)}
     result = bytearray(_BINS)

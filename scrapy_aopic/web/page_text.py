@@ -7,38 +7,37 @@ Pages with the same text are the same only if they also have the same links, and
 which a spider may make requests, too. Links are compared as seen from the site, so that ``http://www.a.com/b`` and
 ``/b`` on ``a.com`` are equal, and without session parameters.
 
-Pages are read while the event loop waits, so each step has a bound: :data:`MAX_CLEANED`, :data:`MAX_ELEMENTS`. A page
-beyond a bound may be taken for another page than a copy of it, and not for the same as a page with another text.
+Pages are read while the event loop waits, so there is a bound: :data:`MAX_SKIMMED`. A page beyond it may be taken for
+another page than a copy of it, and not for the same as a page with another text.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from lxml import etree  # type: ignore[import-untyped]  # has no types
 from scrapy.http import HtmlResponse
 
-from scrapy_aopic.core.duplicates import Text, text_of
+from scrapy_aopic.core.duplicates import WHITE, Text, text_of
 
+from .skim import skim
 from .urls import is_parsable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy.http import Response
 
-MIN_CHARACTERS = 200
-"""Characters of text that a page must have to be compared by it: many pages say little more than "not found"."""
+MIN_TEXT = 200
+"""Bytes of text, without white space, that a page must have to be compared by it: many pages say little more than "not found"."""
 
-MAX_CLEANED = 500_000
-"""Characters of a page's text, of its links and of its data out of which is taken what differs although the page is the
-same, which takes 7, 7 and 20 ms; of more than that all counts."""
+MAX_SKIMMED = 500_000
+"""Bytes of a page whose text, links and data are looked at, which takes at most 25 ms; of a longer page all the rest counts."""
 
-MAX_ELEMENTS = 10_000
-"""Elements with a link or with data by which pages are compared, which takes 20 ms; further ones of a page do not count."""
+_BEGINNING = 200
+"""Bytes of a page among which a zero means that each character has more than one."""
 
 MAX_LINKS = 1000
 """Links in the head of a page, or in its headers, among which its canonical one is looked for."""
@@ -46,17 +45,6 @@ MAX_LINKS = 1000
 MAX_CANONICALS = 10
 """Canonical links that a page may have; if it has more, none of them counts."""
 
-# "descendant" takes a third of the time of "//"; the second expression takes twice as long as the first.
-_TEXTS: Callable[[Any], list[str]] = etree.XPath("descendant::text()", smart_strings=False)
-_TEXTS_SEEN: Callable[[Any], list[str]] = etree.XPath(
-    "descendant::text()[not(parent::script or parent::style or parent::template)]", smart_strings=False
-)
-_LEADING_BUT_A = ("area", "base", "form", "frame", "iframe", "link", "script", "style", "template")
-_LEADING = ("a", *_LEADING_BUT_A)
-_HREFS_OF_A: Callable[[Any], list[str]] = etree.XPath("descendant-or-self::a/@href", smart_strings=False)
-_HIDDEN = frozenset(("script", "style"))
-_ADDRESS = {"form": "action", "frame": "src", "iframe": "src"}
-_NEIGHBOURS = frozenset(("next", "prev"))
 _NO_LINKS = ("#", "javascript:", "mailto:", "tel:", "data:")
 _WHOLE = ("/", "http:", "https:", "HTTP:", "HTTPS:")
 
@@ -68,14 +56,9 @@ _SESSION = re.compile(
     re.IGNORECASE,
 )
 
-# Scripts that are data: JSON by their type, or the state that a page begins with (Next.js, Nuxt, Redux, ...).
-_STATE = re.compile(
-    r"\s*(?:(?:window|self|globalThis|var|let|const)\b[^=;(){}]{1,100}=\s*(?:[{\[(]|JSON\.parse|function)"
-    r"|\(?self\.__next_f\b)"
-)
-# Data in it that differ from one response to the next.
+# What differs in data from one response to the next.
 _VOLATILE = re.compile(
-    r"\"[\w-]{0,30}(?:nonce|csrf|token|session|time|trace_?id|request_?id)[\w-]{0,30}\"\s*:\s*(?:\"[^\"\\]*\"|[0-9.]+)",
+    rb"\"[\w-]{0,30}(?:nonce|csrf|token|session|time|trace_?id|request_?id)[\w-]{0,30}\"\s*:\s*(?:\"[^\"\\]*\"|[0-9.]+)",
     re.IGNORECASE,
 )
 _LINKS = f"/html/head/link[position() <= {MAX_LINKS}][@rel and @href]"
@@ -89,85 +72,46 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
     """The text of *response*; one without a digest if it is short, ``None`` if the response is no page of HTML."""
     if not isinstance(response, HtmlResponse) or not 200 <= response.status < 300:
         return None
-    try:
-        root = response.selector.root
-    except (LookupError, ValueError):  # Scrapy reads no page with an unknown charset or a bad base URL
-        return None
-    # An element takes three characters or more.
-    texts, leads = _seen_and_leads(root, response.url, are_few=len(response.text) <= 3 * MAX_ELEMENTS)
-    text = " ".join(texts).lower()
-    is_long = len(text) > MAX_CLEANED
-    # The first words of a long text, too: if it has no others, the page says little.
-    text = " ".join(text.split(None, MIN_CHARACTERS if is_long else -1))
-    return text_of(text, leads, has_sketch=has_sketch) if len(text) >= MIN_CHARACTERS else Text(b"")
+    html = response.body
+    if b"\0" in html[:_BEGINNING]:  # UTF-16 or UTF-32
+        try:
+            html = response.text.encode("utf-8", "replace")
+        except (LookupError, ValueError):  # it names a charset that does not exist
+            return None
+    shown, links, data = skim(html[:MAX_SKIMMED])
+    if len(shown) < MIN_TEXT or len(shown.translate(None, WHITE)) < MIN_TEXT:
+        return Text(b"")
+    return text_of(shown + html[MAX_SKIMMED:], _leads_of(links, data, response.url), has_sketch=has_sketch)
 
 
-def _seen_and_leads(root: Any, url: str, *, are_few: bool) -> tuple[list[str], str]:
-    """The visible texts of the page at *url*, and a text that stands for its links and data.
-
-    Args:
-        are_few: Whether it has no more than :data:`MAX_ELEMENTS`, so that its anchors need not be counted among them: an XPath
-            gives their links without an object for each.
-    """
-    links = {link for href in _HREFS_OF_A(root) if (link := href.strip())} if are_few else set()
-    hidden: list[str] = []
-    data: list[str] = []
-    elements = root.iter(*(_LEADING_BUT_A if are_few else _LEADING))
-    for element in islice(elements, MAX_ELEMENTS):
-        tag = str(element.tag)
-        if tag == "template":  # its other texts come after its children
-            hidden += element.xpath("text()", smart_strings=False)
-            continue
-        if tag in _HIDDEN:
-            if (text := element.text) is not None:
-                hidden.append(text)
-                if tag == "script" and ("json" in element.get("type", "").lower() or _STATE.match(text)):
-                    data.append(text)
-            continue
-        link = element.get(_ADDRESS.get(tag, "href"), "").strip()
-        if link and (tag != "link" or element.get("rel") in _NEIGHBOURS):
-            links.add(link)
-    if next(elements, None) is not None:  # behind which there may be scripts
-        return _TEXTS_SEEN(root), _leads_of(links, data, url)
-    texts = _TEXTS(root)
-    at = 0
-    try:
-        for text in hidden:
-            at = texts.index(text, at)
-            texts[at] = ""
-    except ValueError:  # one text in several pieces
-        texts = _TEXTS_SEEN(root)
-    return texts, _leads_of(links, data, url)
-
-
-def _leads_of(links: set[str], data: list[str], url: str) -> str:
-    """A text that stands for *links* and *data* of the page at *url*."""
-    if sum(map(len, data)) <= MAX_CLEANED:
-        data = [_VOLATILE.sub("", each) for each in data]
-    return "\n".join([*sorted(_as_of_site(links, url)), *data])
+def _leads_of(links: list[bytes], data: list[bytes], url: str) -> bytes:
+    """What stands for *links* and *data* of the page at *url*."""
+    whole = b"\n".join(links).decode("latin-1").replace('"', "").replace("'", "")
+    places = _as_of_site(set(whole.split("\n")), url)
+    if any(sign in whole for sign in "?;("):
+        places = {_SESSION.sub("", place) for place in places}
+    return b"\n".join(
+        ["\n".join(sorted(places)).encode("latin-1", "replace"), *(_VOLATILE.sub(b"", each) for each in data)]
+    )
 
 
 def _as_of_site(links: Iterable[str], url: str) -> set[str]:
-    """*links*, as they stand in the page at *url*, seen from its site and without sessions."""
+    """*links*, as they stand in the page at *url*, seen from its site."""
     parts = urlsplit(url)
     host = parts.netloc.removeprefix("www.")
     own = tuple(f"{scheme}//{www}{host}" for scheme in ("http:", "https:", "") for www in ("", "www."))
     folder = parts.path.rpartition("/")[0]
     found = set()
-    is_short = sum(map(len, links)) <= MAX_CLEANED
-    for link in links:
-        if link[0] == "/" and link[1:2] != "/":  # most are
-            place = link
+    for each in links:
+        link = each.strip()
+        if link[:1] == "/" and link[1:2] != "/":  # most are
+            found.add(link)
         elif link.startswith(own):
-            place = link[link.index(host) + len(host) :] or "/"
+            found.add(link[link.index(host) + len(host) :] or "/")
         elif link.startswith(_WHOLE):
-            place = link
-        elif link.startswith(_NO_LINKS):
-            continue
-        else:
-            place = f"{folder}/{link}" if link[0] != "?" else parts.path + link
-        has_session = is_short and ("?" in place or ";" in place or "(" in place)
-        found.add(_SESSION.sub("", place) if has_session else place)
+            found.add(link)
+        elif link and not link.startswith(_NO_LINKS):
+            found.add(f"{folder}/{link}" if link[0] != "?" else parts.path + link)
     return found
 
 

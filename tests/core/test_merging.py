@@ -26,7 +26,7 @@ from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.storage.memory import MemoryStore
 
 A, B, C, D, E = (link(host) for host in "abcde")
-TEXT = text_of("one text")
+TEXT = text_of(b"one text")
 
 
 class Job(Whole):
@@ -243,7 +243,7 @@ def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(
 ) -> None:
     """Page 0 is copied by the others, which are fetched in any order, change their texts and name each other."""
     pages = [link(f"copy{number}") for number in range(6)]
-    job, texts = sites(window=Window(1e9, "fixed")), [TEXT, text_of("another text")]
+    job, texts = sites(window=Window(1e9, "fixed")), [TEXT, text_of(b"another text")]
     received = {}
     for page in pages:
         job.seed(page)
@@ -286,9 +286,9 @@ def test_a_page_that_names_another_one_and_has_other_words_is_not_believed() -> 
     job = sites()
     job.seed(A, B)
     judged(job, A)
-    judged(job, B, text=text_of("another text"), same_as=A.key, is_if_same=True)
+    judged(job, B, text=text_of(b"another text"), same_as=A.key, is_if_same=True)
     job.seed(C, D)
-    judged(job, C, text=text_of("one more text"), same_as=D.key, is_if_same=True)
+    judged(job, C, text=text_of(b"one more text"), same_as=D.key, is_if_same=True)
     job.commit()
     judged(job, D)
     assert (job.page(B).canonical, job.page(C).canonical) == (b"", b"")
@@ -299,7 +299,7 @@ def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknow
     job = sites()
     job.seed(A, B, C)
     judged(job, A)
-    judged(job, C, text=text_of("one text", "links"))
+    judged(job, C, text=text_of(b"one text", b"links"))
     lease = begin(job, B)
     job.crawl.judge(lease, TEXT)
     assert job.crawl.copy_of(lease) == A.key
@@ -469,7 +469,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
     visit_original(job, B, C)
     job.crawl.seed(replace(A, again=True), job.now)
     lease = begin(job, A)
-    assert not job.crawl.judge(lease, text_of("another text"))  # it was first with the old one
+    assert not job.crawl.judge(lease, text_of(b"another text"))  # it was first with the old one
     job.settle(lease)
     assert job.page(A).canonical == b""
     visit_duplicate(job, C)
@@ -683,7 +683,7 @@ def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then() -> Non
     while isinstance(lease := job.crawl.lease(job.now), Lease):
         job.crawl.release(lease, job.now)
         came_back.add(lease.key)
-        text = TEXT if lease.key == A.key else text_of("another text")
+        text = TEXT if lease.key == A.key else text_of(b"another text")
         assert not job.crawl.judge(lease, text)
         job.settle(lease)
     assert came_back >= {A.key, B.key}
@@ -801,8 +801,8 @@ class Walk(RuleBasedStateMachine):
         pick=st.integers(0, 9),
         links=st.lists(LINKS, max_size=4),
         same=st.none() | LINKS,
-        text=st.sampled_from([None, "x", "y", ""]),
-        leads=st.sampled_from(["", "", "z"]),
+        text=st.sampled_from([None, b"x", b"y", b""]),
+        leads=st.sampled_from([b"", b"", b"z"]),
         follows=st.booleans(),
         is_if_same=st.booleans(),
         outcome=st.sampled_from(["", "", "", "", "redirect", "http 404", "retry"]),

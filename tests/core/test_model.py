@@ -343,7 +343,7 @@ class Walk(Modelled):
         lease = self.take_lease(pick)
         links = [structs.replace(of, again=self.is_done(of)) for of in links]
         model, key = self.model, lease.key
-        twin = self.crawl.judge(lease, text_of(text.decode())) if text and not outcome else b""
+        twin = self.crawl.judge(lease, text_of(text)) if text and not outcome else b""
         if twin:
             assert model.texts[twin] == text
             assert model.is_alive(model.root(twin))

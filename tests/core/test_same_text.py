@@ -16,19 +16,19 @@ from scrapy_aopic.core.duplicates import ALIKE, Text, alike, sketch, text_of
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link
 
-WORDS = [f"word{number}" for number in range(5000)]
+WORDS = [f"word{number}".encode() for number in range(5000)]
 
 
-def words(seed: str, n: int = 400) -> list[str]:
+def words(seed: str, n: int = 400) -> list[bytes]:
     dice = random.Random(seed)
     return [dice.choice(WORDS) for _ in range(n)]
 
 
-def edited(text: list[str], part: float, seed: int = 1) -> list[str]:
+def edited(text: list[bytes], part: float, seed: int = 1) -> list[bytes]:
     """*text* with *part* of its words changed."""
     dice, result = random.Random(seed), list(text)
     for place in dice.sample(range(len(text)), int(len(text) * part)):
-        result[place] = f"changed{place}"
+        result[place] = f"changed{place}".encode()
     return result
 
 
@@ -48,7 +48,7 @@ class Pages(Job):
         self.release(lease)
         return lease
 
-    def judged(self, page: Link, text: list[str] | None, **how: object) -> bytes:
+    def judged(self, page: Link, text: list[bytes] | None, **how: object) -> bytes:
         """Visit *page*, which has *text*; returns the key of the page that it is a duplicate of."""
         lease = self.begin(page)
         twin = self.crawl.judge(lease, None if text is None else self.text(text))
@@ -60,8 +60,8 @@ class Pages(Job):
         self.reopen()
         self.now += 60
 
-    def text(self, text: list[str]) -> Text:
-        return text_of(" ".join(text), has_sketch=self.policy.is_near) if len(text) > 5 else Text(b"")
+    def text(self, text: list[bytes]) -> Text:
+        return text_of(b" ".join(text), has_sketch=self.policy.is_near) if len(text) > 5 else Text(b"")
 
 
 A, B, C, D = (link(host) for host in "abcd")
@@ -72,15 +72,15 @@ LINKS = b"links..."
 
 
 def test_pages_whose_links_differ_are_two_pages_with_the_same_words() -> None:
-    one, two = text_of("some words", "/1"), text_of("some words", "/2")
+    one, two = text_of(b"some words", b"/1"), text_of(b"some words", b"/2")
     assert one.words == two.words
     assert one.links != two.links
-    assert text_of("other words", "/1").links == one.links
+    assert text_of(b"other words", b"/1").links == one.links
 
 
-def variety(job: Pages, page: Link, leads: str, words: str = "some words") -> bytes:
+def variety(job: Pages, page: Link, leads: str, words: bytes = b"some words") -> bytes:
     lease = job.begin(page)
-    twin = job.crawl.judge(lease, text_of(words, leads))
+    twin = job.crawl.judge(lease, text_of(words, leads.encode()))
     job.settle(lease, outcome="duplicate" if twin else "")
     return twin
 
@@ -108,7 +108,7 @@ def test_a_site_has_so_many_varieties_and_no_more() -> None:
     assert variety(job, pages[1], "1") == b""  # it stays what it was
     assert variety(job, pages[5], "5") == pages[0].key
     assert variety(job, link("a", 7), "7") == pages[0].key
-    assert variety(job, link("a", 8), "8", words="other words") == b""
+    assert variety(job, link("a", 8), "8", words=b"other words") == b""
     job.commit()
 
 
@@ -161,18 +161,18 @@ def test_where_words_are_moved_to_does_not_matter_much() -> None:
 def test_a_text_of_few_words_has_no_sketch() -> None:
     assert sketch(WORDS[:65]) == b""
     assert len(sketch(WORDS[:66])) == 64
-    assert sketch(["same"] * 10_000) == b""  # few distinct runs
+    assert sketch([b"same"] * 10_000) == b""  # few distinct runs
 
 
 def test_what_comes_after_the_first_20_000_words_is_not_in_the_sketch() -> None:
     text = words("x", 20_000)
     assert sketch([*text, *words("y", 20_000)]) == sketch(text)
-    assert text_of(" ".join([*text, "y"])).digest != text_of(" ".join(text)).digest
+    assert text_of(b" ".join([*text, b"y"])).digest != text_of(b" ".join(text)).digest
 
 
-@given(st.lists(st.text(), max_size=100))
-def test_any_text_can_be_kept(some: list[str]) -> None:
-    text = text_of(" ".join(some), has_sketch=True)
+@given(st.lists(st.binary(), max_size=100))
+def test_any_text_can_be_kept(some: list[bytes]) -> None:
+    text = text_of(b" ".join(some), has_sketch=True)
     assert (len(text.digest), len(text.sketch)) in ((16, 0), (16, 64))
 
 

@@ -334,7 +334,7 @@ def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(oth
         shard = job.shards[number]
         lease = shard.lease(job.now)
         assert isinstance(lease, Lease)
-        shard.judge(lease, text_of(text))
+        shard.judge(lease, text_of(text.encode()))
         shard.release(lease, job.now)
         shard.settle(lease, [], job.now, found)
     job.exchange()
