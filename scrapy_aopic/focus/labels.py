@@ -9,13 +9,13 @@ Rule: what is shown to be labelled does not hold the crawl's grade, as people te
 from __future__ import annotations
 
 import json
-import os
 from hashlib import sha256
 from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.storage.folder import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -164,12 +164,8 @@ def write_sample(path: Path, pages: Iterable[Sampled], labels: Mapping[str, bool
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in islice(rows, _MOST_LINES))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.writelines(
+            json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            for row in islice(rows, _MOST_LINES)
+        )

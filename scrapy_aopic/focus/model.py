@@ -7,13 +7,13 @@ line before these, and the first line says 2. The checksum finds damage; it does
 
 from __future__ import annotations
 
-import os
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
 from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.exceptions import StorageError, TopicError
+from scrapy_aopic.storage.folder import replacing
 
 from .tokenizers import Words
 
@@ -53,15 +53,8 @@ def save_model(topic: Topic, path: Path, tokenizer: str = "") -> str:
     if tokenizer:
         data = tokenizer.encode() + b"\n" + data
     digest = sha256(data).hexdigest()
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write((_MAGIC_NAMED if tokenizer else _MAGIC) + digest.encode() + b"\n" + data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write((_MAGIC_NAMED if tokenizer else _MAGIC) + digest.encode() + b"\n" + data)
     return digest[:_VERSION_DIGITS]
 
 

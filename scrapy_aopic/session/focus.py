@@ -300,13 +300,11 @@ class Focus:
         leads = [b""] * len(texts)
         if self.learning.is_on:
             leads = list(map(LeadsOfPage(page.key, page.grade, page.depth + 1).pack, texts))
-        visit.links, given = (
-            [
-                replace(link, weight=weight * link.weight, value=whole_value(value), lead=lead)
-                for link, weight, value, lead in zip(visit.links, split.weights, values, leads, strict=True)
-            ],
-            sum([link.weight for link in visit.links]),
-        )
+        given = sum([link.weight for link in visit.links])
+        visit.links = [
+            replace(link, weight=weight * link.weight, value=whole_value(value), lead=lead)
+            for link, weight, value, lead in zip(visit.links, split.weights, values, leads, strict=True)
+        ]
         unit = given // len(values) if visit.weight else 1
         lost = max((visit.weight or found.n_links) - given, 0)  # of links that were dropped on their way
         null_mass = (split.whole - sum(split.weights)) * unit

@@ -275,8 +275,11 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
         )
     if issubclass(kind, Focused):
         scorer = values["AOPIC_LINK_SCORER"]
-        by_cash = isinstance(scorer, str) and getattr(STRATEGIES[scorer], "by_cash", False)
-        focused: Order = kind(0.0 if by_cash else values["AOPIC_FOCUS"], values["AOPIC_DOMAIN_BUDGET"])
+        strategy = STRATEGIES[scorer] if isinstance(scorer, str) else scorer
+        focused: Order = kind(
+            0.0 if getattr(strategy, "by_cash", False) else values["AOPIC_FOCUS"],
+            values["AOPIC_DOMAIN_BUDGET"],
+        )
         return focused
     order: Order = kind()
     if isinstance(order, Aopic):

@@ -21,7 +21,8 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
-from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.focus.otie import Otie
+from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.window import Window
@@ -533,3 +534,10 @@ def test_the_addon_leaves_components_where_the_user_put_them() -> None:
     Addon().update_settings(settings)
     assert settings["SCHEDULER"] == "scrapy.core.scheduler.Scheduler"
     assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {"scrapy_aopic.PolitenessMiddleware": 700}
+
+
+@pytest.mark.parametrize("scorer", ["otie", Otie, type("OfAUser", (Otie,), {})])
+def test_a_strategy_that_goes_by_cash_alone_has_no_focus_whoever_wrote_it(scorer: object) -> None:
+    topic = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords": ["sql"]}, "AOPIC_FOCUS": 0.9}
+    orders = [read_policy({**topic, "AOPIC_LINK_SCORER": each}).order for each in (scorer, "best-first")]
+    assert [order.focus for order in orders if isinstance(order, Focused)] == [0.0, 0.9]

@@ -104,7 +104,7 @@ class Index:
         scores: dict[int, float] = {}
         bar = 0.0  # what a document needs to be among the k best
         done = 0
-        for most, weight, postings in terms:
+        for _, weight, postings in terms:
             if len(scores) >= k and rest[done] <= bar:
                 break
             get = scores.get
@@ -116,7 +116,6 @@ class Index:
                 if len(scores) >= k
                 else 0.0
             )
-            del most
         if done < len(terms):
             slack = rest[done] * (1.0 + 1e-9)  # sums in another order differ in the last digits
             close = [number for number, score in scores.items() if score + slack >= bar]

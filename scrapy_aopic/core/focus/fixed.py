@@ -26,7 +26,7 @@ ANCHOR_PART = 0.8
 
 
 class Focused(Strategy):
-    """Mostly the grade of the page, and how well the link's text fits: the default."""
+    """Mostly the grade of the page, and how well the link's text fits."""
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         del chance

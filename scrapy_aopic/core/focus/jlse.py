@@ -180,7 +180,7 @@ class Memory:
 
 
 class Jlse(Strategy):
-    """JLSE, mended; ATA without a memory.
+    """JLSE, mended.
 
     Args:
         topic: What the crawl is for. Its classifier takes the place of the paper's, which learns from the texts of links to
