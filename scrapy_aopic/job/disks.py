@@ -23,14 +23,14 @@ from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
 from scrapy_aopic.storage.redis_homes import InHomes, claim, new_name, place_of, read_homes, read_traces
 from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis_lease import InUseError, Lease
 from scrapy_aopic.storage.redis_shards import Registry
 
 from .folder import store_folder
 from .home import Home, read_home, shard_folder, shards_on_disk, write_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
@@ -73,6 +73,7 @@ class OnDisk:
         self._cut = cut
         self._policy = policy
         self._kind = kind
+        self._awaited: dict[int, Sequence[int]] = {}
         home = open_home(folder, address, cut.shards)
         where = address.of_home(home.name)
         self._lease = Lease(where, Keys(where), task="crawl")
@@ -132,7 +133,7 @@ class OnDisk:
         store = DiskShard(store_folder(job), self._kind, memory_mb=self._memory_mb)
         try:
             if is_lost and store.number == 0:
-                self._begin_anew(number, store, seen, clock())
+                self._begin_anew(number, store, seen, clock(), look.workers if look is not None else ())
             elif store.number < seen:
                 raise StorageError(
                     f"Shard {number} in {job} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
@@ -144,8 +145,15 @@ class OnDisk:
             raise
         return store
 
-    def _begin_anew(self, number: int, store: DiskShard, seen: int, now: float) -> None:
+    def _begin_anew(
+        self, number: int, store: DiskShard, seen: int, now: float, alive: Collection[str]
+    ) -> None:
         traces = read_traces(self._address, self._cut, number)
+        ended = traces.state.worker if traces.state is not None else ""
+        awaited = [n for n, worker in traces.unsure.items() if worker == ended or worker not in alive]
+        if awaited:
+            self._say_awaited(number, awaited)
+            raise InUseError(f"Shard {number} waits for others.")
         known = Known(traces.got, traces.sent, traces.letters)
         store.number = seen
         store.write(begin_anew(ShardId(number, self._cut.shards), known, self._policy, now), sync=True)
@@ -154,6 +162,21 @@ class OnDisk:
             "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "
             "of them visited, are found again as links and seeds lead to them; their cash is with the virtual page",
             {"number": number, "folder": self._address, "pages": sum(counts[:3]), "visited": counts[1]},
+        )
+
+    def _say_awaited(self, number: int, awaited: Sequence[int]) -> None:
+        if self._awaited.get(number) == awaited:
+            return
+        self._awaited[number] = awaited
+        logger.warning(
+            "Shard %(number)d of the crawl in %(folder)s begins anew as soon as shards %(shards)s were open once more, which may "
+            "have heard more of it than the server knows: %(where)s. Start the worker whose they are, or say that they are lost, too",
+            {
+                "number": number,
+                "folder": self._address,
+                "shards": ", ".join(map(str, awaited)),
+                "where": _where(read_homes(self._address), awaited),
+            },
         )
 
     def say_asleep(self, numbers: Sequence[int]) -> None:

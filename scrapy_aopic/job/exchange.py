@@ -41,6 +41,7 @@ class Exchange:
         self._pause = min(pause, lease / 5)
         self._using = threading.Lock()
         self._posts: list[Post] = []
+        self._done: list[Post] = []
         self._failed: list[Post] = []
         self._looks: list[tuple[Look, Mapping[int, int]]] = []
         self._error: StorageError | None = None
@@ -60,12 +61,13 @@ class Exchange:
         with self._using:
             self._posts.append(post)
 
-    def take_looks(self) -> tuple[list[tuple[Look, Mapping[int, int]]], list[Post]]:
-        """The looks that were taken, with the shards that each was for, oldest first; and posts that failed."""
+    def take_looks(self) -> tuple[list[tuple[Look, Mapping[int, int]]], list[Post], list[Post]]:
+        """The looks that were taken, with the shards that each was for, oldest first; posts that are done; and those that failed."""
         with self._using:
             looks, self._looks = self._looks, []
+            done, self._done = self._done, []
             failed, self._failed = self._failed, []
-        return looks, failed
+        return looks, done, failed
 
     def _run(self) -> None:
         while True:
@@ -105,6 +107,8 @@ class Exchange:
         states = {post.number: post.state for post in posts if post.state is not None}
         letters = [letter for post in posts for letter in post.letters]
         self._registry.post(states, letters, [(post.number, post.read) for post in posts])
+        with self._using:
+            self._done += posts
 
     def close(self) -> None:
         """Post what is left, and let others know that this process is gone."""

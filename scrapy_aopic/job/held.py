@@ -142,7 +142,9 @@ class Held:
         self._letters: dict[tuple[int, int], bytes] = {}
         self._sent: dict[int, int] = {}
         self._first: dict[int, tuple[int, float]] = {}
+        self._routes: dict[int, int] = {}
         self._inbox: dict[tuple[int, int], bytes] = {}
+        self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(now)
         self._sums = self.shard.sums
@@ -258,7 +260,9 @@ class Held:
         for sender, number in list(self._inbox):
             if number <= got.get(sender, 0):
                 del self._inbox[sender, number]
-                self._to_remove.add((sender, number))
+        applied = {(sender, number) for sender, number in self._from_server if number <= got.get(sender, 0)}
+        self._from_server -= applied
+        self._to_remove |= applied
 
     def _look_idle(self, now: float) -> bool:
         return not self.shard.n_leased and not self.shard.has_work(now)
@@ -276,8 +280,14 @@ class Held:
         )
 
     def deliver(self, letters: Iterable[Letter]) -> None:
-        """Take *letters* in, to be read by and by."""
+        """Take *letters* of the server in, to be read by and by."""
         for letter in letters:
+            self._inbox.setdefault((letter.sender, letter.number), letter.data)
+            self._from_server.add((letter.sender, letter.number))
+
+    def hand_in(self, letter: Letter) -> None:
+        """Take in the *letter* of another shard of this process."""
+        if letter.number >= self.shard.next_letter(letter.sender):
             self._inbox.setdefault((letter.sender, letter.number), letter.data)
 
     def read(self, clock: Callable[[], float]) -> int:
@@ -322,15 +332,24 @@ class Held:
         if state is None or state.head != self.state.head:
             self._is_state_new = True
 
-    def take_post(self) -> Post:
+    def take_post(self, near: Mapping[int, int]) -> Post:
         """What others should be shown of the last commit, and have not been yet.
+
+        Args:
+            near: Shards that this process holds, too, and of which others know that it does; and which time each was opened.
+                Letters to these do not go by the server.
 
         Raises:
             StorageError: If a letter cannot be read.
         """
-        post = Post(self.number, self.run)
+        post = Post(self)
         now = time.monotonic()
         for to, (first, end) in self.shard.mail_waiting().items():
+            route = near.get(to, 0)
+            if (before := self._routes.get(to, 0)) and route != before:
+                self._sent[to] = first - 1  # what that one was given may be gone with it
+            self._routes[to] = route
+            letters = post.near if route else post.letters
             if self._first.get(to, (0, 0.0))[0] != first:
                 self._first[to] = first, now
             elif now - self._first[to][1] > _SEND_AGAIN:
@@ -339,21 +358,21 @@ class Held:
             begin = max(self._sent.get(to, 0), first - 1) + 1
             last = min(end, first + _WINDOW - 1)
             while begin <= last and (data := self._letters.get((to, begin))) is not None:
-                post.letters.append((to, Letter(self.number, begin, data)))
+                letters.append((to, Letter(self.number, begin, data)))
                 begin += 1
             if begin <= last:
                 some = self.shard.letters(to, begin - 1, _AT_ONCE)
-                post.letters += [(to, Letter(self.number, n, data)) for n, data in enumerate(some, begin)]
+                letters += [(to, Letter(self.number, n, data)) for n, data in enumerate(some, begin)]
                 begin += len(some)
             self._sent[to] = begin - 1
         post.read, self._to_remove = sorted(self._to_remove), set()
-        if self._is_state_new:
+        if self._is_state_new or post.near:
             post.state, self._is_state_new = self.state, False
         return post
 
     def post_failed(self, post: Post) -> None:
         """*post* may not have reached the server: it is to be posted again."""
-        for to, letter in post.letters:
+        for to, letter in (*post.letters, *post.near):
             self._sent[to] = min(self._sent.get(to, 0), letter.number - 1)
         self._to_remove |= {*post.read}
         self._is_state_new = True
@@ -363,23 +382,27 @@ class Post:
     """What one shard shows others.
 
     Attributes:
+        sender: The shard, as it was opened.
         number: Which shard.
         run: Of the server, on which it was opened.
-        letters: Letters to other shards.
+        letters: Letters to shards of other processes.
+        near: Letters to shards of this process: they are handed in when the rest is posted, so that nothing of this shard is
+            ever heard of before its state is shown.
         read: Letters to it, by sender and number, that are in a commit that has landed.
         state: What it was like at its last commit, if that is new.
     """
 
-    __slots__ = ("letters", "number", "read", "run", "state")
+    __slots__ = ("letters", "near", "number", "read", "run", "sender", "state")
 
-    def __init__(self, number: int, run: bytes) -> None:
-        self.number, self.run = number, run
+    def __init__(self, sender: Held) -> None:
+        self.sender, self.number, self.run = sender, sender.number, sender.run
         self.letters: list[tuple[int, Letter]] = []
+        self.near: list[tuple[int, Letter]] = []
         self.read: list[tuple[int, int]] = []
         self.state: State | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.letters or self.read or self.state)
+        return bool(self.letters or self.near or self.read or self.state)
 
 
 class _ShardCommits(Commits):

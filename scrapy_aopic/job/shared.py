@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.lock import Lock
     from scrapy_aopic.storage.redis_shards import Look
 
+    from .held import Post
     from .keeping import Keeper
     from .server_seeds import ServerSeeds
 
@@ -115,6 +116,7 @@ class SharedJob(Job):
         self._opening: dict[int, Future[Held | None]] = {}
         self._n_opened = 0
         self._serials: dict[int, int] = {}
+        self._near: dict[int, int] = {}
         self._last: Look | None = None
         self._is_quiet = False
         self._tick_at = 0.0
@@ -245,7 +247,9 @@ class SharedJob(Job):
 
     def _tick(self, now: float) -> bool:
         is_news = self._adopt()
-        looks, failed = self._exchange.take_looks()
+        looks, done, failed = self._exchange.take_looks()
+        for post in done:
+            self._posted(post)
         for post in failed:
             held = self._shards.held.get(post.number)
             if held is not None and held.run == post.run:
@@ -469,13 +473,23 @@ class SharedJob(Job):
         self._exchange.own = {number: self._serials[number] for number in self._shards.held}
 
     def _post(self, held: Held) -> None:
-        if post := held.take_post():
+        if post := held.take_post(self._near):
             self._exchange.post(post)
+
+    def _posted(self, post: Post) -> None:
+        """The server has *post*: the shards of this process get what is in it for them."""
+        for to, letter in post.near:
+            receiver = self._shards.held.get(to)
+            if receiver is not None and receiver.run == post.run:
+                receiver.hand_in(letter)
+        if post.state is not None and self._shards.held.get(post.number) is post.sender:
+            self._near[post.number] = self._serials[post.number]
 
     # -- shards go
 
     def _remove(self, held: Held) -> None:
         del self._shards.held[held.number]
+        self._near.pop(held.number, None)
         self._n_landed += held.commits.n_landed
         self._slowest = max(self._slowest, held.commits.slowest)
         self._note_own()

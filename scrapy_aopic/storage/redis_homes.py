@@ -10,6 +10,9 @@
 4. With a state goes the *book* of the shard, in the same transaction: the units that it sent to each other shard and
    received. From the books and the letters that are on the server a shard whose disk is lost can be begun anew, so that
    the cash of the whole job is the same, to the unit.
+5. Letters between shards of one worker do not go by the server. So of a letter that a lost shard has sent in this way only
+   the receiver knows whether it was applied, and its shown state may be older than its disk: the lost shard begins anew
+   only after the receiver was open once more.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import StorageError
@@ -142,10 +145,12 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
     keys = Keys(address)
     heads = read_heads(address) if anew else {}
     commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"folders"), name, place)]
+    shown = json.dumps(heads, separators=(",", ":"))
     for number in numbers:
         commands.append((b"HSET", keys.of_job(b"homes"), number, name))
         if anew:
             commands.append((b"HSET", keys.of_job(b"anew"), number, number_of(heads.get(number, ""))))
+            commands.append((b"HSET", keys.of_job(b"shown"), number, shown))
     with closing(connect(address)) as link:
         link.transact(*commands)
 
@@ -190,12 +195,15 @@ class Traces:
         got: The last letter that it had applied of each other shard then, and the units of all of them.
         sent: The last letter of it that each other shard has applied, and the units of all of them.
         letters: Its letters on the server that come next, by receiver, in their order.
+        unsure: Shards that may have applied more of its letters than was shown when it was declared lost, and have shown
+            nothing since; and the workers that had them open then.
     """
 
     state: State | None
     got: Mapping[int, tuple[int, int]]
     sent: Mapping[int, tuple[int, int]]
     letters: Mapping[int, Sequence[bytes]]
+    unsure: Mapping[int, str] = field(default_factory=dict)
 
 
 def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
@@ -209,15 +217,18 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
         replies = link.transact(
             (b"HGETALL", keys.of_job(b"states")),
             (b"HGETALL", keys.of_job(b"books")),
+            (b"HGETALL", keys.of_job(b"anew")),
+            (b"HGET", keys.of_job(b"shown"), number),
             *((b"HGETALL", keys.mail(other)) for other in range(cut.shards)),
         )
     assert replies is not None, "nothing is watched"
-    shown, books, *boxes = replies
+    shown, books, anew, before, *boxes = replies
     states = {other: _read(keys, data) for other, data in _numbered(keys, shown).items()}
     units = {other: _read(keys, data) for other, data in _numbered(keys, books).items()}
     got: dict[int, tuple[int, int]] = {}
     sent: dict[int, tuple[int, int]] = {}
     letters: dict[int, list[bytes]] = {}
+    known: dict[int, int] = {}
     own = states.get(number)
     if own is not None:
         for other, last in own["got"].items():
@@ -230,7 +241,21 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
         while (data := named.get(b"%d:%d" % (number, last + 1))) is not None:
             letters.setdefault(other, []).append(data)
             last += 1
-    return Traces(State(**own) if own is not None else None, got, sent, letters)
+        known[other] = last
+    if own is None:
+        return Traces(None, got, sent, letters)
+    lost = {other: int(commit) for other, commit in _numbered(keys, anew).items()}
+    heads = _read(keys, before) if before is not None else {}
+    unsure = {
+        int(other): states[int(other)]["worker"]
+        for other, last in own["sent"].items()
+        if last > known.get(int(other), 0)
+        and int(other) in states
+        and (head := states[int(other)]["head"]) == heads.get(other)
+        # Of those that are lost, too, nobody will ever know more.
+        and lost.get(int(other)) != number_of(head)
+    }
+    return Traces(State(**own), got, sent, letters, unsure)
 
 
 class InHomes:

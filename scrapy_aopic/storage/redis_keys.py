@@ -23,6 +23,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``folders``         where these folders are
 ``books``           units that each shard has sent to others and received
 ``anew``            shards whose disk is lost, and up to which commit
+``shown``           what each of them could know of the last commits of all shards when that was said
 ``hNAME:...``       ``head`` and ``owner`` of such a folder
 ==================  ====================================================================================
 

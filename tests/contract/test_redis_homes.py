@@ -99,6 +99,26 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     assert read_traces(address, CUT, 2).state is None
 
 
+def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) -> None:
+    claim(address, CUT, "a", "m:/a", ())
+    with (
+        closing(lease_of(address, "a")) as lease,
+        closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry,
+    ):
+        sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
+        states = {other: state(7, got={0: 30}) for other in (1, 2, 3)}
+        letters = [(3, Letter(0, 2, b"x"))]
+        registry.post({0: state(7, sent=sent), **states}, letters, [])
+        assign(address, [0], "c", "m:/c", anew=True)
+        # Of 3 the server has what it may have heard, and 4 was never open.
+        assert read_traces(address, CUT, 0).unsure == {1: "worker", 2: "worker"}
+        registry.post({1: state(8, got={0: 50})}, [], [])
+        traces = read_traces(address, CUT, 0)
+        assert (traces.unsure, traces.sent[1]) == ({2: "worker"}, (1, 50))
+    assign(address, [2], "c", "m:/c", anew=True)
+    assert read_traces(address, CUT, 0).unsure == {}, "nobody will ever know more"
+
+
 def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
     with (

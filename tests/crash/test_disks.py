@@ -336,3 +336,25 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
                 assert one.start - 0.5 <= killed <= other.start, (one, other)
         polite = server_log.audit(workers.web.log, FACTOR)
         assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
+
+
+def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_more(tmp_path: Path) -> None:
+    with running(tmp_path, delay=0.1) as workers:
+        first, second = workers.start_both()
+        job = f"{workers.redis.url}#aopic:follow"
+        workers.wait_for(100)
+        first.kill()
+        first.wait()
+        shutil.rmtree(shard_folder(workers.jobs[0], 0))
+        workers.jobs.append(tmp_path / "job-2")
+        assert "Shard 0 of" in aopic(workers, "move", job, workers.jobs[2], "--shards", 0, "--lost")
+        workers.start(2)
+        time.sleep(1)  # longer than it takes to begin anew, if it does so without the other shard
+        workers.start(0)
+        if second.poll() is not None:  # on a busy machine it may have been done before the kill
+            workers.start(1)
+        workers.wait()
+        assert "Shard 0 of the crawl in" in workers.said()
+        assert "begins anew, because its disk is lost" in workers.said()
+        assert "the books hold" in aopic(workers, "check", job)
+        assert check(workers.jobs)[1:] == (0, [])
