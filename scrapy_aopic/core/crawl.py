@@ -163,8 +163,9 @@ class Crawl:
             recrawl, rates=rates, looks=looks, due=self._due, pages=self.pages, frontier=self.frontier
         )
         duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
+        adds_scores = order.counts_links and not order.values_links
         self._abroad = (
-            Abroad(store, mail, self.pages, self.ledger, duplicates, adds_scores=order.counts_links)
+            Abroad(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
             if mail is not None
             else None
         )
@@ -174,7 +175,7 @@ class Crawl:
             self.ledger,
             duplicates,
             self._site_of,
-            adds_scores=order.counts_links and not order.values_links,
+            adds_scores=adds_scores,
             abroad=self._abroad,
         )
         self.support = Support(self.domains, self.frontier) if self.domains is not None else None

@@ -156,8 +156,8 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
-    if row[:1] == LEADS:
-        return [row[1:], value[:PAGE_BYTES]]
+    if row[:1] == LEADS:  # the page with the link may be of another shard
+        return [row[1:]]
     return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
 
 

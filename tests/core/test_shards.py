@@ -9,8 +9,9 @@ import msgpack
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.core_crawl import NOW, by_cash
-from support.core_shards import ShardedJob, hosts_of, link
+from support.core_shards import ShardedJob, hosts_of, lead, link
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
@@ -19,7 +20,7 @@ from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Sums
-from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, host_key, pack, page_key
@@ -643,6 +644,86 @@ def test_a_request_that_is_too_long_for_a_letter_is_refused_before_anything_is_c
         shard.seed(B, job.now, worth=-1.0)
     shard.settle(lease, [B], job.now)
     job.exchange()
+
+
+# -- what links are worth for a topic
+
+
+def valued(of: Link, value: int, said: bytes = b"") -> Link:
+    return replace(of, value=value, lead=said)
+
+
+def test_the_value_of_a_link_to_another_shard_and_what_is_said_of_it_arrive():
+    job = a_job(order=ORDERS["focused"]())
+    job.visit(0, valued(B, 700, lead(700)), valued(B2, 3), A2)
+    job.exchange()
+    assert job.page(B).score & LARGEST_VALUE == 700
+    assert job.page(B2).score & LARGEST_VALUE == 3
+    assert job.shards[1].lead(B.key) == lead(700)
+    assert job.shards[1].lead(B2.key) == b""
+    assert job.page(B).front_queue > job.page(B2).front_queue
+
+
+@pytest.mark.parametrize("values", [(200, 700, 500), (700, 200), (200, 700)])
+@pytest.mark.parametrize("is_one_letter", [False, True])
+def test_a_page_of_another_shard_is_worth_what_the_best_link_to_it_is(
+    values: tuple[int, ...], *, is_one_letter: bool
+):
+    job = a_job(order=ORDERS["focused"]())
+    job.shards[0].seed(A2, job.now)
+    job.shards[0].seed(link(HERE[1]), job.now)
+    for value in values:
+        job.visit(0, valued(B, value, lead(value)))
+        if not is_one_letter:
+            job.exchange()
+    job.exchange()
+    assert job.page(B).score & LARGEST_VALUE == max(values)
+    assert job.shards[1].lead(B.key) == lead(max(values))
+
+
+def test_cash_is_split_by_value_over_shards_as_it_is_in_one():
+    of_one = Crawl(MemoryStore(), Policy(share=0.25, order=ORDERS["focused"]()), NOW)
+    of_one.seed(A, NOW)
+    lease = of_one.lease(NOW)
+    assert isinstance(lease, Lease)
+    links = [replace(of, weight=weight) for of, weight in ((B, 810_000), (A2, 10_000), (B3, 0))]
+    job = a_job(order=ORDERS["focused"](), endowment=0.0)
+    _, there = job.visit(0, *links, weight=1_820_000, n_links=3)
+    here = of_one.settle(lease, links, NOW, Findings(weight=1_820_000, n_links=3))
+    assert [paid / sum(here.paid) for paid in here.paid] == pytest.approx(
+        [paid / sum(there.paid) for paid in there.paid]
+    )
+    assert there.paid[2] == 0
+    job.exchange()
+    assert (job.cash(B), job.cash(A2), job.cash(B3)) == tuple(there.paid)
+
+
+def test_a_letter_of_an_earlier_release_says_no_values():
+    job = a_job(order=ORDERS["focused"]())
+    job.visit(0, B)
+    job.commit()
+    values = msgpack.unpackb(zlib.decompress(job.shards[0].letters(1)[0]))
+    assert values[-2:] == [[], []]  # nobody said any
+    assert job.shards[1].receive([zlib.compress(msgpack.packb(values[:-2]))], job.now).applied == 1
+    assert job.page(B).score & LARGEST_VALUE == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        (-2, [LARGEST_VALUE + 1]),
+        (-2, [-1]),
+        (-2, [1, 1, 1, 1, 1]),
+        (-1, [bytes(100_000)]),
+        (-1, [b"", b""] * 9),
+    ],
+)
+def test_values_that_cannot_be_are_refused(place: int, wrong: list[Any]):
+    job, letter = a_letter()
+    values = msgpack.unpackb(zlib.decompress(letter))
+    n = len(values[8])
+    values[place] = (wrong * n)[:n] if len(wrong) == 1 else wrong
+    assert refused(job, zlib.compress(msgpack.packb(values)))
 
 
 # -- beside one crawl

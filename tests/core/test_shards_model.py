@@ -14,13 +14,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 from support.core_crawl import NOW, by_cash, link
-from support.core_shards import hosts_of
+from support.core_shards import hosts_of, lead
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.ledger import NOWHERE, TOTAL
+from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch
@@ -37,7 +39,12 @@ OF = 3
 HOSTS = [host for number in range(OF) for host in hosts_of(number, OF, 2)]
 STEPS = int(os.environ.get("AOPIC_STEPS", "4000"))
 
-LINKS = st.builds(link, st.sampled_from(HOSTS), st.integers(0, 2))
+LINKS = st.builds(
+    lambda host, number, value: replace(link(host, number), value=value, weight=value, lead=lead(value)),
+    st.sampled_from(HOSTS),
+    st.integers(0, 2),
+    st.sampled_from([1, 100, LARGEST_VALUE]),
+)
 SHARDS = st.integers(0, OF - 1)
 PICK = st.integers(0, 1000)
 
@@ -50,6 +57,7 @@ class Event:
     got: list[int]
     spent: tuple[bytes, int] = (b"", 0)
     same: bytes = b""
+    is_seed: bool = False
 
 
 @dataclass
@@ -66,7 +74,7 @@ class Mail(RuleBasedStateMachine):
     """Several processes, their stores, and whatever is on the wire between them."""
 
     @initialize(
-        order=st.sampled_from(["cash", "aopic"]),
+        order=st.sampled_from(["cash", "aopic", "focused"]),
         recrawl=st.sampled_from([None, Recrawl(100.0, 1000.0, 0.5)]),
         page_cache=st.sampled_from([1, 1000]),
         seeds=st.lists(LINKS, min_size=2, max_size=4, unique_by=lambda of: of.key),
@@ -74,7 +82,7 @@ class Mail(RuleBasedStateMachine):
     def begin(self, *, order, recrawl, page_cache, seeds):
         self.now = NOW
         self.policy = Policy(
-            **({"order": by_cash()} if order == "cash" else {}),
+            **({"order": by_cash() if order == "cash" else ORDERS[order]()} if order != "aopic" else {}),
             politeness=Politeness(10.0, 0.5, 30.0),
             share=0.25,
             recrawl=recrawl,
@@ -110,10 +118,10 @@ class Mail(RuleBasedStateMachine):
         if self.owner(of) == at:
             if process.shard.seed(of, self.now):
                 page = process.shard.page(of.key)
-                process.events.append(Event([of], [page.cash]))
+                process.events.append(Event([of], [page.cash], is_seed=True))
         else:  # what its virtual page grants is not known here
             process.shard.seed(of, self.now, is_endowed=False)
-            process.events.append(Event([of], [0]))
+            process.events.append(Event([of], [0], is_seed=True))
 
     @rule(
         at=SHARDS,
@@ -374,6 +382,21 @@ class Mail(RuleBasedStateMachine):
                 assert hops <= len(pages), "pages are one in a circle"
             if at != key:
                 assert (page.cash, page.history) == (0, 0)
+        if self.policy.order.values_links:
+            self.values_are_right(events, pages, links)
+
+    def values_are_right(self, events, pages, links):
+        """A page that waits has the value of the best of the links to it, and what is to be kept of that."""
+        seeds = {of.key for event in events if event.is_seed for of in event.links}
+        best = {}
+        for event in events:
+            for of in event.links:
+                best[of.key] = max(best.get(of.key, 0), of.value)
+        for key in pages.keys() - seeds:
+            if pages[key].state == State.QUEUED and not pages[key].visits:
+                assert pages[key].score & LARGEST_VALUE == best[key]
+                shard = self.processes[self.owner(links[key])].shard
+                assert shard.lead(key) == lead(best[key])
 
 
 TestMail = Mail.TestCase

@@ -6,9 +6,11 @@ from typing import Any
 
 from scrapy_aopic.core.api import Findings, Lease, Settled
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.focus.leads import LeadsOfPage
+from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.ledger import NOWHERE
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.records import HOST_BYTES, Link, Page
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, Page
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.cut import Cut
 from scrapy_aopic.core.shards.whole import audit_shards
@@ -25,6 +27,11 @@ def hosts_of(shard: int, of: int, n: int) -> list[str]:
         if cut.of_host(f"h{number}") == shard:
             found.append(f"h{number}")
     return found
+
+
+def lead(number: int) -> bytes:
+    """What is kept of a link that says *number*."""
+    return LeadsOfPage(b"p" * PAGE_BYTES, 0.5, 1).pack(LinkText(str(number)))
 
 
 class ShardedJob:
@@ -110,4 +117,4 @@ class ShardedJob:
             shard.learn(sums)
 
 
-__all__ = ["ShardedJob", "hosts_of", "link"]
+__all__ = ["ShardedJob", "hosts_of", "lead", "link"]

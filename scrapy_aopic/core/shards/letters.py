@@ -21,6 +21,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from scrapy_aopic.core.domain import KEY_BYTES
+from scrapy_aopic.core.focus.leads import MOST_BYTES
+from scrapy_aopic.core.order import LARGEST_VALUE
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, host_key
 from scrapy_aopic.core.sponsors import MAX_LEVEL
 from scrapy_aopic.exceptions import StorageError
@@ -47,6 +49,8 @@ _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Number = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 _Shift = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 _PageKey = Annotated[bytes, Meta(min_length=PAGE_BYTES, max_length=PAGE_BYTES)]
+_Value = Annotated[int, Meta(ge=0, le=LARGEST_VALUE)]
+_Lead = Annotated[bytes, Meta(max_length=MOST_BYTES)]
 _Worth = Annotated[float, Meta(ge=0.0, le=MAX_WORTH)]
 
 
@@ -160,6 +164,9 @@ class Letter(Struct, array_like=True, frozen=True):
         units: Cash that it carries.
         hosts: Names of hosts, as :func:`host_bytes` writes them.
         ways: Keys of domains, each with those of its discoverers up to a seed's domain.
+        values: What the page of each payment seems worth for a topic; empty if no link says anything of that, as in letters
+            of earlier releases.
+        leads: What is to be kept of the link of each payment while its page waits; empty if nothing is of any.
     """
 
     version: int
@@ -175,6 +182,8 @@ class Letter(Struct, array_like=True, frozen=True):
     claims: list[PageClaim] = []
     grants: list[Grant] = []
     bequests: list[Bequest] = []
+    values: list[_Value] = []
+    leads: list[_Lead] = []
 
     def __str__(self) -> str:
         return f"letter {self.number} from shard {self.sender} to shard {self.to}"
@@ -259,6 +268,9 @@ def _fault(letter: Letter, hosts: list[str], cut: Cut) -> str:
 
 def _loose_end(letter: Letter, of: int) -> str:
     """What in *letter* refers to nothing; empty if all refers to something."""
+    n_payments = len(letter.payments)
+    if not {len(letter.values), len(letter.leads)} <= {0, n_payments}:
+        return "it has values of other payments than it has"
     n_hosts, n_ways, longest = len(letter.hosts), len(letter.ways), KEY_BYTES * (MAX_LEVEL + 1)
     targets = [each.target for each in letter.payments] + [each.target for each in letter.seeds]
     finders = [finder for payment in letter.payments for finder in payment.finders]

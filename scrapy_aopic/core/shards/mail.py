@@ -27,6 +27,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, Family
 from scrapy_aopic.core.order import BatchOrder, order_name
 from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, pack, unpack
@@ -174,6 +176,8 @@ class Mail:
                 box.payments[link.key] = due
         elif link.host and not due.link.host:
             due.link = link
+        elif link.value > due.link.value > 0:  # as a page is worth what its best link is
+            due.link = replace(due.link, value=link.value, lead=link.lead)
         due.units += units
         due.found += found
         if finder:
@@ -335,6 +339,8 @@ class _Writer:
         self._claims: list[PageClaim] = []
         self._grants: list[Grant] = []
         self._bequests: list[Bequest] = []
+        self._values: list[int] = []
+        self._leads: list[bytes] = []
 
     @property
     def _has_room(self) -> bool:
@@ -344,13 +350,15 @@ class _Writer:
         """Take as many of *dues* as there is room for."""
         while self._has_room and (due := next(dues, None)) is not None:
             self.n += 1
-            self._n_bytes += len(due.link.request)
+            self._n_bytes += len(due.link.request) + len(due.link.lead)
             target = self._target(due.link)
             finders = tuple(self._ways.setdefault(finder, len(self._ways)) for finder in due.finders)
             if due.seed is not None:
                 self._seeds.append(SeedNote(target, *due.seed, finders[0] if finders else -1))
             else:
                 self._payments.append(Payment(target, due.units, due.found, finders))
+                self._values.append(due.link.value)
+                self._leads.append(due.link.lead)
                 self._units += due.units
 
     def add_words(self, words: Iterator[PageClaim | Grant | Bequest]) -> None:
@@ -370,7 +378,8 @@ class _Writer:
         hosts = [host_bytes(host) for host in self._hosts]
         ways = [self._way_of(finder) for finder in self._ways]
         return Letter(VERSION, own.number, to, own.of, number, self._units, hosts, ways, self._payments, self._seeds,
-                      self._claims, self._grants, self._bequests)  # fmt: skip
+                      self._claims, self._grants, self._bequests,
+                      self._values if any(self._values) else [], self._leads if any(self._leads) else [])  # fmt: skip
 
     def _target(self, link: Link) -> Target:
         if not link.host:
@@ -400,11 +409,6 @@ def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: boo
         raise CallError(
             f"The order {order_name(policy.order)} looks at the whole graph, of which a shard has a part: use another AOPIC_ORDER, "
             "or one shard."
-        )
-    if policy.order.values_links:
-        raise CallError(
-            f"The order {order_name(policy.order)} values links for a topic, and letters between shards do not carry values yet: "
-            "use another AOPIC_ORDER, or one shard."
         )
     if policy.by_address:
         raise CallError(

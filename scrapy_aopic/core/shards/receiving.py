@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.records import FAILED, HOST_BYTES, Link
 from scrapy_aopic.exceptions import StorageError
 
@@ -169,6 +171,12 @@ def _paid(letter: Letter) -> list[_Paid]:
         StorageError: If one page is paid twice: what is known of it would be written twice.
     """
     found = [_Paid(letter.link(payment.target), payment) for payment in letter.payments]
+    if letter.values:
+        leads = letter.leads or [b""] * len(found)
+        found = [
+            paid._replace(link=replace(paid.link, value=value, lead=lead))
+            for paid, value, lead in zip(found, letter.values, leads, strict=True)
+        ]
     keys = [link.key for link, _ in found if not link.again]
     if len(set(keys)) < len(keys):
         raise StorageError(f"The {letter} pays one page twice, which no letter does. Nothing was changed.")
