@@ -6,14 +6,16 @@
     python benchmarks/focused.py DIR --dial           # AOPIC_FOCUS from 0 to 1
 
 Which pages are relevant is said by a lexicon or by what made the web, so that the crawler does not grade itself. The crawler is
-given some relevant pages and three times as many others as examples, anew for each of the sets of seeds, which do not count when
-they are fetched; with ``--examples 0`` it is given keywords instead. ``--tune`` uses the topics that defaults may be chosen on;
-without it the others are used. Seeds are the portal (the home pages of the demo web), or eight pages that are not relevant.
+given some relevant pages and three times as many others (or ``--others``) as examples, anew for each of the sets of seeds, which do
+not count when they are fetched, unless with ``--count-examples``; with ``--examples 0`` it is given keywords instead. ``--tune`` uses
+the topics that defaults may be chosen on; without it the others are used. Seeds are the portal (the home pages of the demo web),
+or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give.
 
 Printed: mean harvest, which is the part of the fetched pages that is relevant as the mean over all prefixes of the crawl; harvest
 at 500 fetches; recall of the relevant pages that can be reached; the part of their PageRank that the first 500 fetches got; and the paired
 difference of the mean harvest to that of --peer over topics, kinds of seeds and sets, with its 95 % interval (Student's t, which
-takes the sets of a topic for independent). ``--json`` keeps all of it, with the curve.
+takes the sets of a topic for independent). ``--json`` keeps all of it, with the curve, and ``--kept`` prints what such files have,
+instead of crawling: of several, their policies beside one another.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,13 +101,14 @@ def interval(differences: list[float]) -> str:
 
 
 def taught(
-    web: Web, labels: list[bool], keywords: list[str], n: int, chance: random.Random
+    web: Web, labels: list[bool], keywords: list[str], examples: tuple[int, int], chance: random.Random
 ) -> tuple[Topic, set[int]]:
-    """A topic that was given *n* relevant examples, or the keywords if 0; and the relevant examples."""
+    """A topic that was given so many relevant *examples* and others, or the keywords if none; and the relevant examples."""
+    n, n_others = examples
     if not n:
         return Topic(keywords), set()
     positive = chance.sample([i for i, label in enumerate(labels) if label], n)
-    negative = chance.sample([i for i, label in enumerate(labels) if not label], 3 * n)
+    negative = chance.sample([i for i, label in enumerate(labels) if not label], n_others)
     topic = Topic()
     given = [*positive, *negative]
     for _ in range(5):
@@ -171,15 +174,20 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
         for topic in topics:
             labels, keywords = web.topics[topic]
             print(f"  {topic}: {sum(labels)} relevant pages", flush=True)
-            if sum(labels) < 2 * options.examples + 10:
+            if sum(labels) < options.examples * (1 if options.count_examples else 2) + 10:
                 print("    left out: too few to give examples and to find others")
                 continue
             for kind in kinds:
+                if options.starts and kind not in options.starts.split(","):
+                    continue
                 of = found.setdefault(f"{name}, {topic}, {kind}", {policy: [] for policy in policies})
                 for number in range(options.sets):
                     chance = random.Random(f"{topic} {kind} {number}")
-                    known, given = taught(web, labels, keywords, options.examples, chance)
-                    remembered = Remembered(known)
+                    examples = options.examples, options.others or 3 * options.examples
+                    known, given = taught(web, labels, keywords, examples, chance)
+                    remembered = Remembered(known, labels if options.judge == "lexicon" else ())
+                    if options.count_examples:
+                        given = set()
                     counted = [label and i not in given for i, label in enumerate(labels)]
                     seeds = seeds_of(kind, web, labels, chance)
                     begin = Given(web, counted, ranks, seeds)
@@ -201,9 +209,19 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
     return found
 
 
+def kept(files: Sequence[Path]) -> dict[str, dict[str, list[Outcome]]]:
+    """What ``--json`` has kept in *files*, of the crawls that all of them have."""
+    read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    found: dict[str, dict[str, list[Outcome]]] = {}
+    for of in [each for each in read[0] if all(each in other for other in read)]:
+        found[of] = {policy: [Outcome(**o) for o in each] for one in read for policy, each in one[of].items()}
+    return found
+
+
 def report(
-    found: dict[str, dict[str, list[Outcome]]], policies: dict[str, Policy], peer: str, fetches: int
+    found: dict[str, dict[str, list[Outcome]]], policies: Iterable[str], peer: str, fetches: int
 ) -> None:
+    policies = list(policies)
     pooled = {policy: [outcome for of in found.values() for outcome in of[policy]] for policy in policies}
     width = max(map(len, policies))
     print(f"\n{'':{width}} mean harvest   at {EARLY}  recall  PageRank recall  mean less {peer:14} ms a page")
@@ -225,6 +243,11 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--dial", action="store_true")
     parser.add_argument("--examples", type=int, default=30)
+    parser.add_argument("--others", type=int, default=0, help="examples of what is not relevant")
+    parser.add_argument("--count-examples", action="store_true")
+    parser.add_argument("--judge", choices=["learned", "lexicon"], default="learned")
+    parser.add_argument("--starts", help="kinds of seeds, with commas")
+    parser.add_argument("--kept", type=Path, nargs="+")
     parser.add_argument("--sets", type=int, default=10)
     parser.add_argument("--fetches", type=int, default=2000)
     parser.add_argument("--most", type=int, default=120, help="pages of a site")
@@ -232,6 +255,12 @@ def main() -> None:
     parser.add_argument("--peer", default="")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.kept:
+        found = kept(options.kept)
+        first = next(iter(found.values()))
+        fetches = STEP * max(len(o.curve) for each in first.values() for o in each)
+        report(found, first, options.peer or next(iter(first)), fetches)
+        return
     if options.web == "corpus" and options.folder is None:
         parser.error("a folder with sites is needed")
     policies = POLICIES

@@ -1,10 +1,11 @@
-"""What a farm of stuffed pages wins in a crawl for a topic: the demo web with such a farm among its seeds.
+"""What a farm of stuffed pages wins in a crawl for a topic: the demo web with such a farm in it.
 
     python benchmarks/stuffed_farm.py [--pages 500]
 
 Each page of the farm repeats the topic's keywords and links to fifty further ones, without end. It is one host, twenty hosts of
-one domain, or twenty domains. The part of the first pages that are the farm's is asked of the server; the others are crawled
-as by ``make focus``.
+one domain, or twenty domains; its first page is a seed, or linked to by the home pages of some of the web's sites (``--links``), of as
+many domains of it as there are such links.
+The part of the first pages that are the farm's is asked of the server; the others are crawled as by ``make focus``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
@@ -44,14 +47,20 @@ def stuffed(host: str, target: str, hosts: list[str]) -> Answer:
     return Answer(200, {"Content-Type": "text/html"}, body.encode())
 
 
-def crawl(hosts: list[str], pages: int, settings: dict[str, str]) -> tuple[int, int, int]:
+def crawl(hosts: list[str], pages: int, settings: dict[str, str], n_links: int) -> tuple[int, int, int]:
     """Pages fetched, those of the farm, and relevant ones of the others."""
     web = demo_web.DemoWeb(has_topics=True)
     farm = set(hosts)
+    sites = [urlsplit(seed if "//" in seed else f"//{seed}").hostname for seed in web.seeds]
+    linked = dict(zip(sites[:n_links], hosts * n_links, strict=False))
 
     def answer(exchange: Exchange) -> Answer:
         if exchange.host not in farm:
-            return web.answer(exchange)
+            if exchange.target != "/" or exchange.host not in linked:
+                return web.answer(exchange)
+            found = web.answer(replace(exchange, headers={}))  # not compressed
+            link = f'<a href="http://{linked[exchange.host]}/">{" ".join(KEYWORDS)}</a>'
+            return replace(found, body=found.body.replace(b"</body>", link.encode() + b"</body>"))
         return (
             Answer(404)
             if exchange.target == "/robots.txt"
@@ -61,7 +70,8 @@ def crawl(hosts: list[str], pages: int, settings: dict[str, str]) -> tuple[int, 
     server = Server(answer)
     with TemporaryDirectory(prefix="farm-") as folder, server.run_in_thread() as running:
         seeds = Path(folder, "seeds.txt")
-        seeds.write_text("\n".join([*web.seeds, f"http://{hosts[0]}/"]), encoding="utf-8")
+        entry = [] if linked else [f"http://{hosts[0]}/"]
+        seeds.write_text("\n".join([*web.seeds, *entry]), encoding="utf-8")
         settings = {
             "AOPIC_TOPIC": json.dumps({"keywords": KEYWORDS}),
             "AOPIC_ORDER": "focused",
@@ -70,7 +80,6 @@ def crawl(hosts: list[str], pages: int, settings: dict[str, str]) -> tuple[int, 
             "CONCURRENT_REQUESTS": "4",
             "AOPIC_POLITENESS_FACTOR": "2",
             "CLOSESPIDER_PAGECOUNT": str(pages),
-            "CLOSESPIDER_TIMEOUT": "30",
             "LOG_LEVEL": "ERROR",
             **settings,
         }
@@ -90,10 +99,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pages", type=int, default=500, help="pages of each crawl (%(default)s)")
+    parser.add_argument(
+        "--links", type=int, default=0, help="links to the farm; with %(default)s it is a seed"
+    )
+    parser.add_argument("--focus", default="0.9,0.5,0", help="AOPIC_FOCUS, with commas (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=30, help="end of each crawl (%(default)s)")
     options = parser.parse_args()
-    for focus in ("0.9", "0.5", "0"):
+    for focus in options.focus.split(","):
         for name, hosts in FARMS.items():
-            n, of_farm, relevant = crawl(hosts, options.pages, {"AOPIC_FOCUS": focus})
+            settings = {"AOPIC_FOCUS": focus, "CLOSESPIDER_TIMEOUT": str(options.seconds)}
+            n, of_farm, relevant = crawl(hosts, options.pages, settings, options.links)
             sys.stdout.write(
                 f"AOPIC_FOCUS {focus:4} {name:26}{of_farm / n:7.1%} of {n} pages are the farm's, {relevant} of the others "
                 "relevant\n"

@@ -36,10 +36,11 @@ class Policy(NamedTuple):
 
 
 class Remembered(Topic):
-    """A topic that judges no text twice, so that many crawls for it take less time."""
+    """A topic that judges no text twice, so that many crawls for it take less time; it grades pages by *labels*, if given."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, labels: Sequence[bool] = ()) -> None:
         super().__init__((), topic.pages)
+        self._labels = labels
         self._known: dict[LinkText, float] = {}
         self._grades: dict[int, float] = {}
         self._keywords = topic._keywords
@@ -52,6 +53,8 @@ class Remembered(Topic):
         return found
 
     def grade_of(self, web: Web, number: int) -> float:
+        if self._labels:
+            return float(self._labels[number])
         found = self._grades.get(number)
         if found is None:
             page = web.pages[number]

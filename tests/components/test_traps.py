@@ -17,7 +17,7 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer
@@ -301,3 +301,50 @@ async def test_a_farm_of_domains_behind_one_link_takes_little_while_honest_sites
     assert is_farm.count(False) == 801  # then there is nothing but the farm, and it is asked
     last = len(is_farm) - is_farm[::-1].index(False)
     assert sum(is_farm[:last]) <= 0.1 * last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_bounded", [True, False])
+@deferred_f_from_coro_f
+async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carries(
+    serve: Serve, tmp_path: Path, *, is_bounded: bool
+) -> None:
+    """The farm has 60 domains of three pages that are nothing but the topic; ten honest sites have 30 pages without it."""
+    stuffing = "galaxy comet " * 50
+    pages: dict[str, Any] = {}
+    homes = [f"http://www.honest{site}.test/" for site in range(10)]
+    for home in homes:
+        pages[home] = links = [f"{home}{number}" for number in range(29)]
+        for link in links:
+            pages[link] = []
+    farm = [f"http://www.farm{number}.test/" for number in range(60)]
+    for number, home in enumerate(farm):
+        others = [farm[each % 60] for each in range(5 * number + 1, 5 * number + 6)]
+        for page in (home, f"{home}galaxy/1", f"{home}galaxy/2"):
+            links = [*others, f"{home}galaxy/1", f"{home}galaxy/2"]
+            pages[page] = Answer(headers=HTML, body=html(links, f"{stuffing} {page}"))  # each another text
+    web = serve({HOME: [*homes, farm[0]], **pages})
+    crawler = await crawl(
+        Follow,
+        {
+            "ADDONS": {"scrapy_aopic.Addon": 500},
+            "JOBDIR": str(tmp_path),
+            "AOPIC_STORE": "sqlite",
+            "AOPIC_ORDER": "focused",
+            "AOPIC_FOCUS": 0.5,
+            "AOPIC_TOPIC": {"keywords": ["galaxy", "comet"]},
+            "CONCURRENT_REQUESTS": 4,
+            **({} if is_bounded else {"AOPIC_DOMAIN_BUDGET": 0}),
+        },
+    )
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    assert check(tmp_path).violations == []
+    is_farm = ["farm" in url for url in web.asked]
+    assert (len(is_farm), sum(is_farm)) == (481, 180)  # nothing is lost
+    until_the_last_honest = is_farm[: len(is_farm) - is_farm[::-1].index(False)]
+    taken = sum(until_the_last_honest)
+    if is_bounded:  # 20 pages, and five times 0.4 %, both divided by 1 - 0.5; and what was in flight
+        assert taken <= max(40, 0.04 * len(until_the_last_honest)) + 4
+    else:
+        assert taken > 150

@@ -167,6 +167,22 @@ def test_pages_are_graded_by_keywords_until_there_are_examples() -> None:
     assert topic.grade("primes") > topic.grade("encryption")
 
 
+@given(st.integers(0, 3000), st.integers(0, 60))
+def test_a_page_stuffed_with_keywords_is_worth_no_more_than_a_page(n: int, others: int) -> None:
+    """However often the words are repeated, and whether they are judged as keywords or by examples."""
+    text = "encryption " * n + "word " * others
+    by_keywords, by_examples = Topic(["encryption"]), Topic()
+    for _ in range(20):
+        by_examples.learn_page("encryption and keys", 1.0)
+        by_examples.learn_page("bread and ovens", 0.0)
+    for topic in (by_keywords, by_examples):
+        assert 0.0 <= topic.grade(text) <= 1.0
+        assert topic.grade(text) <= topic.grade(f"encryption {text}")
+        assert topic.match(LinkText("encryption " * n)) <= topic.match(LinkText("encryption")) + 1e-9
+    many = by_examples.grade("encryption " * 3000)
+    assert many == pytest.approx(by_examples.grade("encryption"))  # nothing but the word is as good said once
+
+
 @given(st.lists(st.sampled_from("abc"), max_size=30))
 def test_phrases_are_counted_wherever_they_begin(found: list[str]) -> None:
     n = sum(found[i : i + 2] == ["a", "b"] for i in range(len(found)))
