@@ -59,7 +59,8 @@ def value(strategy: Learned, said: str, grade: float = 0.0) -> float:
 
 def test_without_examples_a_value_is_the_first_guess() -> None:
     strategy = Learned(Topic(["bread"]), Random(0))
-    assert value(strategy, "bread", 0.5) == pytest.approx(0.4 + 0.4 * 0.5)
+    # How well the text fits, how well it does with what stands around it, and the grade of its page.
+    assert value(strategy, "bread", 0.5) == pytest.approx(0.3 + 0.3 + 0.4 * 0.5)
     assert value(strategy, "stone", 0.5) == pytest.approx(0.4 * 0.5)
     assert strategy.version == 0
 

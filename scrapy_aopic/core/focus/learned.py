@@ -64,8 +64,12 @@ GROWTH = 1.25
 OFTENEST = 200
 """Examples, at most, between one time and the next."""
 
-ANCHOR_PART, AROUND_PART, PAGE_PART = 0.4, 0.2, 0.4
-"""The first guess: how well the text fits, how well what stands around it does, and the grade of the page."""
+ANCHOR_PART, AROUND_PART, PAGE_PART = 0.3, 0.3, 0.4
+"""The first guess: how well the text fits, how well it does together with what stands around it, and the grade of the page.
+
+Around most links stands something of the topic or nothing, so it says more with the text than by itself: from a portal that
+quotes the beginnings of sites, the right ones are entered sooner.
+"""
 
 _CACHE = 5_000
 """Links whose features are kept, some 5 MB: of a site's links, most are on all of its pages."""
@@ -198,7 +202,8 @@ class Learned(Strategy):
             ):
                 places.extend(set(map(self._places[name].__getitem__, found)))
             fit = self._topic.fit
-            guess = ANCHOR_PART * fit(anchor + url) + AROUND_PART * fit(around)
+            text = anchor + url
+            guess = ANCHOR_PART * fit(text) + AROUND_PART * fit(text + around)
             known = self._said[link] = Said(places, _scale(places), guess)
         return known
 
