@@ -116,6 +116,10 @@ OWN = (
         "pages that a strategy failed to learn from",
     ),
     Stat(
+        "aopic/topic/lessons", "counter", "pages", _SCHEDULER,
+        "pages of [other workers](focused.md#several-workers) that a strategy has learned from",
+    ),
+    Stat(
         "aopic/topic/link_auc", "gauge", "part", _SCHEDULER,
         "how well the values of links foretold which pages are relevant, of some thousand pages lately: 0.5 if not at all "
         "([Learning](focused.md#learning))",

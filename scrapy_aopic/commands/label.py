@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from random import Random
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.job.output import flush, write
 
-from .common import add_jobdir, add_json, snapshot
+from .common import add_jobdir, add_json
 
 if TYPE_CHECKING:
     import argparse
@@ -53,17 +54,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.core.focus.sample import read_sample
+    from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
     from scrapy_aopic.focus.labels import FILE_NAME, judge, read_labels, to_label, write_labels, write_sample
+    from scrapy_aopic.job.views import opened_views
 
     kept = opts.labels
     if kept is None:
         if not isinstance(opts.jobdir, Path):
             raise UsageError("name a file for the labels of a job on a server: --labels FILE")
         kept = opts.jobdir / FILE_NAME
-    with snapshot(opts.jobdir) as store:
-        pages, sample = read_sample(store)
+    with opened_views(opts.jobdir) as stores:
+        # The same one at each call, as long as the crawl stands still.
+        pages, sample = read_samples(stores, Random(0))  # noqa: S311 - of nothing secret
     if not sample:
         raise TopicError(
             f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC, and AOPIC_AUDIT_PAGES above 0."

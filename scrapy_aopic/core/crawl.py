@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from .api import Findings
     from .duplicates import Text
     from .focus.leads import Lead
+    from .focus.sample import Sampled
+    from .focus.strategy import Chance
     from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
@@ -638,6 +640,15 @@ class Crawl:
         """Keep *data*, what a strategy has learned, in the next commit."""
         self._leads.keep_learned(data)
         self._commits.has_changes = True
+
+    def begin_sample(self, size: int, chance: Chance) -> None:
+        """Set aside up to *size* pages for people to label, drawn by *chance*."""
+        self.sample.begin(size, chance)
+
+    def set_aside(self, key: bytes, page: Sampled) -> None:
+        """Maybe set aside *page*, which was graded and is under *key*."""
+        del key  # of a job in shards, it says which shard has it
+        self.sample.offer(page)
 
     def lead(self, key: bytes) -> bytes:
         """What led to the page under *key*, packed; empty if that is not known."""

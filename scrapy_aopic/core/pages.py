@@ -146,6 +146,7 @@ class Pages:
         if not self.requests.is_at_hand(keys[0]):
             self.table.get_many(keys)
             self.requests.read_ahead(keys)
+            self._leads.read_ahead(keys)
 
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""

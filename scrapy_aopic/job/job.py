@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
+    from .learning import SharedLearning
     from .server_seeds import ServerSeeds
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,9 @@ class Job:
 
     is_shared: ClassVar[bool] = False
     """Whether other processes crawl other shards of it."""
+
+    learning: SharedLearning | None = None
+    """What other processes learn from its pages for a topic, and what they tell; ``None`` if there are none."""
 
     def __init__(
         self,

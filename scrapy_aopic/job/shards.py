@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
 from scrapy_aopic.core.counters import Counters
-from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Outcome, Pace
@@ -32,11 +31,16 @@ from scrapy_aopic.core.records import HOST_BYTES, host_key
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 
+from .learning import HarvestOfJob
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy_aopic.core.api import Findings
     from scrapy_aopic.core.duplicates import Text
+    from scrapy_aopic.core.focus.leads import Lead
+    from scrapy_aopic.core.focus.sample import Sampled
+    from scrapy_aopic.core.focus.strategy import Chance
     from scrapy_aopic.core.frontier.frontier import Frontier, Standing, Unlocated
     from scrapy_aopic.core.frontier.host_state import HostState
     from scrapy_aopic.core.policy import Policy
@@ -52,6 +56,9 @@ _MAX_HOSTS = 50_000
 
 _SOON = 0.02
 """Seconds until a shard whose last commit is too old is looked at again."""
+
+_NUMBER_BYTES = 2
+"""Bytes of the number of a shard at which valuing anew goes on."""
 
 _MAX_STRANGERS = 1_000
 """Hosts of other processes' shards whose pace is remembered: only callbacks' own downloads lead to them."""
@@ -85,7 +92,7 @@ class Shards:
         held: Them, by number.
         is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
         counters: What this process has done.
-        harvest: How many of the pages that this process has read for a topic were relevant.
+        harvest: How many pages were relevant for a topic, of the whole job.
         created_at: When it began.
         order_name: Name of the class of the order.
         politeness: For how long hosts are left alone.
@@ -98,7 +105,8 @@ class Shards:
         self.held: dict[int, Held] = {}
         self.is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
-        self.harvest = Harvest()
+        self.harvest = HarvestOfJob()
+        self._sample: tuple[int, Chance] | None = None
         self.created_at = now
         self.order_name = type(policy.order).__name__
         self.politeness = policy.politeness
@@ -454,6 +462,61 @@ class Shards:
         """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
         held = self._of_key(key)
         return held.shard.same_as(key) if held is not None else b""
+
+    # -- a topic
+
+    def strategy(self) -> None:
+        """Nothing: what was learned is kept for all shards together, see :mod:`.learning`."""
+
+    def keep_strategy(self, data: bytes) -> None:
+        """The same."""
+
+    @_watched
+    def lead(self, key: bytes) -> bytes:
+        """What led to the page under *key*, packed; empty if nobody remembers."""
+        held = self._of_key(key)
+        return held.shard.lead(key) if held is not None else b""
+
+    @_watched
+    def revalue(
+        self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
+    ) -> tuple[int, bytes]:
+        """Give waiting pages other values, of one shard after the other; see :meth:`scrapy_aopic.core.crawl.Crawl.revalue`.
+
+        Shards that come or go meanwhile may be missed: their pages wait where they did until the next time.
+        """
+        at, key = int.from_bytes(begin[:_NUMBER_BYTES], "big"), begin[_NUMBER_BYTES:]
+        numbers = sorted(number for number in self.held if number >= at)
+        if not numbers:
+            return 0, b""
+        held = self._asked = self.held[numbers[0]]
+        n_changed, end = 0, b""
+        if not (held.has_ended or held.is_torn or held.commits.is_behind):
+            n_changed, end = held.shard.revalue(worth, now, key if held.number == at else b"", n)
+            if n_changed:
+                held.touch()
+        if end:
+            return n_changed, held.number.to_bytes(_NUMBER_BYTES, "big") + end
+        return n_changed, (held.number + 1).to_bytes(_NUMBER_BYTES, "big") if numbers[1:] else b""
+
+    def begin_sample(self, size: int, chance: Chance) -> None:
+        """Set aside up to *size* pages of each shard for people to label; see :func:`~scrapy_aopic.core.focus.sample.read_samples`."""
+        self._sample = size, chance
+        for held in self.held.values():
+            self.sample_in(held)
+
+    def sample_in(self, held: Held) -> None:
+        """Set pages aside in *held*, too, which may just have come."""
+        if self._sample is not None and not held.has_ended:
+            held.touch()
+            held.shard.begin_sample(*self._sample)
+
+    @_watched
+    def set_aside(self, key: bytes, page: Sampled) -> None:
+        """Maybe set aside *page*, which was graded and is under *key*."""
+        held = self._of_key(key)
+        if held is not None:
+            held.shard.set_aside(key, page)
 
     # -- robots.txt
 

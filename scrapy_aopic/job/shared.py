@@ -37,6 +37,7 @@ from .exchange import Exchange
 from .held import Held
 from .job import Job, PartOfJob
 from .keeping import OnServer
+from .learning import SharedLearning
 from .offsets import Offsets
 from .shards import Shards
 
@@ -83,6 +84,7 @@ class SharedJob(Job):
         server_seeds: The seeds that wait on the server.
         interval: Seconds between commits of a shard.
         keeper: Where the shards are; by default on the server. It is closed with the job, or if that cannot be opened.
+        has_topic: Whether pages are graded for a topic, of which workers tell each other.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -101,6 +103,7 @@ class SharedJob(Job):
         server_seeds: ServerSeeds | None,
         interval: float,
         keeper: Keeper | None = None,
+        has_topic: bool = False,
     ) -> None:
         # All of Job's are set here: what it opens is one store, and here are many.
         self.folder = folder
@@ -143,6 +146,9 @@ class SharedJob(Job):
             opened.callback(self._writer.shutdown)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
+            if has_topic:
+                self.learning = SharedLearning(address, self._registry.token, self._shards.harvest)
+                opened.callback(self.learning.close)
             self._exchange = Exchange(self._registry, address.lease, self._keeper.pause)
             self._opened = opened.pop_all()
 
@@ -331,6 +337,8 @@ class SharedJob(Job):
         """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
         self._shared_clock.hear(ServerTime(look.now, look.asked, look.heard))
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
+        if self.learning is not None:
+            self.learning.workers = len(look.workers)
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
         for number, held in self._shards.held.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
@@ -466,6 +474,7 @@ class SharedJob(Job):
             self._note_own()
             if self._shards.is_blocked is not None:
                 self._shards.block_in(held, self.clock())
+            self._shards.sample_in(held)
             self._shards.seed_early(self.clock())
         return is_news
 

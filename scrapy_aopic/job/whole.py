@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.layout import HARVEST_KEY
 from scrapy_aopic.core.ledger import TOTAL, Sums
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.redis_homes import read_books, registry_of
+from scrapy_aopic.storage.redis_lessons import LessonBoard
 from scrapy_aopic.storage.redis_shards import State, read_cut
 from scrapy_aopic.web.suffixes import list_name, registered_domain
 
@@ -114,6 +118,7 @@ def shards_status(address: Address) -> dict[str, Any]:
             "pages": sum(Sums(*state.sums).held for state in states if state is not None),
             "virtual_pages": sum(state.sums[-1] for state in states if state is not None),
         },
+        **_graded(address),
         "is_finished": look.is_quiet,
         "workers": [
             {
@@ -139,6 +144,7 @@ def stored_status(job: Path) -> dict[str, Any]:
             opened.callback(store.close)
         saved = [read_saved(store) for store in stores]
         mail = [read_counts(store) for store in stores]
+        harvests = [Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]) for store in stores]
     shards: list[dict[str, Any]] = [
         {
             "shard": number,
@@ -161,10 +167,23 @@ def stored_status(job: Path) -> dict[str, Any]:
             "pages": sum(each.ledger.held for each in saved if each is not None),
             "virtual_pages": sum(each.ledger.virtual if each is not None else TOTAL for each in saved),
         },
+        **_topic(sum(each.pages for each in harvests), sum(each.relevant for each in harvests)),
         "is_finished": False,
         "workers": [],
         "shards": shards,
     }
+
+
+def _graded(address: Address) -> dict[str, Any]:
+    """How many pages of the job at *address* are relevant, if it has a topic."""
+    with closing(LessonBoard(address)) as board:
+        return _topic(*board.graded())
+
+
+def _topic(pages: int, relevant: int) -> dict[str, Any]:
+    if not pages:
+        return {}
+    return {"topic": {"pages": pages, "relevant": relevant, "harvest": round(min(relevant / pages, 1.0), 4)}}
 
 
 def format_shards(state: dict[str, Any]) -> str:
@@ -176,6 +195,11 @@ def format_shards(state: dict[str, Any]) -> str:
         f"hosts: {state['hosts']:,}",
         f"letters between shards: {letters['sent']:,}, {letters['on_their_way']:,} of them on their way",
         f"cash of the virtual pages: {cash['virtual_pages'] / cash['total']:.3f} of all",
+        *(
+            [f"relevant: {topic['relevant']:,} of {topic['pages']:,} graded pages, {topic['harvest']:.1%}"]
+            if (topic := state.get("topic"))
+            else []
+        ),
         f"finished: {'yes' if state['is_finished'] else 'no'}",
         "workers:",
         *(

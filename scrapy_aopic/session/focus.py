@@ -173,7 +173,7 @@ class Focus:
         )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
-        job.crawl.sample.begin(read(settings, "AOPIC_AUDIT_PAGES"), Random())  # noqa: S311 - of nothing secret
+        job.crawl.begin_sample(read(settings, "AOPIC_AUDIT_PAGES"), Random())  # noqa: S311 - of nothing secret
 
     # -- while a page is in work
 
@@ -328,25 +328,47 @@ class Focus:
         return values
 
     def settled(self, visit: Visit, found: Findings) -> None:
-        """*visit* ended with *found*: say how the crawl goes, and end it if it is not worth it any more."""
+        """*visit* ended with *found*: count it."""
         if not found.value:
             return
         self._stats.count("aopic/topic/pages")
         if found.is_relevant:
             self._stats.count("aopic/topic/relevant")
         if (seen := visit.seen) is not None:
-            self._job.crawl.sample.offer(
-                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, seen.beginning)
+            self._job.crawl.set_aside(
+                visit.lease.key,
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, seen.beginning),
             )
             for listener in self.listeners:
                 listener(visit, seen.grade)
+        self._say_harvest()
+
+    def step(self) -> None:
+        """Do a bit of what is due beside pages. Never waits."""
+        shared = self._job.learning
+        if shared is not None and shared.look():
+            self._say_harvest()
+        self.learning.step()
+
+    def close(self) -> None:
+        """Keep what was learned, and say how many pages were relevant."""
+        self.learning.close()
+        shared = self._job.learning
+        if shared is not None:
+            shared.close()
+            self._has_ended = True
+            if shared.look():
+                self._say_harvest()
+
+    def _say_harvest(self) -> None:
+        """Say how many pages are relevant, and end the crawl if too few are."""
         harvest = self._job.crawl.harvest
         lately = harvest.rate_lately
         self._collector.set_value("aopic/topic/harvest", harvest.rate)
         self._collector.set_value("aopic/topic/harvest_lately", lately)
         if harvest.pages % _RARELY == 0 and (auc := harvest.foresight.auc) is not None:
             self._collector.set_value("aopic/topic/link_auc", round(auc, 3))
-        if harvest.pages >= LATELY and lately < self._min_harvest and not self._has_ended:
+        if harvest.n_lately >= LATELY and lately < self._min_harvest and not self._has_ended:
             self._has_ended = True
             logger.warning(
                 "%(lately).1f %% of the last %(n)d pages are relevant, and AOPIC_MIN_HARVEST is %(least).1f %%: the crawl "

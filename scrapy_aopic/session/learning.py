@@ -4,12 +4,16 @@ Rule 1: a beat costs a bounded time: work that takes long goes to a thread, one 
 valued anew a slice at a time.
 
 Rule 2: a piece of work that fails, or takes long, leaves the strategy as it was.
+
+Rule 3: workers that share a job have a strategy each, which learns from the pages of the others, too
+(:mod:`scrapy_aopic.job.learning`); what they keep is for those that start later.
 """
 
 from __future__ import annotations
 
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -32,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 50
 """Waiting pages that are valued anew in one beat, at most: some 3 ms."""
+
+_HEARD_AT_ONCE = 5
+"""Pages of other workers that are learned from in one beat, at most: some 2 ms."""
 
 
 class Learning:
@@ -64,6 +71,9 @@ class Learning:
         self.is_on = self.strategy.learns and values_links
         if self.is_on:
             self._restore(make)
+        self._chance = Random()  # noqa: S311 - of nothing secret
+        # What is read of a store on a server is waited for, so more is read less often.
+        self._least = _AT_ONCE if job.is_shared else REVALUED
         self._version = self.strategy.version  # that which waiting pages were last valued by, or are being
         self._kept = self._version
         self._at: bytes | None = None
@@ -74,8 +84,9 @@ class Learning:
 
     def _restore(self, make: Callable[[], Strategy]) -> None:
         """Go on from what the job has kept."""
-        data = self._job.crawl.strategy()
-        if data is None:
+        shared = self._job.learning
+        data = shared.known if shared is not None else self._job.crawl.strategy()
+        if not data:
             return
         try:
             name, learned = unpack(data)
@@ -101,10 +112,15 @@ class Learning:
         return unpack_lead(self._job.crawl.lead(key)) if self.is_on else None
 
     def learn(self, page: PageSeen) -> None:
-        """Learn from what became of *page*."""
+        """Learn from what became of *page*, and let other workers do so."""
         if not self.is_on:
             return
         self._credit = min(self._credit + REVALUED, _AT_ONCE)
+        self._learn(page)
+        if self._job.learning is not None:
+            self._job.learning.tell(page, self._chance)
+
+    def _learn(self, page: PageSeen) -> None:
         try:
             self.strategy.learn(page)
         except Exception:  # noqa: BLE001 - logged once, whatever a strategy raises
@@ -120,15 +136,21 @@ class Learning:
 
     def step(self) -> None:
         """Do a bit of what is due. Never waits."""
+        shared = self._job.learning
         if not self.is_on or self._job.is_torn:
             return
         self._work()
+        for _ in range(_HEARD_AT_ONCE if shared is not None else 0):
+            if shared is None or (page := shared.hear()) is None:
+                break
+            self._learn(page)
+            self._stats.count("aopic/topic/lessons")
         version = self.strategy.version
-        if version != self._kept:
+        if version != self._kept and (shared is None or shared.is_due):
             self._keep()
         if self._at is None and version != self._version:
             self._at, self._version = b"", version
-        if self._at is not None and self._credit >= REVALUED:
+        if self._at is not None and self._credit >= self._least:
             n, at = self._job.crawl.revalue(self._worth, self._job.clock(), self._at, self._credit)
             self._at, self._credit = at or None, 0
             if n:
@@ -166,8 +188,15 @@ class Learning:
         """Keep what was learned in the next commit."""
         self._kept = self.strategy.version
         self._set_stat("aopic/topic/version", self._kept)
+        shared = self._job.learning
+        if shared is not None and not self._job.takes_seeds:  # whoever holds shard 0 does
+            return
         if learned := self.strategy.pack():
-            self._job.crawl.keep_strategy(pack((self._name, learned)))
+            data = pack((self._name, learned))
+            if shared is not None:
+                shared.keep(data)
+            else:
+                self._job.crawl.keep_strategy(data)
 
     def close(self) -> None:
         """Keep what was learned; a piece of work under way is not waited for."""

@@ -97,7 +97,8 @@ class OpenJob:
             check_no_parts(folder)
             shards: int = read(settings, "AOPIC_SHARDS")
             disks: int = read(settings, "AOPIC_DISKS")
-            self.topic = _read_topic(crawler, is_cut=shards > 1 or bool(disks))
+            given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
+            self.topic = GivenTopic(given, crawler) if given is not None else None
             address = read_address(settings, spider.name) if kind == SERVER or disks else None
             check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
             if disks:
@@ -155,6 +156,7 @@ class OpenJob:
                 server_seeds=self._server_seeds,
                 interval=interval,
                 keeper=keeper,
+                has_topic=self.topic is not None,
             )
         return Job(
             folder,
@@ -268,18 +270,3 @@ def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
         raise SettingError(
             f"AOPIC_DISKS ({disks}) needs a JOBDIR, where this worker's shards are: set one, or AOPIC_DISKS = 0."
         )
-
-
-def _read_topic(crawler: Crawler, *, is_cut: bool) -> GivenTopic | None:
-    """What pages are to be relevant to; ``None`` for no topic.
-
-    Args:
-        is_cut: Whether the job has several shards.
-    """
-    given: TopicGiven | None = read(crawler.settings, "AOPIC_TOPIC")
-    if given is not None and is_cut:
-        raise SettingError(
-            "AOPIC_TOPIC does not go together with AOPIC_SHARDS above 1 or AOPIC_DISKS yet, because letters between "
-            "shards do not carry what links are worth for a topic: use a job in one piece, or no topic."
-        )
-    return GivenTopic(given, crawler) if given is not None else None

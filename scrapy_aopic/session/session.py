@@ -264,7 +264,7 @@ class Session:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()
                 if self.focus is not None:
-                    self.focus.learning.close()
+                    self.focus.close()
             self.stats.describe(job)
             job.close(print_report if self._opened.reports else None)
         except StorageError as error:
@@ -392,7 +392,7 @@ class Session:
     @guarded(None)
     def _learn(self) -> None:
         if self.focus is not None:
-            self.focus.learning.step()
+            self.focus.step()
 
     def note_canonical(self, visit: Visit, request: Request) -> None:
         """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""

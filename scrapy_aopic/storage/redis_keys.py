@@ -18,7 +18,10 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``workers``         processes that crawl such a job, by their tokens
 ``states``          what each shard was like at its last commit
 ``mail:S``          letters to shard S, by sender and number
-``sS:...``          all of the above but the last five, of shard S of a job that has several
+``sS:...``          all of the above but the last eight, of shard S of a job that has several
+``lessons``         what the workers of such a job learn from each other, for a topic (:mod:`.redis_lessons`)
+``learned``         what one of them knew, for those that start later
+``grades``          how many pages were graded for a topic, and were relevant
 ``homes``           of a job whose shards are on disks: which job folder has each (:mod:`.redis_homes`)
 ``folders``         where these folders are
 ``books``           units that each shard has sent to others and received

@@ -15,6 +15,7 @@ from scrapy_aopic.core.focus.sample import (
     Sample,
     Sampled,
     read_sample,
+    read_samples,
 )
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.focus.labels import judge, to_label, wilson
@@ -133,3 +134,36 @@ def test_pages_are_shown_in_an_order_of_their_own() -> None:
     assert shown == to_label(sample[::-1])
     assert sorted(shown) == sorted(sample)
     assert abs(sum(int(each.url[14:]) for each in shown[:20]) / 20 - 24.5) < 8
+
+
+def samples_of(*sizes: int, size: int = 20) -> list[MemoryStore]:
+    """Stores of shards that have graded so many pages, and set up to *size* of each aside."""
+    stores = []
+    for shard, n in enumerate(sizes):
+        store = MemoryStore()
+        sample = Sample(store)
+        sample.begin(size, Random(shard))
+        for number in range(n):
+            sample.offer(Sampled(f"http://s{shard}.test/{number}", 0.5, True, False, ""))
+        store.write({Family.META: sample.table.take()}, sync=True)
+        stores.append(store)
+    return stores
+
+
+def test_the_samples_of_shards_are_one_in_which_each_page_is_as_likely():
+    stores = samples_of(30, 60, 0, 90)
+    found = [0, 0, 0, 0]
+    for seed in range(400):
+        pages, sample = read_samples(stores, Random(seed))
+        assert pages == 180
+        assert len({page.url for page in sample}) == len(sample) == 20
+        for page in sample:
+            found[int(page.url[8])] += 1
+    assert [part / sum(found) for part in found] == pytest.approx([1 / 6, 1 / 3, 0, 1 / 2], abs=0.02)
+
+
+def test_the_sample_of_few_pages_of_shards_is_all_of_them():
+    pages, sample = read_samples(samples_of(3, 5), Random(0))
+    assert (pages, len(sample)) == (8, 8)
+    assert read_samples(samples_of(7), Random(0))[0] == 7
+    assert read_samples(samples_of(0, 0), Random(0)) == (0, [])

@@ -74,9 +74,14 @@ class Harvest:
         return self.relevant / self.pages if self.pages else 0.0
 
     @property
+    def n_lately(self) -> int:
+        """Pages of late that are counted, :data:`LATELY` at most."""
+        return min(self.pages, LATELY)
+
+    @property
     def rate_lately(self) -> float:
-        """The same of the last :data:`LATELY` pages."""
-        return self._last.bit_count() / min(self.pages, LATELY) if self.pages else 0.0
+        """The same of the last :attr:`n_lately` pages."""
+        return self._last.bit_count() / self.n_lately if self.n_lately else 0.0
 
     def pack(self) -> bytes:
         """The counts as bytes."""

@@ -122,6 +122,7 @@ class Leads:
         self._store = store
         self._table = BlobTable(store, Family.CONTENT)
         self._learned = BlobTable(store, Family.META)
+        self._is_used = False
         self.tables: list[tuple[Family, BlobTable]] = [
             (Family.CONTENT, self._table),
             (Family.META, self._learned),
@@ -138,6 +139,7 @@ class Leads:
 
     def put(self, key: bytes, data: bytes) -> None:
         """Keep *data*, a packed lead, of the page under *key*."""
+        self._is_used = True
         self._table.put(LEADS + key, data)
 
     def drop(self, key: bytes) -> None:
@@ -146,7 +148,13 @@ class Leads:
 
     def get(self, key: bytes) -> bytes | None:
         """What led to the page under *key*, packed; ``None`` if that is not known."""
+        self._is_used = True
         return self._table.get(LEADS + key)
+
+    def read_ahead(self, keys: Sequence[bytes]) -> None:
+        """Read what led to the pages under *keys*, the first of which is wanted now, with one read, if anybody asks for such."""
+        if self._is_used and not self._table.is_at_hand(LEADS + keys[0]):
+            self._table.read_ahead([LEADS + key for key in keys])
 
     def after(self, key: bytes, n: int) -> tuple[list[tuple[bytes, bytes | None]], bytes]:
         """Up to *n* pages behind *key* with what led to them, as far as they were committed; and where to go on.

@@ -20,6 +20,8 @@ from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy_aopic.core.ports import Store
 
     from .strategy import Chance
@@ -114,6 +116,29 @@ class Sample:
 
     def _count(self) -> None:
         self.table.put(SAMPLE_KEY, pack((self.size, self.pages)))
+
+
+def read_samples(stores: Sequence[Store], chance: Chance) -> tuple[int, list[Sampled]]:
+    """The samples of all shards of a job, in *stores*, as one, and out of how many pages it was drawn.
+
+    Each page of the job is as likely to be in it as any other. It is smaller than that of a shard could be if so many would have
+    to be of one shard that its own sample has no more.
+    """
+    if len(stores) == 1:
+        return read_sample(stores[0])
+    each = [read_sample(store) for store in stores]
+    size = max((_read_counts(store)[0] for store in stores), default=0)
+    left = [pages for pages, _ in each]
+    samples = [list(sample) for _, sample in each]
+    merged: list[Sampled] = []
+    while len(merged) < size and (n := sum(left)):
+        place = chance.randrange(n)
+        number = next(at for at in range(len(left)) if place < sum(left[: at + 1]))
+        if not samples[number]:
+            break
+        merged.append(samples[number].pop(chance.randrange(len(samples[number]))))
+        left[number] -= 1
+    return sum(pages for pages, _ in each), merged
 
 
 def read_sample(store: Store) -> tuple[int, list[Sampled]]:

@@ -1,0 +1,131 @@
+"""What the processes of one crawl learn from each other: each hears of pages that the others have fetched, as of its own.
+
+A *lesson* is a page that was fetched and graded, with what led to it: all that a strategy learns from. So each process has a
+strategy of its own that knows nearly the same, whatever kind it is, and none is lost with a process. Weights that are
+averaged instead (McDonald, Hall and Mann, NAACL 2010) would take a way of their own for each strategy, and a megabyte at
+each exchange.
+
+Rule 1: lessons are data from outside: :func:`read_lessons` checks them, in time in proportion to their bytes.
+
+Rule 2: a process is told of :data:`OTHERS` pages of others for each of its own at most, drawn at random, so that learning costs
+the same however many processes there are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
+
+from .leads import bounded
+from .strategy import PageSeen
+from .topic import LinkText
+
+OTHERS = 2
+"""Pages of other processes that one learns from, for each of its own: each costs a third of a millisecond."""
+
+MOST_LESSONS = 64
+"""Lessons that leave at once, at most."""
+
+MOST_GRADES = 10_000
+"""Grades that leave at once, at most."""
+
+_URL_CHARACTERS = 200
+_TEXT_CHARACTERS = 4_000
+"""Characters of a page's URL, and of its text for a strategy that reads it: some 600 words say which topic it has."""
+
+_MOST_BYTES = 2 << 20
+"""Bytes of lessons at most, unpacked: more than so many with the longest texts, in an alphabet of four bytes a character."""
+
+
+class Lessons(NamedTuple):
+    """What a process tells others at once.
+
+    Attributes:
+        teacher: Which process.
+        grades: Whether each page that it has graded is relevant, oldest first.
+        pages: Pages to learn from.
+    """
+
+    teacher: str
+    grades: Sequence[bool]
+    pages: Sequence[PageSeen]
+
+
+def part_told(n_processes: int) -> float:
+    """Part of its pages that each of *n_processes* tells the others of."""
+    return min(OTHERS / (n_processes - 1), 1.0) if n_processes > 1 else 1.0
+
+
+def write_lessons(lessons: Lessons) -> bytes:
+    """*lessons* as bytes."""
+    pages = [_packed(page) for page in lessons.pages[:MOST_LESSONS]]
+    return zlib.compress(pack((lessons.teacher, bytes(lessons.grades[-MOST_GRADES:]), pages)), 1)
+
+
+def read_lessons(data: bytes) -> Lessons | None:
+    """The lessons written as *data*, without those that cannot be understood; ``None`` if nothing can be."""
+    try:
+        inflater = zlib.decompressobj()
+        plain = inflater.decompress(data, _MOST_BYTES)
+        teacher, grades, pages = unpack(plain)
+        if not inflater.eof or not isinstance(teacher, str) or len(grades) > MOST_GRADES:
+            return None
+        read = [_unpacked(page) for page in pages[:MOST_LESSONS]]
+        return Lessons(teacher, [bool(grade) for grade in bytes(grades)], [page for page in read if page])
+    except (zlib.error, *NO_RECORD):
+        return None
+
+
+def _packed(page: PageSeen) -> tuple[object, ...]:
+    link = tuple(map(_whole, bounded(page.link))) if page.link is not None else None
+    return (
+        _whole(page.url[:_URL_CHARACTERS]),
+        page.grade,
+        page.value,
+        page.is_relevant,
+        page.key,
+        page.parent,
+        link,
+        page.depth,
+        page.parent_grade,
+        _whole(page.text[:_TEXT_CHARACTERS]),
+    )
+
+
+def _unpacked(said: Sequence[object]) -> PageSeen | None:
+    """The page of which *said* was told; ``None`` if there cannot be one."""
+    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text = said
+    texts = (*link,) if isinstance(link, tuple) else ("", "", "", "")
+    parts = (grade, value, parent_grade)
+    if not (
+        all(isinstance(part, float | int) and 0.0 <= part <= 1.0 for part in parts)
+        and all(isinstance(each, str) for each in (url, text, *texts))
+        and len(texts) == len(LinkText._fields)
+        and isinstance(key, bytes)
+        and len(key) == PAGE_BYTES
+        and isinstance(parent, bytes)
+        and len(parent) in (0, PAGE_BYTES)
+        and isinstance(depth, int)
+        and depth >= 0
+    ):
+        return None
+    return PageSeen(
+        str(url),
+        float(grade),  # type: ignore[arg-type]  # as was checked
+        float(value),  # type: ignore[arg-type]
+        bool(is_relevant),
+        key,
+        parent,
+        bounded(LinkText(*map(str, texts))) if link is not None else None,
+        depth,
+        float(parent_grade),  # type: ignore[arg-type]
+        str(text)[:_TEXT_CHARACTERS],
+    )
+
+
+def _whole(text: str) -> str:
+    """*text* without halves of characters, as a page may have them."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

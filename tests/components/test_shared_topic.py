@@ -1,0 +1,196 @@
+"""A topic in a job with shards: what workers tell each other, and what a crawl of one worker after another finds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.small_web import Follow, Web, crawl
+
+from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.topic import LinkText
+from scrapy_aopic.storage import Address
+from scrapy_aopic.testing.server import Answer
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+from scrapy_aopic.job.learning import HarvestOfJob, SharedLearning
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+BREAD, ABOUT = (
+    "the baker opens the oven and sells bread",
+    "the database keeps each table, and a query in sql reads it",
+)
+
+
+def page(text: str, links: list[str]) -> Answer:
+    anchors = "".join(f'<a href="{link}">on</a>' for link in links)
+    return Answer(200, {"Content-Type": "text/html"}, f"<title>page</title><p>{text} {anchors}".encode())
+
+
+HOSTS = [f"http://h{number}.test/" for number in range(40)]
+WEB = {
+    HOME: page("all that there is", HOSTS),
+    **{
+        host: page(f"{ABOUT if number % 4 == 0 else BREAD} {number}", []) for number, host in enumerate(HOSTS)
+    },
+}
+"""41 pages on as many hosts, 10 of which are about databases."""
+
+
+@pytest.fixture
+def settings(server: Any, client: Any) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
+        "AOPIC_ORDER": "focused",
+        "AOPIC_TOPIC": {"keywords": ["database", "sql"]},
+        "AOPIC_MIN_GAP": 0.01,
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": 4,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+@contextmanager
+def teachers(url: str, n: int, names: str = "worker") -> Iterator[list[tuple[SharedLearning, HarvestOfJob]]]:
+    address, each = Address("aopic:taught", url), []
+    for number in range(n):
+        harvest = HarvestOfJob()
+        each.append((SharedLearning(address, f"{names} {number}", harvest), harvest))
+    try:
+        yield each
+    finally:
+        for learning, _ in each:
+            learning.close()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while not (found := holds()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found
+    return found
+
+
+def seen(number: int) -> PageSeen:
+    link = LinkText(f"anchor {number}", path=f"/{number}")
+    return PageSeen(
+        f"http://a.test/{number}", 0.5, 0.1, True, number.to_bytes(16, "big"), bytes(16), link, 1, 0.5
+    )
+
+
+def test_what_one_worker_fetches_all_others_learn_from(server, client) -> None:
+    with teachers(server.url, 3) as ((one, harvest), (two, _), (three, heard)):
+        for number in range(5):
+            one.tell(seen(number), Random(0))
+            harvest.note(is_relevant=number < 2)
+        for other in (two, three):
+            assert [until(other.hear) for _ in range(5)] == [seen(number) for number in range(5)]
+            assert other.hear() is None
+        until(three.look)
+        assert (heard.pages, heard.relevant, heard.rate_lately, heard.n_lately) == (5, 2, 0.4, 5)
+        until(one.look)
+        assert one.hear() is None, "nobody learns from a page twice"
+        assert harvest.rate == 0.4
+
+
+def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after(server, client) -> None:
+    with teachers(server.url, 1) as ((first, harvest),):
+        first.tell(seen(1), Random(0))
+        harvest.note(is_relevant=True)
+        until(first.look)
+        first.keep(b"all of it")
+        until(lambda: client.exists("{aopic:taught}:learned"))
+        first.tell(seen(2), Random(0))
+    with teachers(server.url, 1, "later") as ((later, _),):
+        assert later.known == b"all of it"
+        assert until(later.hear) == seen(2)
+        assert later.hear() is None
+
+
+def test_what_is_none_of_it_is_not_believed(server, client) -> None:
+    client.xadd("{aopic:taught}:lessons", {"l": b"no lessons"})
+    client.set("{aopic:taught}:learned", b"\x00\x01")
+    client.hset("{aopic:taught}:grades", mapping={"pages": "many", "relevant": -3})
+    with teachers(server.url, 2) as ((one, _), (two, heard)):
+        assert one.known == b""
+        one.tell(seen(1), Random(0))
+        assert until(two.hear) == seen(1)
+        assert (heard.rate, heard.rate_lately) == (0.0, 0.0)
+
+
+def test_a_server_that_goes_away_stops_nobody(tmp_path: Path) -> None:
+    with redis_server.Server(tmp_path) as own, teachers(own.url, 2) as ((one, _), (two, _)):
+        own.kill()
+        for number in range(1000):
+            one.tell(seen(number), Random(0))
+        own.start()
+        until(two.hear)
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(
+    serve: Serve, settings: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    web = serve(WEB)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 15})
+    crawler = await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(WEB)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/errors") is None
+    assert crawler.stats.get_value("aopic/topic/harvest") == pytest.approx(10 / 41)
+    place = f"{settings['REDIS_URL']}#aopic:follow"
+
+    def run(*arguments: str) -> Any:
+        with pytest.raises(SystemExit):
+            execute(["scrapy", "aopic", *arguments, "--json"], Settings())
+        return json.loads(capsys.readouterr().out)
+
+    capsys.readouterr()
+    assert run("status", place)["topic"] == {"pages": 41, "relevant": 10, "harvest": 0.2439}
+    assert run("check", place)["holds"]
+    labels = tmp_path / "labels.jsonl"
+    with pytest.raises(SystemExit):
+        execute(
+            ["scrapy", "aopic", "label", place, "--labels", str(labels), "--write", str(labels)], Settings()
+        )
+    assert len(labels.read_text().splitlines()) == 41
+    capsys.readouterr()
+
+
+LONG = {
+    HOME: page(ABOUT, HOSTS[:8]),
+    **{
+        f"{host}{n or ''}": page(f"{BREAD} {n}", [f"{host}{n + 1}"]) for host in HOSTS[:8] for n in range(160)
+    },
+}
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    web = serve(LONG)
+    crawler = await crawl(Follow, {**settings, "AOPIC_MIN_HARVEST": 0.1, "AOPIC_MIN_GAP": 0})
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_harvest"
+    assert 500 <= len(web.asked) < len(LONG)
