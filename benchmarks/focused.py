@@ -9,7 +9,8 @@ Which pages are relevant is said by a lexicon or by what made the web, so that t
 given some relevant pages and three times as many others (or ``--others``) as examples, anew for each of the sets of seeds, which do
 not count when they are fetched, unless with ``--count-examples``; with ``--examples 0`` it is given keywords instead. ``--tune`` uses
 the topics that defaults may be chosen on; without it the others are used. Seeds are the portal (the home pages of the demo web),
-or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give.
+or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give;
+with ``--hindsight`` a strategy begins with what it has learned in a first crawl from the same seeds of so many fetches.
 
 Printed: mean harvest, which is the part of the fetched pages that is relevant as the mean over all prefixes of the crawl; harvest
 at 500 fetches; recall of the relevant pages that can be reached; the part of their PageRank that the first 500 fetches got; and the paired
@@ -193,6 +194,12 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                     begin = Given(web, counted, ranks, seeds)
                     for policy, what in policies.items():
                         crawl = Crawl(web, counted, remembered, (policy, what), number)
+                        if options.hindsight and crawl.strategy is not None:
+                            crawl.run(seeds, options.hindsight)
+                            learned = crawl.strategy.pack()
+                            crawl = Crawl(web, counted, remembered, (policy, what), number)
+                            if learned:
+                                crawl.strategy.restore(learned)
                         fetched = crawl.run(seeds, options.fetches)
                         came = outcome(begin, fetched, options.fetches, crawl.spent)
                         of[policy].append(came)
@@ -246,6 +253,7 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=0, help="examples of what is not relevant")
     parser.add_argument("--count-examples", action="store_true")
     parser.add_argument("--judge", choices=["learned", "lexicon"], default="learned")
+    parser.add_argument("--hindsight", type=int, default=0, help="fetches of a first crawl")
     parser.add_argument("--starts", help="kinds of seeds, with commas")
     parser.add_argument("--kept", type=Path, nargs="+")
     parser.add_argument("--sets", type=int, default=10)
