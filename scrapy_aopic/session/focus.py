@@ -23,13 +23,13 @@ from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
-from scrapy_aopic.core.focus.leads import LeadsOfPage, all_bounded
+from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
-from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import SettingError, TopicError
@@ -212,6 +212,7 @@ class Focus:
                 get_base_url(response),
                 response.encoding,
                 has_links=self._values_links,
+                side=SIDE if self.learning.is_on else LINK_CHARACTERS,
             )
         except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
             return "", {}

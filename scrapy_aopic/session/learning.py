@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_KEPT_EACH = 100
+"""Pages, at least, from one time to the next that what was learned is kept, which takes some 6 ms."""
+
 _AT_ONCE = 50
 """Waiting pages that are valued anew in one beat, at most: some 3 ms."""
 
@@ -76,6 +79,7 @@ class Learning:
         self._least = _AT_ONCE if job.is_shared else REVALUED
         self._version = self.strategy.version  # that which waiting pages were last valued by, or are being
         self._kept = self._version
+        self._n_not_kept = _KEPT_EACH
         self._at: bytes | None = None
         self._credit = 0
         self._thread: ThreadPoolExecutor | None = None
@@ -121,6 +125,7 @@ class Learning:
             self._job.learning.tell(page, self._chance)
 
     def _learn(self, page: PageSeen) -> None:
+        self._n_not_kept += 1
         try:
             self.strategy.learn(page)
         except Exception:  # noqa: BLE001 - logged once, whatever a strategy raises
@@ -146,7 +151,7 @@ class Learning:
             self._learn(page)
             self._stats.count("aopic/topic/lessons")
         version = self.strategy.version
-        if version != self._kept and (shared is None or shared.is_due):
+        if version != self._kept and (self._n_not_kept >= _KEPT_EACH if shared is None else shared.is_due):
             self._keep()
         if self._at is None and version != self._version:
             self._at, self._version = b"", version
@@ -186,7 +191,7 @@ class Learning:
 
     def _keep(self) -> None:
         """Keep what was learned in the next commit."""
-        self._kept = self.strategy.version
+        self._kept, self._n_not_kept = self.strategy.version, 0
         self._set_stat("aopic/topic/version", self._kept)
         shared = self._job.learning
         if shared is not None and not self._job.takes_seeds:  # whoever holds shard 0 does

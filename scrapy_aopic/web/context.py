@@ -34,7 +34,7 @@ MOST_ELEMENTS = 20_000
 """Elements of a page that are looked at, a twentieth of a second: ten times as many as an ordinary page has."""
 
 _SIDE = LINK_CHARACTERS // 2
-"""Characters on each side of a link that count as around it. Cut from each piece, as thousands of links may share a long one."""
+"""Characters on each side of a link that count as around it, at most. Cut from each piece, as thousands of links may share a long one."""
 
 _UNSEEN, _LINK, _HEADING, _IMAGE = range(4)
 _KINDS = {
@@ -79,7 +79,13 @@ class _Found(NamedTuple):
 
 
 def page_context(
-    root: Element, url: str, base: str = "", encoding: str = "utf-8", *, has_links: bool = True
+    root: Element,
+    url: str,
+    base: str = "",
+    encoding: str = "utf-8",
+    *,
+    has_links: bool = True,
+    side: int = _SIDE,
 ) -> PageContext:
     """What the page at *url* with the tree *root* says.
 
@@ -87,8 +93,9 @@ def page_context(
         base: URL that its links are relative to, if it is another one.
         encoding: Of the page; queries are escaped in it.
         has_links: Whether its links are wanted.
+        side: Characters on each side of a link that are wanted.
     """
-    reader = _Reader(has_links=has_links)
+    reader = _Reader(has_links=has_links, side=min(side, _SIDE))
     reader.read(root)
     links: dict[str, LinkText] = {}
     join = Page(url, base or url, encoding).join
@@ -110,7 +117,8 @@ class _Reader:
         found: Its links.
     """
 
-    def __init__(self, *, has_links: bool) -> None:
+    def __init__(self, *, has_links: bool, side: int) -> None:
+        self._side = side
         self.pieces: list[str] = []
         self.found: list[_Found] = []
         self._heading = ""
@@ -180,8 +188,9 @@ class _Reader:
         anchor = self._text(begin, end)
         if found.title:
             anchor = f"{found.title} {anchor}"
-        before = " ".join([piece[-_SIDE:] for piece in pieces[max(begin - AROUND, 0) : begin]])[-_SIDE:]
-        behind = " ".join([piece[:_SIDE] for piece in pieces[end : end + AROUND]])[:_SIDE]
+        side = self._side
+        before = " ".join([piece[-side:] for piece in pieces[max(begin - AROUND, 0) : begin]])[-side:]
+        behind = " ".join([piece[:side] for piece in pieces[end : end + AROUND]])[:side]
         return LinkText(_clean(anchor), _clean(f"{before} {behind}"), found.heading, path)
 
     def _text(self, begin: int, end: int) -> str:

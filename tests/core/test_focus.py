@@ -268,3 +268,16 @@ def test_harvest_is_counted_whole_and_lately(relevant: list[bool]) -> None:
 def test_harvest_that_cannot_be_read_begins_anew(data: bytes) -> None:
     harvest = Harvest.unpack(data)
     assert 0 <= harvest.relevant <= harvest.pages
+
+
+@given(st.text(st.sampled_from("aZ09_é\u2019ß-. \t\u00a0日本ไทย") | st.characters(), max_size=200))
+def test_words_are_cut_the_same_way_whichever_way_is_fast(text: str) -> None:
+    # Characters of scripts without spaces take the slow way; next to a word of another one they change nothing of it.
+    assert [word for word in words(f"{text} \u4e00") if word != "\u4e00"] == [
+        word for word in words(text) if word != "\u4e00"
+    ]
+
+
+def test_words_that_are_too_long_are_cut_in_every_script() -> None:
+    assert words(f"{'a' * 50} b") == ["a" * 40, "b"]
+    assert words(f"{'é' * 50} b") == ["é" * 40, "b"]

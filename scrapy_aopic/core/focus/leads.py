@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
 
-_ANCHOR, _AROUND, _HEADING, _PATH = 120, 200, 80, 160
-"""Characters of a link's texts that are kept: some 20 words of its own, 30 around it, 10 of its heading."""
+_ANCHOR, _AROUND, _HEADING, _PATH = 80, 200, 60, 100
+"""Characters of a link's texts that are kept: some 13 words of its own, 30 around it, 10 of its heading."""
+
+SIDE = _AROUND // 2
+"""Characters on each side of a link that are kept."""
 
 IN_FULL = 300
 """Links of a page whose surroundings count: to read those of 2,000 links would take a twentieth of a second."""

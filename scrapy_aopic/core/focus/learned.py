@@ -20,6 +20,7 @@ import math
 import struct
 import zlib
 from array import array
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from scrapy_aopic.core.records import PAGE_BYTES
@@ -32,7 +33,7 @@ from .topic import RELEVANT
 from .words import place_of, url_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
@@ -51,6 +52,9 @@ STEPS = 4
 
 BACK = 10
 """Pages on the way to one that a return is handed back to: at the last, a thousandth of it is left."""
+
+WRONG = 0.01
+"""Error from which on words are learned from: of most links it is known by then that they lead nowhere."""
 
 REPLAY = 2_000
 """Examples that are kept, the latest: half a megabyte."""
@@ -74,6 +78,9 @@ quotes the beginnings of sites, the right ones are entered sooner.
 _CACHE = 5_000
 """Links whose features are kept, some 5 MB: of a site's links, most are on all of its pages."""
 
+_TEXTS = 5_000
+"""Texts of one field whose words and places are kept: anchors, headings and paths that many links have."""
+
 _WORDS = 50_000
 """Words whose places are kept."""
 
@@ -81,23 +88,47 @@ _LEAST = 0.001
 """Guesses are kept this far from 0 and 1, where the log odds end."""
 
 _HEAD = struct.Struct("<4sBdddIIII")
-_MAGIC = b"AOLL"
-_EXAMPLE = struct.Struct("<16s16sddI")
+_MAGIC = b"AOLM"
+_EXAMPLE = struct.Struct("<16s16sddBiI")
 _WEIGHT_BYTES = 4 << BITS
+
+NOWHERE = -1
+"""The place of a host that does not count."""
 
 
 class Said(NamedTuple):
     """What a link says, as numbers.
 
     Attributes:
-        places: Of its features; one that counts more is there more than once.
-        scale: What each of them counts, so that their vector has length 1.
+        places: Of its words, below 2**16.
         guess: The parts of the first guess that are its own.
     """
 
     places: array[int]
-    scale: float
     guess: float
+
+
+class Where(NamedTuple):
+    """What counts of the page that a link is on.
+
+    Attributes:
+        level: Table in which its words count besides the first; 0 for none.
+        host: Place of its host; :data:`NOWHERE` if that does not count.
+    """
+
+    level: int = 0
+    host: int = NOWHERE
+
+
+class _Table(NamedTuple):
+    """What was learned of words, by their places: a weight, and the sum of its squared slopes."""
+
+    weights: array[float]
+    squares: array[float]
+
+
+def _new_table() -> _Table:
+    return _Table(array("f", bytes(_WEIGHT_BYTES)), array("f", bytes(_WEIGHT_BYTES)))
 
 
 class _Places(dict[str, int]):
@@ -113,20 +144,37 @@ class _Places(dict[str, int]):
         return place
 
 
+class _Texts(dict[str, "tuple[list[str], list[int]]"]):
+    """The words of texts of one field, and their places, as far as they are remembered."""
+
+    def __init__(self, cut: Callable[[str], list[str]], places: _Places) -> None:
+        self._cut = cut
+        self._places = places
+
+    def __missing__(self, text: str) -> tuple[list[str], list[int]]:
+        if len(self) >= _TEXTS:
+            self.clear()
+        words = self._cut(text)
+        found = self[text] = words, list(set(map(self._places.__getitem__, words)))
+        return found
+
+
 class _Example:
     """A fetched page, as an example for the link that led to it.
 
     Attributes:
-        said: What the link says.
+        places: Of the words of the link.
+        where: What counts of the page that it is on.
         prior: Log odds of the first guess.
         worth: The return, 0 to 1.
         parent: Key of the page with the link.
     """
 
-    __slots__ = ("parent", "prior", "said", "worth")
+    __slots__ = ("parent", "places", "prior", "where", "worth")
 
-    def __init__(self, said: Said, prior: float, worth: float, parent: bytes) -> None:
-        self.said = said
+    def __init__(self, places: array[int], where: Where, prior: float, worth: float, parent: bytes) -> None:
+        self.places = places
+        self.where = where
         self.prior = prior
         self.worth = worth
         self.parent = parent
@@ -136,23 +184,31 @@ class Learned(Strategy):
     """Values links by what became of earlier ones with the same words, of both kinds.
 
     Attributes:
+        discount: What a page is worth of the best one that a link of it leads to.
+        n_levels: Tables beside the first, in which words count by the page that they are on.
+        host_weight: What a host counts, in words.
         n_learned: Examples so far.
     """
 
     learns: ClassVar[bool] = True
     discount: ClassVar[float] = DISCOUNT
+    n_levels: ClassVar[int] = 0
+    host_weight: ClassVar[int] = 0
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         self._topic = topic
         self._chance = chance
         self._said: dict[LinkText, Said] = {}
-        self._places = {name: _Places(name) for name in ("anchor", "url", "around", "heading")}
+        words = topic.words
+        self._anchors = _Texts(words, _Places("anchor"))
+        self._paths = _Texts(url_words, _Places("url"))
+        self._headings = _Texts(words, _Places("heading"))
+        self._around = _Places("around")
         self._begin()
 
     def _begin(self) -> None:
         """Know nothing."""
-        self._weights = array("f", bytes(_WEIGHT_BYTES))
-        self._squares = array("f", bytes(_WEIGHT_BYTES))
+        self._tables = [_new_table() for _ in range(self.n_levels + 1)]
         self._bias = 0.0
         self._trust = 1.0
         self._slopes = 1.0
@@ -166,24 +222,39 @@ class Learned(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         part = PAGE_PART * page.grade
-        return [self._value(self._features(link, page.grade, page.key), part) for link in links]
+        where = self._where(page.grade, page.key)
+        return [
+            self._value(said.places, where, _log_odds(said.guess + part)) for said in map(self._read, links)
+        ]
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
-        return self._value(self._features(link, parent_grade, parent), PAGE_PART * parent_grade)
+        said = self._read(link)
+        return self._value(
+            said.places, self._where(parent_grade, parent), _log_odds(said.guess + PAGE_PART * parent_grade)
+        )
 
     @property
     def version(self) -> int:
         return self._version
 
-    def _value(self, said: Said, part: float) -> float:
-        weight = self._weights.__getitem__
-        x = self._bias + self._trust * _log_odds(said.guess + part)
-        return logistic(x + said.scale * sum(map(weight, said.places)))
+    def _value(self, places: array[int], where: Where, prior: float) -> float:
+        """How likely a link with words in these *places* leads somewhere, by a first guess with the log odds *prior*."""
+        level, host = where
+        n = len(places)
+        weights = self._tables[0].weights
+        x = sum(map(weights.__getitem__, places))
+        if level:
+            x += sum(map(self._tables[level].weights.__getitem__, places))
+            n += n
+        if host >= 0:
+            x += self.host_weight * weights[host]
+            n += self.host_weight
+        return logistic(self._bias + self._trust * prior + x / math.sqrt(n or 1))
 
-    def _features(self, link: LinkText, grade: float, parent: bytes) -> Said:
-        """What a *link* says on the page with the key *parent*, graded *grade*: here the same on all."""
-        del grade, parent
-        return self._read(link)
+    def _where(self, grade: float, page: bytes) -> Where:
+        """What counts of the page with the key *page*, graded *grade*: here nothing."""
+        del grade, page
+        return Where()
 
     def _read(self, link: LinkText) -> Said:
         known = self._said.get(link)
@@ -191,20 +262,17 @@ class Learned(Strategy):
             if len(self._said) >= _CACHE:
                 self._said.clear()
             kept = bounded(link)
-            words = self._topic.words
-            anchor, url, around = words(kept.anchor), url_words(kept.path), words(kept.around)
-            places = array("H")
-            for name, found in (
-                ("anchor", anchor),
-                ("url", url),
-                ("around", around),
-                ("heading", words(kept.heading)),
-            ):
-                places.extend(set(map(self._places[name].__getitem__, found)))
+            anchor, anchor_places = self._anchors[kept.anchor]
+            path, path_places = self._paths[kept.path]
+            around = self._topic.words(kept.around)  # of hardly two links the same
+            places = array("H", anchor_places)
+            places.extend(path_places)
+            places.extend(set(map(self._around.__getitem__, around)))
+            places.extend(self._headings[kept.heading][1])
             fit = self._topic.fit
-            text = anchor + url
+            text = anchor + path
             guess = ANCHOR_PART * fit(text) + AROUND_PART * fit(text + around)
-            known = self._said[link] = Said(places, _scale(places), guess)
+            known = self._said[link] = Said(places, guess)
         return known
 
     # -- learning
@@ -215,9 +283,10 @@ class Learned(Strategy):
         worth = (
             page.grade if page.is_relevant or page.grade < RELEVANT else 0.0
         )  # a duplicate is worth nothing
-        said = self._features(page.link, page.parent_grade, page.parent)
+        said = self._read(page.link)
         prior = _log_odds(said.guess + PAGE_PART * page.parent_grade)
-        self._add(page.key, _Example(said, prior, worth, page.parent))
+        where = self._where(page.parent_grade, page.parent)
+        self._add(page.key, _Example(said.places, where, prior, worth, page.parent))
         self._hand_back(page.key)
         for _ in range(STEPS):
             self._step(self._order[self._chance.randrange(len(self._order))])
@@ -249,16 +318,16 @@ class Learned(Strategy):
 
     def _step(self, example: _Example) -> None:
         """One step towards what *example* is worth."""
-        said, weights, squares = example.said, self._weights, self._squares
-        x = self._bias + self._trust * example.prior
-        error = logistic(x + said.scale * sum(map(weights.__getitem__, said.places))) - example.worth
-        slope = error * said.scale
+        places, (level, host) = example.places, example.where
+        error = self._value(places, example.where, example.prior) - example.worth
+        hosts = self.host_weight if host >= 0 else 0
+        slope = error / math.sqrt((len(places) << bool(level)) + hosts or 1)
         square = slope * slope
-        if square:
-            step = RATE * slope
-            for place in said.places:
-                squares[place] = total = squares[place] + square
-                weights[place] -= step / math.sqrt(total)
+        if abs(error) >= WRONG:
+            _descend(self._tables[0], places, slope, square)
+            if level:
+                _descend(self._tables[level], places, slope, square)
+            _descend(self._tables[0], (host,) * hosts, slope, square)
         self._bias -= 0.05 * error
         slope = error * example.prior
         self._slopes += slope * slope
@@ -268,7 +337,9 @@ class Learned(Strategy):
 
     def pack(self) -> bytes:
         examples = [(key, example) for key, example in self._examples.items() if len(key) == PAGE_BYTES]
-        numbers = zlib.compress(self._weights.tobytes() + self._squares.tobytes(), 1)  # mostly zeros
+        numbers = zlib.compress(
+            b"".join([numbers.tobytes() for table in self._tables for numbers in table]), 1
+        )  # mostly zeros
         head = _HEAD.pack(
             _MAGIC,
             BITS,
@@ -282,16 +353,16 @@ class Learned(Strategy):
         )
         parts = [head, numbers]
         for key, example in examples:
-            said = example.said
             parts += (
                 _EXAMPLE.pack(
                     key,
                     example.parent.ljust(PAGE_BYTES, b"\0"),
                     example.prior,
                     example.worth,
-                    len(said.places),
+                    *example.where,
+                    len(example.places),
                 ),
-                said.places.tobytes(),
+                example.places.tobytes(),
             )
         return b"".join(parts)
 
@@ -309,24 +380,32 @@ class Learned(Strategy):
         if magic != _MAGIC or bits != BITS:
             raise ValueError("it is of another version")
         at = _HEAD.size + size
-        numbers = zlib.decompressobj().decompress(data[_HEAD.size : at], 2 * _WEIGHT_BYTES)
-        if len(numbers) != 2 * _WEIGHT_BYTES:
+        whole = 2 * _WEIGHT_BYTES * len(self._tables)
+        numbers = zlib.decompressobj().decompress(data[_HEAD.size : at], whole)
+        if len(numbers) != whole:
             raise ValueError("weights are missing")
-        self._weights = array("f", numbers[:_WEIGHT_BYTES])
-        self._squares = array("f", numbers[_WEIGHT_BYTES:])
-        floats = (self._bias, self._trust, self._slopes, *self._weights, *self._squares)
-        if not all(map(math.isfinite, floats)) or min(self._squares) < 0 or self._slopes <= 0:
+        halves = [
+            array("f", numbers[begin : begin + _WEIGHT_BYTES]) for begin in range(0, whole, _WEIGHT_BYTES)
+        ]
+        self._tables = [_Table(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
+        floats = (self._bias, self._trust, self._slopes, *chain.from_iterable(halves))
+        if not all(map(math.isfinite, floats)) or min(map(min, halves[1::2])) < 0 or self._slopes <= 0:
             raise ValueError("its numbers cannot be right")
         if n > REPLAY:
             raise ValueError("it has too many examples")
         for _ in range(n):
-            key, parent, prior, worth, n_places = _EXAMPLE.unpack_from(data, at)
+            key, parent, prior, worth, level, host, n_places = _EXAMPLE.unpack_from(data, at)
             at += _EXAMPLE.size
             places = array("H", bytes(data[at : at + 2 * n_places]))
             at += 2 * n_places
-            if len(places) != n_places or not (math.isfinite(prior) and 0.0 <= worth <= 1.0):
+            if (
+                len(places) != n_places
+                or not (math.isfinite(prior) and 0.0 <= worth <= 1.0)
+                or level > self.n_levels
+                or not NOWHERE <= host < 1 << BITS
+            ):
                 raise ValueError("its examples cannot be right")
-            self._examples[key] = _Example(Said(places, _scale(places), 0.0), prior, worth, parent)
+            self._examples[key] = _Example(places, Where(level, host), prior, worth, parent)
         if at != len(data):
             raise ValueError("it has another length than it says")
         self._order = list(self._examples.values())
@@ -339,8 +418,13 @@ def _until(n: int) -> int:
     return min(max(int(n * (GROWTH - 1.0)), FIRST), OFTENEST)
 
 
-def _scale(places: array[int]) -> float:
-    return 1.0 / math.sqrt(len(places) or 1)
+def _descend(table: _Table, places: Iterable[int], slope: float, square: float) -> None:
+    """Take one step down the *slope* with all *places* of *table*."""
+    weights, squares = table
+    step, root = RATE * slope, math.sqrt
+    for place in places:
+        squares[place] = total = squares[place] + square
+        weights[place] -= step / root(total)
 
 
 def _log_odds(guess: float) -> float:

@@ -55,7 +55,9 @@ class Topic:
         self, keywords: Iterable[str] = (), pages: Classifier | None = None, cut: CutText = words
     ) -> None:
         self.words = cut
-        self._keywords = [each for each in (tuple(cut(text)) for text in keywords) if each]
+        phrases = dict.fromkeys(each for each in (tuple(cut(text)) for text in keywords) if each)
+        self._keywords = frozenset(words[0] for words in phrases if len(words) == 1)
+        self._phrases = [words for words in phrases if len(words) > 1]
         self.pages = pages if pages is not None else Classifier()
 
     @property
@@ -87,28 +89,28 @@ class Topic:
 
     def fit(self, found: Sequence[str]) -> float:
         """The same of a link that says the words *found*."""
-        if self._keywords:
-            return float(any(_count(keyword, found) for keyword in self._keywords))
+        if self._keywords or self._phrases:
+            has_word = not self._keywords.isdisjoint(found)
+            return float(has_word or any(_count(phrase, found) for phrase in self._phrases))
         if found and self.has_examples:
             return self.pages.score(features([("page", found)]))
         return 0.0
 
     def _density(self, found: Sequence[str]) -> float:
         """Grade by keywords: 1/2 if they are one word in :data:`DENSE`."""
-        if not found or not self._keywords:
+        n = sum(map(self._keywords.__contains__, found)) + sum(
+            [_count(phrase, found) for phrase in self._phrases]
+        )
+        if not n:
             return 0.0
-        n = sum(_count(keyword, found) for keyword in self._keywords)
         density = DENSE * n / max(len(found), DENSE)
         return density / (1.0 + density)
 
 
-def _count(keyword: tuple[str, ...], found: Sequence[str]) -> int:
-    """How often *keyword* occurs."""
-    first, *rest = keyword
-    if not rest:
-        return found.count(first)
+def _count(phrase: tuple[str, ...], found: Sequence[str]) -> int:
+    """How often *phrase* occurs."""
     n, at = 0, -1
-    for _ in range(found.count(first)):
-        at = found.index(first, at + 1)
-        n += tuple(found[at : at + len(keyword)]) == keyword
+    for _ in range(found.count(phrase[0])):
+        at = found.index(phrase[0], at + 1)
+        n += tuple(found[at : at + len(phrase)]) == phrase
     return n

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
@@ -25,6 +26,9 @@ BITS = 18
 LONGEST_WORD = 40
 """Characters of a word that count; what is longer is seldom one."""
 
+_WORDS = 50_000
+"""Words whose places are remembered, some 8 MB."""
+
 PAGE_CHARACTERS = 100_000
 """Characters of a page's text that are read: some 16,000 words."""
 
@@ -36,7 +40,11 @@ _JOINED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf9
 
 _RUN = re.compile(rf"([{_JOINED}]+)|[^\W{_JOINED}]+")
 
-_WORD = re.compile(r"\w+", re.ASCII)
+_HAS_JOINED = re.compile(f"[{_JOINED}]")
+_WORD = re.compile(r"\w+")
+
+_BETWEEN = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
+"""What parts words in ASCII: to put spaces there and to split takes half the time of a regular expression."""
 
 _URL_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 """A word of a URL: parted by anything but letters, and before a capital letter."""
@@ -45,8 +53,11 @@ _URL_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 def words(text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
     """The words of *text*, in NFKC, in lower case; of scripts without spaces every two neighbouring characters."""
     text = text[:limit].casefold()
-    if text.isascii():  # a third of the time
-        return [word[:LONGEST_WORD] for word in _WORD.findall(text)]
+    if text.isascii() or _HAS_JOINED.search(text) is None:
+        found = text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
+        if max(map(len, found), default=0) > LONGEST_WORD:
+            found = [word[:LONGEST_WORD] for word in found]
+        return found
     found = []
     for match in _RUN.finditer(text):
         run = match[0]
@@ -67,6 +78,7 @@ def place_of(field: str, word: str) -> int:
     return _hash(word, crc32(field.encode()))
 
 
+@lru_cache(_WORDS)
 def _hash(word: str, seed: int) -> int:
     return crc32(word.encode("utf-8", "surrogatepass"), seed) >> 32 - BITS
 
@@ -76,13 +88,11 @@ def features(fields: Iterable[tuple[str, Iterable[str]]]) -> Features:
 
     A word counts for another one in each field, so that ``security`` in a link's text is not that of its URL.
     """
-    counted: Counter[tuple[int, str]] = Counter()
+    values: Features = {}
     for name, found in fields:
         seed = crc32(name.encode())
-        counted.update((seed, word) for word in found)
-    values: Features = {}
-    for (seed, word), n in counted.items():
-        place = _hash(word, seed)
-        values[place] = values.get(place, 0.0) + 1.0 + math.log(n)
+        for word, n in Counter(found).items():
+            place = _hash(word, seed)
+            values[place] = values.get(place, 0.0) + (1.0 + math.log(n) if n > 1 else 1.0)
     length = math.sqrt(sum([value * value for value in values.values()]))
     return {place: value / length for place, value in values.items()} if length else {}
