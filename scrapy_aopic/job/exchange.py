@@ -15,7 +15,8 @@ from scrapy_aopic.exceptions import LostError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_aopic.storage.redis_shards import Look, Registry
+    from scrapy_aopic.storage.redis_mail import Letter
+    from scrapy_aopic.storage.redis_shards import Look, Registry, State
 
     from .held import Post
 
@@ -83,9 +84,8 @@ class Exchange:
             if self._is_new_run:
                 self._registry.begin_anew()
                 self._is_new_run = False
-            self._send(posts)
-            posts = []
-            look = self._registry.look(own)
+            posts = self._usable(posts)
+            look = self._registry.turn(*_posted(posts), own)
         except StorageError as error:
             self._is_new_run |= isinstance(error, LostError)
             self._error = error
@@ -95,26 +95,33 @@ class Exchange:
             return
         self._reached_at = time.monotonic()
         with self._using:
+            self._done += posts
             self._looks.append((look, own))
 
-    def _send(self, posts: list[Post]) -> None:
+    def _usable(self, posts: list[Post]) -> list[Post]:
+        """Those of *posts* that speak of the run of the server that is there; the others have failed."""
         run = self._registry.run
         others = [post for post in posts if post.run not in (b"", run)]
         if others:  # of shards that are lost, or were opened before this thread has noticed
             posts = [post for post in posts if post not in others]
             with self._using:
                 self._failed += others
-        states = {post.number: post.state for post in posts if post.state is not None}
-        letters = [letter for post in posts for letter in post.letters]
-        self._registry.post(states, letters, [(post.number, post.read) for post in posts])
-        with self._using:
-            self._done += posts
+        return posts
 
     def close(self) -> None:
         """Post what is left, and let others know that this process is gone."""
         self._ended.set()
         self._thread.join()
         with suppress(StorageError):  # others notice by themselves, and letters are sent again
-            self._send(self._posts)
+            self._registry.post(*_posted(self._usable(self._posts)))
             self._registry.leave()
         self._registry.close()
+
+
+def _posted(
+    posts: list[Post],
+) -> tuple[dict[int, State], list[tuple[int, Letter]], list[tuple[int, list[tuple[int, int]]]]]:
+    """The states in *posts*, the letters, and which letters were read."""
+    states = {post.number: post.state for post in posts if post.state is not None}
+    letters = [letter for post in posts for letter in post.letters]
+    return states, letters, [(post.number, post.read) for post in posts]

@@ -19,7 +19,8 @@ from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.storage.redis_shards import Letter, State
+from scrapy_aopic.storage.redis_mail import Letter
+from scrapy_aopic.storage.redis_shards import State
 
 from .commits import Commits, WatchedStore
 from .offsets import read_offsets
@@ -142,7 +143,7 @@ class Held:
         self._letters: dict[tuple[int, int], bytes] = {}
         self._sent: dict[int, int] = {}
         self._first: dict[int, tuple[int, float]] = {}
-        self._routes: dict[int, int] = {}
+        self._routes: dict[int, int | str] = {}
         self._inbox: dict[tuple[int, int], bytes] = {}
         self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
@@ -332,12 +333,12 @@ class Held:
         if state is None or state.head != self.state.head:
             self._is_state_new = True
 
-    def take_post(self, near: Mapping[int, int]) -> Post:
+    def take_post(self, route_to: Callable[[int], int | str]) -> Post:
         """What others should be shown of the last commit, and have not been yet.
 
         Args:
-            near: Shards that this process holds, too, and of which others know that it does; and which time each was opened.
-                Letters to these do not go by the server.
+            route_to: By which way letters to a shard go now: a number if this process holds it, too, and which time it was opened;
+                a name if they go by the server; ``""`` if they wait.
 
         Raises:
             StorageError: If a letter cannot be read.
@@ -345,11 +346,12 @@ class Held:
         post = Post(self)
         now = time.monotonic()
         for to, (first, end) in self.shard.mail_waiting().items():
-            route = near.get(to, 0)
-            if (before := self._routes.get(to, 0)) and route != before:
-                self._sent[to] = first - 1  # what that one was given may be gone with it
+            if not (route := route_to(to)):
+                continue
+            if self._routes.get(to, route) != route:
+                self._sent[to] = first - 1  # what was sent the other way may be lost with it
             self._routes[to] = route
-            letters = post.near if route else post.letters
+            letters = post.near if isinstance(route, int) else post.letters
             if self._first.get(to, (0, 0.0))[0] != first:
                 self._first[to] = first, now
             elif now - self._first[to][1] > _SEND_AGAIN:

@@ -23,7 +23,7 @@ from scrapy_aopic.storage.redis_keys import Keys
 from .seeds import give, lists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis_link import Link
@@ -83,16 +83,21 @@ def _put(link: Link, keys: Keys, path: Path) -> None:
 class ServerSeeds:
     """The lists that wait at *address*, brought to *folder* now and from time to time, by a thread, until it is closed.
 
+    Attributes:
+        looks: Whether to look from time to time; otherwise it must be said (:meth:`heard_of`) which lists wait.
+
     Raises:
         StorageError: If the server cannot be reached, or the folder cannot be written.
     """
 
     def __init__(self, address: Address, folder: Path) -> None:
+        self.looks = True
         self._folder = folder
         self._keys = Keys(address)
         self._link = connect(address)
         self._using = threading.Lock()
         self._brought: set[bytes] = set()
+        self._heard = False
         self._ended = threading.Event()
         try:
             self._look()
@@ -103,6 +108,9 @@ class ServerSeeds:
 
     def _keep_looking(self) -> None:
         while not self._ended.wait(_LOOK):
+            if not (self.looks or self._heard):
+                continue
+            self._heard = False
             with suppress(StorageError):  # the crawl itself notices a server that is gone
                 self._look()
 
@@ -141,6 +149,11 @@ class ServerSeeds:
                 path.unlink(missing_ok=True)
             self._brought = set()
         self._look()
+
+    def heard_of(self, names: Collection[bytes]) -> None:
+        """The lists *names* wait on the server: they are brought soon."""
+        if not self._brought.issuperset(names):
+            self._heard = True
 
     def names(self) -> set[str]:
         """Lists that wait on the server now.

@@ -72,6 +72,9 @@ _LEAST_PAGES = 1_000
 _LEAST_HOSTS = 200
 """Hosts that each shard keeps in memory at least."""
 
+_SERVER = "server"
+"""The way of letters to shards that may be anywhere."""
+
 _PAUSE = 0.005
 """Seconds between looks at the shards, which cost a few microseconds each."""
 
@@ -109,6 +112,8 @@ class SharedJob(Job):
         self.folder = folder
         self.name = str(address)
         self.server_seeds = server_seeds
+        if server_seeds is not None:
+            server_seeds.looks = False  # the looks at the shards show what waits
         self.offsets = Offsets({})
         self._address = address
         self._n = shards
@@ -339,6 +344,8 @@ class SharedJob(Job):
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
         if self.learning is not None:
             self.learning.workers = len(look.workers)
+        if self.server_seeds is not None and 0 in self._shards.held:
+            self.server_seeds.heard_of(look.seed_lists)
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
         for number, held in self._shards.held.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
@@ -482,8 +489,17 @@ class SharedJob(Job):
         self._exchange.own = {number: self._serials[number] for number in self._shards.held}
 
     def _post(self, held: Held) -> None:
-        if post := held.take_post(self._near):
+        if post := held.take_post(self._route):
             self._exchange.post(post)
+
+    def _route(self, to: int) -> int | str:
+        """By which way letters to the shard *to* go; see :meth:`~.held.Held.take_post`."""
+        if (opened := self._near.get(to)) is not None:
+            return opened
+        if to in self._shards.held or (self._keeper.own is not None and to in self._keeper.own):
+            return ""  # until others know that it is open here
+        homes = self._last.homes if self._last is not None else None
+        return _SERVER if homes is None else homes.get(to, "")
 
     def _posted(self, post: Post) -> None:
         """The server has *post*: the shards of this process get what is in it for them."""

@@ -31,7 +31,9 @@ from scrapy_aopic.exceptions import StorageError
 from .disk_shard import number_of
 from .redis_connect import connect
 from .redis_keys import Keys
-from .redis_shards import Registry, State, read_cut
+from .redis_link import ReplyError
+from .redis_mail import HomeMail, read_bundle
+from .redis_shards import Registry, State, read_cut, replies_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -214,15 +216,18 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
     """
     keys = Keys(address)
     with closing(connect(address)) as link:
+        # Also of homes that a shard has left. None is added that its letters could be for: nobody has it open.
+        names = sorted(_homes(keys, link).folders)
         replies = link.transact(
             (b"HGETALL", keys.of_job(b"states")),
             (b"HGETALL", keys.of_job(b"books")),
             (b"HGETALL", keys.of_job(b"anew")),
             (b"HGET", keys.of_job(b"shown"), number),
-            *((b"HGETALL", keys.mail(other)) for other in range(cut.shards)),
+            *((b"XRANGE", keys.mail_home(name), b"-", b"+") for name in names),
         )
     assert replies is not None, "nothing is watched"
     shown, books, anew, before, *boxes = replies
+    posted = _letters_of(keys, number, boxes)
     states = {other: _read(keys, data) for other, data in _numbered(keys, shown).items()}
     units = {other: _read(keys, data) for other, data in _numbered(keys, books).items()}
     got: dict[int, tuple[int, int]] = {}
@@ -233,12 +238,11 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
     if own is not None:
         for other, last in own["got"].items():
             got[int(other)] = last, units[number]["got"][other]
-    for other, box in enumerate(boxes):
+    for other in range(cut.shards):
         last = states[other]["got"].get(str(number), 0) if other in states else 0
         if last:
             sent[other] = last, units[other]["got"][str(number)]
-        named = dict(_pairs(box))
-        while (data := named.get(b"%d:%d" % (number, last + 1))) is not None:
+        while (data := posted.get((other, last + 1))) is not None:
             letters.setdefault(other, []).append(data)
             last += 1
         known[other] = last
@@ -258,6 +262,20 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
     return Traces(State(**own), got, sent, letters, unsure)
 
 
+def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[int, int], bytes]:
+    """The letters of the shard *number* in *boxes*, by receiver and number."""
+    try:
+        return {
+            (letter.to, letter.number): letter.data
+            for box in boxes
+            for _, fields in box
+            for letter in read_bundle(fields)
+            if letter.sender == number
+        }
+    except ValueError as error:
+        raise keys.damaged(f"a bundle of letters cannot be read ({error})") from None
+
+
 class InHomes:
     """The stores of *shards* shards are in their homes; see :class:`~.redis_shards.Places`.
 
@@ -272,6 +290,9 @@ class InHomes:
         self._numbers = range(shards)
         self._lease = lease
         self._head = Keys(address.of_home(name)).head if lease is not None else b""
+        self._watched = 0
+        self.mail = HomeMail(self._keys, name)
+        self.homes: Mapping[int, str] | None = {}
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Where they are, and whether the server still has the job."""
@@ -283,24 +304,56 @@ class InHomes:
         """As its last state says: what a shard has stored since, nobody else can have heard of."""
         del other
         homes = {number: name.decode() for number, name in _numbered(self._keys, one).items()}
+        self.homes = self.mail.homes = homes
         awake = {worker.get("home") for worker in alive}
         heads = [states[number].head if number in states else "" for number in self._numbers]
         return heads, [homes.get(number) in awake for number in self._numbers]
 
-    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
-        """All of it at once, with the books of the shards, or nothing if the lease is lost.
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """The units that they sent and received."""
+        shown = (part for number, state in states.items() for part in (number, _book(state)))
+        return [(b"HSET", self._keys.of_job(b"books"), *shown)]
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """Write all of it at once, or nothing if the lease is lost; then read.
+
+        That is one request: the head of the lease is watched from the end of one turn to the next.
 
         Raises:
-            LostError: If it is.
+            LostError: If the lease is lost.
         """
         if (lease := self._lease) is None:
-            raise StorageError("Only a worker with a lease may show what its shards are like.")
-        books = self._keys.of_job(b"books")
-        written = [(b"HSET", books, number, _book(state)) for number, state in states.items()]
-        if why := lease.why_refused(link.ask((b"WATCH", self._head), (b"GET", self._head))[1]):
-            raise lease.lost(why)
-        if link.transact(*commands, *written) is None:
+            if written:
+                raise StorageError("Only a worker with a lease may show what its shards are like.")
+            return replies_of(link, link.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
+        watch = (b"WATCH", self._head), (b"GET", self._head)
+        if self._watched != link.n_opened:
+            self._check(lease, link.ask(*watch)[1])
+        self._watched = 0
+        parts = [commands for commands in (written, asked) if commands]
+        sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
+        try:
+            replies = link.tell(*sent, *watch)
+        except OSError as error:
+            raise link.unreachable("write to", error) from error
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise link.error("write to", str(reply))
+        ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
+        done = [replies[end] for end in ends]
+        if None in done:
+            self._check(lease, replies[-1])
             raise lease.lost("another process has just opened it")
+        *_, found = [replies_of(link, each) for each in done]
+        self._check(lease, replies[-1])
+        self._watched = link.n_opened
+        return found if asked else []
+
+    def _check(self, lease: Lease, head: bytes | None) -> None:
+        if why := lease.why_refused(head):
+            raise lease.lost(why)
 
 
 def _book(state: State) -> str:

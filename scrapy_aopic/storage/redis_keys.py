@@ -17,7 +17,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``beginning``       there while such a job is made
 ``workers``         processes that crawl such a job, by their tokens
 ``states``          what each shard was like at its last commit
-``mail:S``          letters to shard S, by sender and number
+``mail:S``          letters to shard S, by sender and number (:mod:`.redis_mail`)
 ``sS:...``          all of the above but the last eight, of shard S of a job that has several
 ``lessons``         what the workers of such a job learn from each other, for a topic (:mod:`.redis_lessons`)
 ``learned``         what one of them knew, for those that start later
@@ -28,6 +28,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``anew``            shards whose disk is lost, and up to which commit
 ``shown``           what each of them could know of the last commits of all shards when that was said
 ``hNAME:...``       ``head`` and ``owner`` of such a folder
+``mail:hNAME``      letters to the shards in it, in bundles (:mod:`.redis_mail`)
 ==================  ====================================================================================
 
 A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
@@ -120,6 +121,10 @@ class Keys:
     def mail(self, shard: int) -> bytes:
         """The letters to a shard."""
         return self._job + b"mail:%d" % shard
+
+    def mail_home(self, name: str) -> bytes:
+        """The letters to the shards in the job folder called *name*."""
+        return self._job + b"mail:h%s" % name.encode()
 
     def view(self, view: bytes) -> bytes:
         """Whether a view lives."""

@@ -96,6 +96,9 @@ class Link:
     """A connection to the server at *address*; one thread uses it at a time.
 
     A connection that the server has dropped meanwhile (it may close idle ones) is made again once.
+
+    Attributes:
+        n_opened: Connections that were made: what is watched ends with each.
     """
 
     def __init__(self, address: Address) -> None:
@@ -105,6 +108,7 @@ class Link:
         self._socket: socket | None = None
         self._reader = hiredis.Reader()
         self._run = b""
+        self.n_opened = 0
         self._connect()
 
     def _connect(self) -> None:
@@ -131,6 +135,7 @@ class Link:
                 "This version of redis-py does not show its socket; install redis 5 to 8 (scrapy-aopic[redis])."
             )
         self._reader = hiredis.Reader()
+        self.n_opened += 1
 
     def pin(self, run: bytes = b"") -> bytes:
         """Use no other run of the server than *run*, by default the one that is there now; returns which that is.

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scrapy_aopic.exceptions import StorageError
@@ -25,21 +26,21 @@ from scrapy_aopic.exceptions import StorageError
 from .redis_checks import check_server
 from .redis_connect import connect
 from .redis_keys import Keys
+from .redis_link import ReplyError
+from .redis_mail import Letter, ShardMail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .address import Address
     from .redis_link import Argument, Link, Reply
+    from .redis_mail import Mail
 
 _BEGIN = 60.0
 """Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
 
 _LOOK = 0.1
 """Seconds between looks at whether another process has made the job."""
-
-_LETTERS = 64
-"""Letters to a shard that are read at once: some 50 kB each at most."""
 
 _SAY = 0.2
 """Part of a lease after which a worker says again that it is alive."""
@@ -60,14 +61,6 @@ class JobCut(NamedTuple):
     shards: int
     suffixes: str
     disks: int = 0
-
-
-class Letter(NamedTuple):
-    """A letter: from which shard, the number that it has there, and what it says."""
-
-    sender: int
-    number: int
-    data: bytes
 
 
 class State(NamedTuple):
@@ -114,6 +107,8 @@ class Look:
         asked: When the server was asked (``time.monotonic``).
         heard: When its reply was there (``time.monotonic``).
         run: Of the server.
+        homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
+        seed_lists: Names of the lists of seeds that wait on the server.
         workers: The workers that are alive, by token, in the order in which they came.
         states: Of the shards that have one.
         heads: Of the stores of all shards; ``""`` for one that was never opened.
@@ -130,6 +125,8 @@ class Look:
     asked: float = 0.0
     heard: float = 0.0
     run: bytes = b""
+    homes: Mapping[int, str] | None = None
+    seed_lists: Sequence[bytes] = ()
 
     @property
     def is_quiet(self) -> bool:
@@ -211,9 +208,16 @@ class Places(Protocol):
 
     Attributes:
         about: What else is said of the worker.
+        homes: Where each shard is that has a home, as of the last reply; ``None`` if they have none.
     """
 
     about: Mapping[str, Any]
+    homes: Mapping[int, str] | None
+
+    @property
+    def mail(self) -> Mail:
+        """Where letters wait."""
+        ...
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Two questions of which the replies show the heads of all shards, and which of them are open."""
@@ -232,11 +236,18 @@ class Places(Protocol):
         """
         ...
 
-    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
-        """Let the server do *commands*, which show *states* among other things; they may be done twice.
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """What shows the books of shards that have *states*."""
+        ...
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """Let the server do what is *written*, which may be done twice; returns the replies to what is *asked*, of one moment.
 
         Raises:
-            StorageError: If it cannot be reached, or must not.
+            LostError: If this worker must write nothing any more.
+            StorageError: If the server cannot be reached, or refuses.
         """
         ...
 
@@ -245,8 +256,10 @@ class OnServer:
     """The stores of *shards* shards are at *address*, too."""
 
     about: Mapping[str, Any] = {}
+    homes: Mapping[int, str] | None = None
 
     def __init__(self, address: Address, shards: int) -> None:
+        self.mail: Mail = ShardMail(Keys(address))
         self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
@@ -262,10 +275,19 @@ class OnServer:
         heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
         return heads, [owner is not None for owner in other]
 
-    def post(self, link: Link, commands: Sequence[Sequence[Argument]], states: Mapping[int, State]) -> None:
-        """At once: the server has what they speak of."""
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """Nothing: the stores have them."""
         del states
-        link.ask(*commands)
+        return []
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """All in one request: the server has what is written of."""
+        if not asked:
+            link.ask(*written)
+            return []
+        return replies_of(link, link.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
 
 
 class Registry:
@@ -288,7 +310,9 @@ class Registry:
         self._keys = Keys(address)
         self._lease = address.lease
         self._places = places or OnServer(address, shards)
-        self._brought: dict[tuple[int, int], set[bytes]] = {}
+        self._dead: list[bytes] = []
+        self._said_at = -inf
+        self._instant = 0.0, 0.0
         self._states: dict[bytes, tuple[bytes, State]] = {}
         self._link = connect(address)
         self.run = self._link.pin()
@@ -305,59 +329,102 @@ class Registry:
         Raises:
             StorageError: If it cannot be reached.
         """
-        self._brought, self._states = {}, {}
+        self._states = {}
+        self._places.mail.forget()
         self.run = self._link.pin()
 
     def now(self) -> tuple[float, float, float]:
         """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
         asked = time.monotonic()
         instant = _seconds(self._link.ask((b"TIME",))[0])
-        return instant, asked, time.monotonic()
+        heard = time.monotonic()
+        self._instant = instant, heard
+        return instant, asked, heard
 
     def look(self, own: Mapping[int, int], *, joins: bool = True) -> Look:
-        """All shards, with the letters to those in *own* that were not brought before.
+        """All shards, with the letters to those in *own* that were not brought before; see :meth:`turn`."""
+        return self.turn({}, (), (), own, joins=joins)
+
+    def turn(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+        own: Mapping[int, int],
+        *,
+        joins: bool = True,
+    ) -> Look:
+        """Post, and look at all shards after it, with the letters to those in *own* that were not brought before.
 
         Args:
+            states: What is shown.
+            letters: What is sent, with the shard that each is for.
+            read: Letters that shards have read for good, which are removed.
             own: Shards of this worker, and which time it has opened each: for that, nothing was brought before.
             joins: Whether to say that this worker lives.
 
         Raises:
-            StorageError: If the server cannot be reached, or something is damaged.
+            LostError: If this worker may post nothing any more.
+            StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
-        keys = self._keys
-        now, asked, heard = self.now()  # which connects again, if need be
-        replies = self._link.transact(
-            (b"HGETALL", keys.of_job(b"workers")),
-            (b"HGETALL", keys.of_job(b"states")),
-            *self._places.questions(),
-            *((b"HKEYS", keys.mail(number)) for number in own),
+        keys, places = self._keys, self._places
+        written = self._posted(states, letters, read)
+        if joins and not 0 <= self._now() - self._said_at < self._lease * _SAY:
+            said_at = self._now()
+            said = json.dumps({**self._process, "seen": said_at}).encode()
+            written.append((b"HSET", keys.of_job(b"workers"), self.token, said))
+        else:
+            said_at = self._said_at
+        if joins and self._dead:
+            written.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
+        asked = time.monotonic()
+        replies = places.turn(
+            self._link,
+            written,
+            (
+                (b"TIME",),
+                (b"HGETALL", keys.of_job(b"workers")),
+                (b"HGETALL", keys.of_job(b"states")),
+                (b"SMEMBERS", keys.seed_lists),
+                *places.questions(),
+                *places.mail.questions(own),
+            ),
         )
-        assert replies is not None, "nothing is watched"
-        workers, shown, one, other, *boxes = replies
+        heard = time.monotonic()
+        places.mail.landed()
+        time_, workers, shown, seed_lists, one, other, *boxes = replies
+        now = _seconds(time_)
+        self._instant = now, heard
+        self._said_at = said_at
         alive = self._alive(_pairs(workers), now)
         if joins:
-            me = alive.get(self.token)
-            if me is None or not 0 <= now - me["seen"] < self._lease * _SAY:
-                said = json.dumps({**self._process, "seen": now}).encode()
-                self._link.ask((b"HSET", keys.of_job(b"workers"), self.token, said))
+            if self.token not in alive:
+                self._said_at = -inf  # the server has lost it
             alive.setdefault(self.token, self._process)
-        states = self._read_states(_pairs(shown))
-        heads, is_owned = self._places.read(one, other, states, alive.values())
-        self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
+        seen = self._read_states(_pairs(shown))
+        heads, is_owned = places.read(one, other, seen, alive.values())
         return Look(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
-            states,
+            seen,
             heads,
             is_owned,
-            dict(zip(own, self._bring(boxes), strict=True)) if any(boxes) else {},
+            places.mail.bring(self._link, boxes, own),
             asked,
             heard,
             self.run,
+            places.homes,
+            seed_lists,
         )
 
+    def _now(self) -> float:
+        """What the server's time is, about."""
+        instant, heard = self._instant
+        return instant + time.monotonic() - heard
+
     def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:
-        alive, dead = {}, []
+        alive: dict[str, Mapping[str, Any]] = {}
+        self._dead = []
         for token, data in workers.items():
             try:
                 worker = json.loads(data)
@@ -367,9 +434,7 @@ class Registry:
             if age < self._lease:
                 alive[token.decode("ascii", "replace")] = worker
             elif age > _FORGET * self._lease:
-                dead.append(token)
-        if dead:
-            self._link.ask((b"HDEL", self._keys.of_job(b"workers"), *dead))
+                self._dead.append(token)
         return alive
 
     def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, State]:
@@ -391,35 +456,19 @@ class Registry:
             raise self._keys.damaged(f"the state of a shard is {data[:50]!r}") from None
         return state._replace(sent=sent, got=got)
 
-    def _bring(self, boxes: Sequence[Sequence[bytes]]) -> list[list[Letter]]:
-        """The letters with the names *boxes* to this worker's shards, the first ones of each sender first."""
-        wanted: list[list[tuple[int, int]]] = []
-        for brought, names in zip(self._brought.values(), boxes, strict=True):
-            brought &= {*names}
-            wanted.append(sorted(map(self._name, {*names} - brought), key=lambda name: name[::-1])[:_LETTERS])
-        asked = [
-            (b"HMGET", self._keys.mail(number), *(_field(*name) for name in names))
-            for (number, _), names in zip(self._brought, wanted, strict=True)
-            if names
-        ]
-        replies = iter(self._link.ask(*asked))
-        for brought, some in zip(self._brought.values(), wanted, strict=True):
-            brought |= {_field(*name) for name in some}
-        return [
-            [
-                Letter(*name, data)
-                for name, data in (zip(names, next(replies), strict=True) if names else ())
-                if data is not None
-            ]
-            for names in wanted
-        ]
-
-    def _name(self, field: bytes) -> tuple[int, int]:
-        try:
-            sender, number = map(int, field.split(b":"))
-        except ValueError:
-            raise self._keys.damaged(f"a letter has the name {field[:50]!r}") from None
-        return sender, number
+    def _posted(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+    ) -> list[Sequence[Argument]]:
+        """What posts it."""
+        commands = self._places.mail.written(letters, read)
+        if states:
+            shown = (part for number, state in states.items() for part in (number, state.packed()))
+            commands.append((b"HSET", self._keys.of_job(b"states"), *shown))
+            commands += self._places.books(states)
+        return commands
 
     def post(
         self,
@@ -432,19 +481,9 @@ class Registry:
         Raises:
             StorageError: If the server cannot be reached; it may be done once more then.
         """
-        keys = self._keys
-        commands: list[Sequence[Argument]] = [
-            (b"HSET", keys.mail(to), _field(letter.sender, letter.number), letter.data)
-            for to, letter in letters
-        ]
-        commands += [
-            (b"HDEL", keys.mail(shard), *(_field(*name) for name in names)) for shard, names in read if names
-        ]
-        if states:
-            shown = (part for number, state in states.items() for part in (number, state.packed()))
-            commands.append((b"HSET", keys.of_job(b"states"), *shown))
-        if commands:
-            self._places.post(self._link, commands, states)
+        if commands := self._posted(states, letters, read):
+            self._places.turn(self._link, commands, ())
+            self._places.mail.landed()
 
     def leave(self) -> None:
         """This worker is none any more.
@@ -459,14 +498,21 @@ class Registry:
         self._link.close()
 
 
-def _field(sender: int, number: int) -> bytes:
-    """What a letter is called in the mail of a shard."""
-    return b"%d:%d" % (sender, number)
-
-
 def _pairs(reply: Reply) -> dict[bytes, bytes]:
     parts = iter(reply)
     return dict(zip(parts, parts, strict=True))
+
+
+def replies_of(link: Link, done: Reply) -> list[Reply]:
+    """The replies in *done*, what a transaction replied in which nothing was watched.
+
+    Raises:
+        StorageError: If one of them is an error.
+    """
+    for reply in done:
+        if isinstance(reply, ReplyError):
+            raise link.error("read", str(reply))
+    return list(done)
 
 
 def _seconds(reply: Reply) -> float:

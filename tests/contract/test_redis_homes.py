@@ -14,7 +14,8 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_homes import InHomes, assign, claim, read_homes, read_traces, registry_of
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.storage.redis_lease import Lease
-from scrapy_aopic.storage.redis_shards import JobCut, Letter, Registry, State, begin
+from scrapy_aopic.storage.redis_mail import Letter
+from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -60,10 +61,12 @@ def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address: 
 
 def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
+    claim(address, CUT, "b", "m:/b", ())
     with closing(lease_of(address, "a")) as lease:
         with pytest.raises(StorageError, match=r"home a\) is in use"):
             lease_of(address, "a")
         with closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry:
+            registry.look({})  # to know who is where
             registry.post({0: state(7)}, [(4, Letter(0, 1, b"x"))], [])
             look = registry.look({0: 1})
             assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
@@ -86,9 +89,11 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     claim(address, CUT, "b", "m:/b", ())
     with closing(lease_of(address, "a")) as one, closing(lease_of(address, "b")) as other:
         with closing(Registry(address, 5, InHomes(address, 5, one, "a"))) as registry:
+            registry.look({})
             letters = [(3, Letter(0, number, b"%d" % number)) for number in (2, 3, 5)]
             registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
         with closing(Registry(address, 5, InHomes(address, 5, other, "b"))) as registry:
+            registry.look({})
             registry.post({3: state(9, got={0: 30})}, [(0, Letter(3, 1, b"z"))], [])
     traces = read_traces(address, CUT, 0)
     assert traces.got == {4: (1, 40)}
@@ -101,10 +106,12 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
 
 def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
+    claim(address, CUT, "b", "m:/b", ())
     with (
         closing(lease_of(address, "a")) as lease,
         closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry,
     ):
+        registry.look({})
         sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
         states = {other: state(7, got={0: 30}) for other in (1, 2, 3)}
         letters = [(3, Letter(0, 2, b"x"))]

@@ -1,0 +1,100 @@
+"""What a server has to do for workers with shards on their disks: how often, and how many commands; never how long."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support import redis_server
+from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
+
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis_homes import InHomes, claim
+from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis_mail import Letter
+from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
+from scrapy_aopic.testing.server import Server
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+redis = pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+SHARDS = 16
+
+
+def crawl(folder: Path, disks: int) -> Counter[str]:
+    """How often the server did each command while workers with a disk each crawled all pages."""
+    with redis_server.Server(folder / "server") as server, Server(answer).run_in_thread() as web:
+        workers = []
+        for number in range(disks):
+            line, environment = command(
+                folder / f"job-{number}",
+                web.url,
+                REDIS_URL=server.url,
+                AOPIC_SHARDS=SHARDS,
+                AOPIC_DISKS=disks,
+            )
+            workers.append(subprocess.Popen(line, env=environment, cwd=folder))
+        assert [worker.wait(120) for worker in workers] == [0] * disks
+        assert len({(entry.host, entry.target) for entry in web.log}) == N_HOSTS * N_PAGES
+        with redis.Redis.from_url(server.url) as client:
+            stats = client.info("commandstats")
+    return Counter({name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()})
+
+
+def test_a_worker_that_has_all_shards_sends_itself_no_letters(tmp_path: Path) -> None:
+    did = crawl(tmp_path, 1)
+    assert did["xadd"] + did["xdel"] == 0
+
+
+@pytest.mark.slow
+def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_path: Path) -> None:
+    did = crawl(tmp_path, 2)
+    turns = did["time"]
+    assert 0 < did["xadd"] <= turns, "what a worker posts for another one is one bundle"
+    assert did["xdel"] <= turns
+    # Of a turn: two transactions, five reads, four writes and the watched lease; and now and then a lease, seeds, and starts.
+    # With a command for each pair of shards there were some ninety.
+    assert did.total() <= 16 * turns + 200, did
+
+
+def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    address, cut = Address("job", server.url, lease=30.0), JobCut(SHARDS, "list", 3)
+    begin(address, cut, lambda: None)
+    for name in "abc":
+        homes = claim(address, cut, name, f"m:/{name}", ())
+    mine = {number: 1 for number, name in homes.of.items() if name == "a"}
+    requests = []
+    where = address.of_home("a")
+    with (
+        closing(Lease(where, Keys(where), task="crawl")) as lease,
+        closing(Registry(address, SHARDS, InHomes(address, SHARDS, lease, "a"))) as registry,
+    ):
+        registry.look(mine)
+        exchange = registry._link._exchange
+        monkeypatch.setattr(
+            registry._link,
+            "_exchange",
+            lambda commands: (requests.append([each[0] for each in commands]), exchange(commands))[1],
+        )
+        states = {
+            number: State(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
+            for number in mine
+        }
+        letters = [
+            (to, Letter(number, 1, b"text")) for number in mine for to in range(SHARDS) if to not in mine
+        ]
+        assert len(letters) > 30
+        look = registry.turn(states, letters, [], mine)
+        assert len(look.states) == len(mine)
+        registry.look(mine)
+    assert len(requests) == 2, "one for each turn"
+    assert requests[0].count(b"XADD") == 2
+    assert all(len(each) <= 20 for each in requests), requests
