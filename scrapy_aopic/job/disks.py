@@ -119,6 +119,11 @@ class OnDisk:
             return error
         return None
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether half of the lease has passed without a renewal."""
+        return self._lease.is_fading
+
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> DiskShard:
         """Open the store of a shard, unless others have seen more of it than it holds."""
         last = look.states.get(number) if look is not None else None

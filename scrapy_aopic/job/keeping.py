@@ -39,6 +39,11 @@ class Keeper(Protocol):
         """Why this worker may go on with no shard at all; ``None`` if it may."""
         ...
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether that may soon be so, so that nothing new should be begun in any shard."""
+        ...
+
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, in a thread; *look* is the last one.
 
@@ -71,6 +76,7 @@ class OnServer:
     pause = 0.2  # what a hand-over takes; a look takes the server some tens of microseconds
     own: Sequence[int] | None = None
     failure: StorageError | None = None
+    is_fading = False  # each shard has a lease of its own
 
     def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
         if folder is not None:

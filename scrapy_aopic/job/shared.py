@@ -176,9 +176,9 @@ class SharedJob(Job):
 
     @property
     def is_behind(self) -> bool:
-        """Whether nothing may be leased, because no shard is held, or the last commits of all are too old."""
+        """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lease ends."""
         held, now = self._shards.held.values(), self.clock()
-        return all(each.commits.is_behind and each.has_work(now) for each in held)
+        return self._keeper.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
     @property
     def waits_for_disk(self) -> bool:
