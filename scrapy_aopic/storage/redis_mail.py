@@ -6,9 +6,8 @@ letter that was posted in its box, or in what the receiver has shown.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-import msgspec
 
 from scrapy_aopic.exceptions import StorageError
 
@@ -134,7 +133,7 @@ class ShardMail:
 
 
 class Addressed(NamedTuple):
-    """A letter in a bundle, with the shard that it is for; a bundle is the MessagePack of a list of these."""
+    """A letter in a bundle, with the shard that it is for."""
 
     to: int
     sender: int
@@ -142,8 +141,37 @@ class Addressed(NamedTuple):
     data: bytes
 
 
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[Addressed]).decode
+_HEAD = Struct(">HHQI")
+"""What is before a letter in a bundle: the shard that it is for, its sender, its number there, and its bytes."""
+
+
+def write_bundle(letters: Iterable[Addressed]) -> bytes:
+    """The bytes of a bundle."""
+    return b"".join(
+        part
+        for to, sender, number, data in letters
+        for part in (_HEAD.pack(to, sender, number, len(data)), data)
+    )
+
+
+def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
+    """The letters in an entry of the box of a home.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    _, data = fields
+    letters, end = [], 0
+    while end < len(data):
+        begin = end + _HEAD.size
+        if begin > len(data):
+            raise ValueError("it is cut short")
+        to, sender, number, n_bytes = _HEAD.unpack_from(data, end)
+        end = begin + n_bytes
+        if end > len(data):
+            raise ValueError("it is cut short")
+        letters.append(Addressed(to, sender, number, data[begin:end]))
+    return letters
 
 
 class HomeMail:
@@ -187,7 +215,7 @@ class HomeMail:
                 raise StorageError(f"There is a letter to shard {to}, which is at home nowhere.")
             by_home.setdefault(self.homes[to], []).append(Addressed(to, *letter))
         commands: list[Sequence[Argument]] = [
-            (b"XADD", self._keys.mail_home(home), b"*", b"letters", _pack(some))
+            (b"XADD", self._keys.mail_home(home), b"*", b"letters", write_bundle(some))
             for home, each in by_home.items()
             for some in _bundles(each)
         ]
@@ -238,16 +266,6 @@ class HomeMail:
             return read_bundle(fields)
         except ValueError as error:
             raise self._keys.damaged(f"a bundle of letters is {fields!r:.50} ({error})") from None
-
-
-def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
-    """The letters in an entry of the box of a home.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    _, data = fields
-    return _unpack(data)
 
 
 def _bundles(letters: Iterable[Addressed]) -> Iterator[list[Addressed]]:

@@ -15,7 +15,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_homes import InHomes, claim
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.storage.redis_lease import Lease
-from scrapy_aopic.storage.redis_mail import Letter
+from scrapy_aopic.storage.redis_mail import Addressed, Letter, read_bundle, write_bundle
 from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
 from scrapy_aopic.testing.server import Server
 
@@ -61,6 +61,15 @@ def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_
     # Of a turn: two transactions, five reads, four writes and the watched lease; and now and then a lease, seeds, and starts.
     # With a command for each pair of shards there were some ninety.
     assert did.total() <= 16 * turns + 200, did
+
+
+def test_a_bundle_that_was_cut_short_is_none() -> None:
+    letters = [Addressed(3, 0, 7, b"one"), Addressed(4, 1, 1 << 40, b"")]
+    data = write_bundle(letters)
+    assert read_bundle((b"letters", data)) == letters
+    for end in {*range(1, len(data))} - {len(write_bundle(letters[:1]))}:
+        with pytest.raises(ValueError, match="cut short"):
+            read_bundle((b"letters", data[:end]))
 
 
 def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: pytest.MonkeyPatch) -> None:
