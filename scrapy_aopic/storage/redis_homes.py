@@ -31,9 +31,8 @@ from scrapy_aopic.exceptions import StorageError
 from .disk_shard import number_of
 from .redis_connect import connect
 from .redis_keys import Keys
-from .redis_link import ReplyError
 from .redis_mail import HomeMail, read_bundle
-from .redis_shards import Registry, State, read_cut, replies_of
+from .redis_shards import Registry, State, read_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -327,7 +326,7 @@ class InHomes:
         if (lease := self._lease) is None:
             if written:
                 raise StorageError("Only a worker with a lease may show what its shards are like.")
-            return replies_of(link, link.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
+            return link.checked(link.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
         watch = (b"WATCH", self._head), (b"GET", self._head)
         if self._watched != link.n_opened:
             self._check(lease, link.ask(*watch)[1])
@@ -335,18 +334,17 @@ class InHomes:
         parts = [commands for commands in (written, asked) if commands]
         sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
         try:
-            replies = link.tell(*sent, *watch)
+            replies = link.checked(link.tell(*sent, *watch), "write to")
+        except StorageError:
+            raise
         except OSError as error:
             raise link.unreachable("write to", error) from error
-        for reply in replies:
-            if isinstance(reply, ReplyError):
-                raise link.error("write to", str(reply))
         ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
         done = [replies[end] for end in ends]
         if None in done:
             self._check(lease, replies[-1])
             raise lease.lost("another process has just opened it")
-        *_, found = [replies_of(link, each) for each in done]
+        *_, found = [link.checked(each) for each in done]
         self._check(lease, replies[-1])
         self._watched = link.n_opened
         return found if asked else []

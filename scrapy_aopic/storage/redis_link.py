@@ -212,6 +212,18 @@ class Link:
                 raise self.error("write to", str(reply))
         return cast("list[Reply] | None", done)
 
+    def checked(self, replies: Iterable[Reply], action: str = "read") -> list[Reply]:
+        """The *replies* to an *action*, such as those in a transaction, if none is an error.
+
+        Raises:
+            StorageError: If one is.
+        """
+        found = list(replies)
+        for reply in found:
+            if isinstance(reply, ReplyError):
+                raise self.error(action, str(reply))
+        return found
+
     def tell(self, *commands: Sequence[Argument]) -> list[Reply]:
         """The replies to *commands*, which are sent once; errors among them are not raised.
 

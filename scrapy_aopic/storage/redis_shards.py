@@ -26,7 +26,6 @@ from scrapy_aopic.exceptions import StorageError
 from .redis_checks import check_server
 from .redis_connect import connect
 from .redis_keys import Keys
-from .redis_link import ReplyError
 from .redis_mail import Letter, ShardMail
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ class OnServer:
         if not asked:
             link.ask(*written)
             return []
-        return replies_of(link, link.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
+        return link.checked(link.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
 
 
 class Registry:
@@ -501,18 +500,6 @@ class Registry:
 def _pairs(reply: Reply) -> dict[bytes, bytes]:
     parts = iter(reply)
     return dict(zip(parts, parts, strict=True))
-
-
-def replies_of(link: Link, done: Reply) -> list[Reply]:
-    """The replies in *done*, what a transaction replied in which nothing was watched.
-
-    Raises:
-        StorageError: If one of them is an error.
-    """
-    for reply in done:
-        if isinstance(reply, ReplyError):
-            raise link.error("read", str(reply))
-    return list(done)
 
 
 def _seconds(reply: Reply) -> float:
