@@ -18,6 +18,7 @@ process has lost it without knowing that yet.
 
 from __future__ import annotations
 
+import time
 from functools import wraps
 from math import inf
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -56,6 +57,9 @@ _MAX_HOSTS = 50_000
 
 _SOON = 0.02
 """Seconds until a shard whose last commit is too old is looked at again."""
+
+_VALUE_SECONDS = 0.005
+"""Seconds of the event loop after which no further shard's pages are valued anew at once: each read may wait for the server."""
 
 _NUMBER_BYTES = 2
 """Bytes of the number of a shard at which valuing anew goes on."""
@@ -486,18 +490,28 @@ class Shards:
         Shards that come or go meanwhile may be missed: their pages wait where they did until the next time.
         """
         at, key = int.from_bytes(begin[:_NUMBER_BYTES], "big"), begin[_NUMBER_BYTES:]
+        n_seen = n_changed = 0
+
+        def counted(lead: Lead) -> int | None:
+            nonlocal n_seen
+            n_seen += 1
+            return worth(lead)
+
+        until = time.perf_counter() + _VALUE_SECONDS
         numbers = sorted(number for number in self.held if number >= at)
-        if not numbers:
-            return 0, b""
-        held = self._asked = self.held[numbers[0]]
-        n_changed, end = 0, b""
-        if not (held.has_ended or held.is_torn or held.commits.is_behind):
-            n_changed, end = held.shard.revalue(worth, now, key if held.number == at else b"", n)
-            if n_changed:
+        for number in numbers:
+            if n_seen >= n or time.perf_counter() > until:
+                return n_changed, number.to_bytes(_NUMBER_BYTES, "big")
+            held = self._asked = self.held[number]
+            if held.has_ended or held.is_torn or held.commits.is_behind:
+                continue
+            changed, end = held.shard.revalue(counted, now, key if number == at else b"", n - n_seen)
+            if changed:
                 held.touch()
-        if end:
-            return n_changed, held.number.to_bytes(_NUMBER_BYTES, "big") + end
-        return n_changed, (held.number + 1).to_bytes(_NUMBER_BYTES, "big") if numbers[1:] else b""
+                n_changed += changed
+            if end:
+                return n_changed, number.to_bytes(_NUMBER_BYTES, "big") + end
+        return n_changed, b""
 
     def begin_sample(self, size: int, chance: Chance) -> None:
         """Set aside up to *size* pages of each shard for people to label; see :func:`~scrapy_aopic.core.focus.sample.read_samples`."""

@@ -8,17 +8,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.core_crawl import link
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.focus.leads import Lead, LeadsOfPage, unpack_lead
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
+from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.job.cutting import begin_cut
+from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.storage import Address
 from scrapy_aopic.testing.server import Answer
 
@@ -28,6 +36,9 @@ pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
 from scrapy_aopic.job.learning import HarvestOfJob, SharedLearning
+
+if TYPE_CHECKING:
+    from scrapy_aopic.job.shards import Shards
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -143,6 +154,49 @@ def test_a_server_that_goes_away_stops_nobody(tmp_path: Path) -> None:
             one.tell(seen(number), Random(0))
         own.start()
         until(two.hear)
+
+
+def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, client) -> None:
+    address = Address("aopic:taught", server.url, lease=30.0)
+    begin_cut(address, 4, lambda: None)
+    policy = Policy(order=ORDERS["focused"]())
+    job = SharedJob(None, policy, address, 4, lock=None, server_seeds=None, interval=0.05, has_topic=True)
+    shards = cast("Shards", job.crawl)
+
+    def tick_until(holds: Callable[[], bool]) -> None:
+        until(lambda: (job.tick(), holds())[1])
+
+    tick_until(lambda: len(shards.held) == 4)
+    shards.seed(link("home.test"), job.clock())
+    tick_until(lambda: shards.counts.queued == 1)
+    lease = shards.lease(job.clock())
+    assert isinstance(lease, Lease)
+    links = [link(f"host{number}.test", number) for number in range(40)]
+    leads = LeadsOfPage(lease.key, 0.5, 1)
+    found = [replace(of, value=100, lead=leads.pack(LinkText(of.host))) for of in links]
+    shards.release(lease, job.clock())
+    shards.settle(lease, found, job.clock())
+    tick_until(lambda: shards.counts.queued == 40)
+    job.hurry()
+    tick_until(lambda: not any(held.shard.has_changes for held in shards.held.values()))
+    valued, at, steps = list[str](), b"", 0
+
+    def worth(lead: Lead) -> int:
+        valued.append(lead.link.anchor)
+        return 900
+
+    while at or not steps:
+        before = len(valued)
+        _, at = shards.revalue(worth, job.clock(), at, 3)
+        steps += 1
+        assert len(valued) - before <= 3
+    assert sorted(valued) == sorted(of.host for of in links)
+    for of in links:
+        page = shards.find(of.key, of.host)
+        assert page is not None
+        assert page.score & LARGEST_VALUE == 900
+        assert unpack_lead(shards.lead(of.key)).link.anchor == of.host
+    job.close()
 
 
 @pytest.mark.slow

@@ -61,13 +61,16 @@ def check(folders: Sequence[Path], n_shards: int = SHARDS) -> tuple[int, int, li
 class Workers:
     """Workers that crawl one job, each with a folder of its own."""
 
-    def __init__(self, folder: Path, redis: redis_server.Server, web: Running, disks: int) -> None:
+    def __init__(
+        self, folder: Path, redis: redis_server.Server, web: Running, disks: int, settings: dict[str, object]
+    ) -> None:
         self.folder = folder
         self.redis = redis
         self.web = web
         self.jobs = [folder / f"job-{number}" for number in range(disks)]
         self.all: list[subprocess.Popen[bytes]] = []
         self._disks = disks
+        self._settings = settings
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
         """The worker of a folder."""
@@ -80,6 +83,7 @@ class Workers:
             AOPIC_SHARDS=SHARDS,
             AOPIC_DISKS=self._disks,
             LOG_LEVEL="INFO",
+            **self._settings,
         )
         with self.log(len(self.all)).open("wb") as log:
             process = subprocess.Popen(line, env=environment, cwd=self.folder, stderr=log)
@@ -127,13 +131,13 @@ class Workers:
 
 
 @contextmanager
-def running(folder: Path, disks: int = 2, delay: float = 0.005) -> Iterator[Workers]:
+def running(folder: Path, disks: int = 2, delay: float = 0.005, **settings: object) -> Iterator[Workers]:
     """Nobody is there yet, and a page takes *delay* seconds."""
     with (
         redis_server.Server(folder / "server", appendfsync="always") as redis,
         Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web,
     ):
-        workers = Workers(folder, redis, web, disks)
+        workers = Workers(folder, redis, web, disks, settings)
         try:
             yield workers
         finally:
@@ -172,10 +176,19 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:
         assert [len(shards_on_disk(job)) for job in workers.jobs] == [2, 2]
 
 
-@pytest.mark.parametrize("killed", [1, 2])
-def test_workers_that_are_killed_come_back_to_their_shards(tmp_path: Path, killed: int) -> None:
+@pytest.mark.parametrize(
+    ("killed", "settings"),
+    [
+        (1, {}),
+        (2, {}),
+        (2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}),
+    ],
+)
+def test_workers_that_are_killed_come_back_to_their_shards(
+    tmp_path: Path, killed: int, settings: dict[str, object]
+) -> None:
     kills = []
-    with running(tmp_path) as workers:
+    with running(tmp_path, **settings) as workers:  # type: ignore[arg-type]
         both = workers.start(0), workers.start(1)
         workers.wait_for(70)
         for process in both[:killed]:
