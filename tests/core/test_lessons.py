@@ -19,6 +19,7 @@ from scrapy_aopic.core.focus.lessons import (
     read_lessons,
     write_lessons,
 )
+from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.records import PAGE_BYTES, pack
@@ -126,3 +127,26 @@ def test_who_learns_from_lessons_values_links_as_who_has_fetched_the_pages():
     assert taught.values(seen, links) == fetched.values(seen, links)
     one, other = taught.values(seen, links)
     assert one > 2 * other
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name: str):
+    rng = Random(3)
+    strategy = STRATEGIES[name](Topic(["bread"]), rng)
+    for number in range(300):
+        is_good = rng.random() < 0.3
+        link = LinkText("bread" if is_good else "weather", "around", "heading", f"/{number}")
+        key, parent = number.to_bytes(16, "big"), rng.randbytes(16)
+        text = "bread oven flour " * 40 if is_good else "rain wind sun " * 40
+        page = PageSeen(
+            f"u{number}", float(is_good), 0.5, is_good, key, parent, link, rng.randrange(9), 0.5, text
+        )
+        read = read_lessons(write_lessons(Lessons("somebody", [], [page])))
+        assert read is not None
+        strategy.learn(read.pages[0])
+        if (refit := strategy.refit()) is not None:
+            strategy.adopt(refit())
+    links = [LinkText("bread", "", "", "/x"), LinkText("weather", "", "", "/y")]
+    values = strategy.values(PageSeen("p", 0.5, 0.5, True, bytes(16), text="bread " * 100), links)
+    assert all(0.0 <= value <= 1.0 for value in values)
+    strategy.restore(strategy.pack())
