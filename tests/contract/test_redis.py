@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -284,3 +284,28 @@ def test_a_url_that_is_none_is_not_shown():
     assert "word@" not in str(caught.value)
     with pytest.raises(SettingError, match="without spaces and braces"):
         RedisStore(Address("a job", "redis://127.0.0.1"))
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_only_the_fence_keeps_a_writer_that_was_taken_for_dead_from_harm(
+    tmp_path, client, monkeypatch, is_fenced
+):
+    """Without it, which is the control, its next batch lands on top of what it has never seen."""
+    if not is_fenced:
+        monkeypatch.setattr(redis_lease.Lease, "why_refused", lambda self, data: "")
+        monkeypatch.setattr(redis_lease.Lease, "check", lambda self: None)
+    where = address(tmp_path)
+    with closing(RedisStore(where)) as late:
+        write_transfers(late, n_batches=5)
+        client.delete(f"{{{where.key}}}:owner")  # as if it had slept through its lease
+        with closing(RedisStore(where)) as next_one:
+            write_transfers(next_one, n_batches=5)
+            with pytest.raises(LostError) if is_fenced else nullcontext():
+                write_transfers(late, n_batches=5)
+            harmed = False
+            try:
+                found = check_transfers(next_one)
+                next_one.verify()
+            except (AssertionError, StorageError):
+                harmed = True
+            assert (harmed or found != 10) != is_fenced
