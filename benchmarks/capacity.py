@@ -1,6 +1,6 @@
 """The constants of ``scrapy aopic plan`` that depend on shards: what a page costs two workers and their server.
 
-    python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--durability 2000]
+    python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--links 20] [--durability 2000]
 
 One crawl with the shards on the server, and one with them on the disks of the workers. From 10 to 90 % of the pages: CPU
 time of workers and server (from ``/proc``, Linux), and bytes to and from the server, by its own count; and the resident
@@ -26,7 +26,7 @@ sys.path.insert(0, str(TESTS))
 import redis
 from support.redis_server import Server as Redis
 from support.small_web import html
-from workers import N_LINKS, SPIDER, cpu
+from workers import SPIDER, cpu
 
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
@@ -55,7 +55,9 @@ def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
     def answer(exchange: Exchange) -> Answer:
         host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
         rng = random.Random(f"{host}/{page}")
-        links = [f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(N_LINKS)]
+        links = [
+            f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(options.links)
+        ]
         links += [
             f"http://h{(host + 1) % n_hosts}.test/{page}",
             f"http://h{host}.test/{(page + 1) % n_pages}",
@@ -122,6 +124,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--hosts", type=int, default=120)
     parser.add_argument("--pages", type=int, default=14, help="of each host")
+    parser.add_argument("--links", type=int, default=20, help="of each page, and two more (%(default)s)")
     parser.add_argument("--durability", type=int, default=2000, help="AOPIC_DURABILITY (%(default)s)")
     options = parser.parse_args()
     head = ("shards are on", "workers, ms CPU a page", "server, us CPU a page", "kB to and from the server a page",

@@ -23,6 +23,7 @@ class Costs(NamedTuple):
         server_url: Bytes of the server's memory a URL.
         disk_url: Bytes of the workers' disks a URL.
         worker_mb: Megabytes of a worker, beside the caches.
+        looks: Looks of a worker at all shards a second (:mod:`scrapy_aopic.job.keeping`, :mod:`scrapy_aopic.job.disks`).
     """
 
     worker_ms: float
@@ -31,12 +32,17 @@ class Costs(NamedTuple):
     server_url: float
     disk_url: float
     worker_mb: int
+    looks: int
 
 
-ON_SERVER = Costs(worker_ms=3.62, server_us=138, server_kb=4.4, server_url=169, disk_url=0, worker_mb=140)
+ON_SERVER = Costs(
+    worker_ms=3.62, server_us=138, server_kb=4.4, server_url=169, disk_url=0, worker_mb=140, looks=5
+)
 """``python benchmarks/capacity.py``; bytes a URL: ``python benchmarks/bench redis``."""
 
-ON_DISKS = Costs(worker_ms=3.43, server_us=15, server_kb=1.6, server_url=0, disk_url=60.7, worker_mb=150)
+ON_DISKS = Costs(
+    worker_ms=3.43, server_us=8, server_kb=0.4, server_url=0, disk_url=60.7, worker_mb=150, looks=2
+)
 """``python benchmarks/capacity.py``; bytes a URL: ``make bench PARTS=memory``."""
 
 LOAD = 0.7
@@ -47,9 +53,6 @@ CACHES_MB = 512
 
 SHARDS_A_WORKER = (4, 3, 2)
 """Shards for each worker: several, so that one more, or one less, can be shared out; fewer if looks at all of them take too much."""
-
-LOOKS = 5
-"""Looks of a worker at all shards a second (:mod:`scrapy_aopic.job.exchange`)."""
 
 PAIR_BYTES = 26
 """Bytes of a look for each pair of shards: how many letters one has sent to the other, and applied of it; as JSON, with shards of
@@ -123,9 +126,15 @@ def plan(wanted: Wanted, costs: Costs, *, largest: float) -> Plan:
     seconds = (costs.worker_ms + wanted.page_ms) / 1000
     workers = max(ceil(wanted.rate * seconds / LOAD), 1)
     each = wanted.rate / workers
+    # The server has little but letters where shards are on disks, and these were measured with two workers: half of the
+    # letters stay with the worker that writes them.
+    crossing = max(2 - 2 / workers, 1.0) if costs.disk_url else 1.0
     for n in SHARDS_A_WORKER:
         shards = min(max(n * workers, 2), MAX_SHARDS)
-        network = wanted.rate * costs.server_kb * 1000 + workers * LOOKS * shards * shards * PAIR_BYTES
+        network = (
+            wanted.rate * costs.server_kb * 1000 * crossing
+            + workers * costs.looks * shards * shards * PAIR_BYTES
+        )
         if network <= GIGABIT:
             break
     found = Plan(
@@ -135,7 +144,7 @@ def plan(wanted: Wanted, costs: Costs, *, largest: float) -> Plan:
         worker_disk=wanted.urls * costs.disk_url * SPARE / workers,
         worker_connections=ceil(each * wanted.transfer),
         worker_network=each * wanted.page_kb * 1000,
-        server_cores=wanted.rate * costs.server_us / 1e6,
+        server_cores=wanted.rate * costs.server_us * crossing / 1e6,
         server_memory=max(wanted.urls * costs.server_url * SPARE, 256e6),
         server_network=network,
         hosts=ceil(wanted.rate * wanted.transfer * (1 + FACTOR)),
@@ -143,7 +152,7 @@ def plan(wanted: Wanted, costs: Costs, *, largest: float) -> Plan:
     if workers > MAX_SHARDS:
         found.limits.append(f"a job has {MAX_SHARDS} shards at most, and so many workers")
     if found.server_cores > LOAD:
-        most = LOAD / costs.server_us * 1e6
+        most = LOAD / (costs.server_us * crossing) * 1e6
         found.limits.append(f"one core of a server is enough for {most:,.0f} pages a second")
     if found.server_memory > largest:
         most = largest / costs.server_url / SPARE
