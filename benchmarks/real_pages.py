@@ -1,9 +1,11 @@
 """Whether several workers visit the same pages of a real web as one process, each of them once.
 
     python benchmarks/real_pages.py FOLDER [--most 1100]
+    python benchmarks/real_pages.py --demo
 
 FOLDER has saved web pages, one site in each of its folders, of which those with at most so many pages are served on loopback,
-each as a host of its own; a first page links to one page of each. They are crawled by one process with a store on the
+each as a host of its own; a first page links to one page of each. With --demo it is the web of the example project, without
+its calendar that never ends, so that everything in it can be fetched. They are crawled by one process with a store on the
 disk, by three workers that share a job in shards, and by a job that one worker begins, which three more join when a sixth
 of the pages is fetched, and which two leave when half of them are.
 
@@ -22,11 +24,12 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
+from demo_web import DemoWeb
 from support import redis_server
 from support.killed_crawl import command
 from support.workers import SHARDS, Workers, check
@@ -37,7 +40,6 @@ from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing import server_log
 from scrapy_aopic.testing.server import Answer, Exchange, Running, Server
 
-SPIDER = TESTS / "support" / "links_of_site_spider.py"
 FACTOR = 1
 START = "h0.test"
 SETTINGS = {
@@ -46,12 +48,14 @@ SETTINGS = {
     "AOPIC_MAX_LINKS": 10**6,
     "AOPIC_DURABILITY": 500,
     "CONCURRENT_REQUESTS": 64,
-    "LOG_LEVEL": "WARNING",
+    "LOG_LEVEL": "CRITICAL",  # the demo web has pages that fail
 }
 
 
 class Sites:
     """What the hosts serve."""
+
+    spider = TESTS / "support" / "links_of_site_spider.py"
 
     def __init__(self, folder: Path, most: int) -> None:
         self._sites = {}
@@ -80,11 +84,36 @@ class Sites:
         return len(self._sites)
 
 
+class Demo:
+    """The web of the example project, behind a page with links to its seeds."""
+
+    spider = TESTS / "support" / "links_spider.py"
+
+    def __init__(self) -> None:
+        self._web = DemoWeb()
+        self._start = "".join(f'<a href="{url}">{url}</a> ' for url in self._web.seeds).encode()
+
+    def answer(self, exchange: Exchange) -> Answer:
+        if exchange.host == START:
+            return Answer(headers={"Content-Type": "text/html"}, body=self._start)
+        if exchange.host == urlsplit(self._web.trap).hostname:
+            return Answer(404)
+        return self._web.answer(exchange)
+
+    def __len__(self) -> int:
+        return self._web.n_hosts
+
+
 class Outcome:
     """What a crawl has fetched, and what is wrong about that."""
 
-    def __init__(self, web: Running, violations: list[str]) -> None:
-        fetched = Counter((entry.host, entry.target) for entry in web.log if entry.status == 200)
+    def __init__(self, web: Running, violations: list[str], n_waiting: int) -> None:
+        self.n_waiting = n_waiting  # of hosts that never respond
+        fetched = Counter(
+            (entry.host, entry.target)
+            for entry in web.log
+            if entry.status == 200 and entry.target != "/robots.txt"
+        )
         self.pages = {*fetched}
         polite = server_log.audit(web.log, FACTOR)
         self.wrong = [
@@ -94,24 +123,25 @@ class Outcome:
         ]
 
 
-def alone(folder: Path, sites: Sites) -> Outcome:
+def alone(folder: Path, sites: Sites | Demo) -> Outcome:
     """By one process."""
     with Server(sites.answer).run_in_thread() as web:
-        line, environment = command(folder, web.url, spider=SPIDER, **SETTINGS)
+        line, environment = command(folder, web.url, spider=sites.spider, **SETTINGS)
         subprocess.run(line, env=environment, cwd=folder, check=True)
         view = open_snapshot(store_folder(folder))
         try:
-            return Outcome(web, list(audit(view).violations))
+            found = audit(view)
+            return Outcome(web, list(found.violations), found.queued)
         finally:
             view.close()
 
 
-def together(folder: Path, sites: Sites, n_pages: int, *, changes: bool) -> Outcome:
+def together(folder: Path, sites: Sites | Demo, n_pages: int, *, changes: bool) -> Outcome:
     """By workers, whose number *changes*."""
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server.Server(folder / "server"))
         web = stack.enter_context(Server(sites.answer).run_in_thread())
-        workers = Workers(folder, redis, web, lease=10.0, spider=SPIDER, **SETTINGS)
+        workers = Workers(folder, redis, web, lease=10.0, spider=sites.spider, **SETTINGS)
         stack.callback(workers.close)
         for _ in range(1 if changes else 3):
             workers.start()
@@ -125,11 +155,9 @@ def together(folder: Path, sites: Sites, n_pages: int, *, changes: bool) -> Outc
         for process in workers.all:
             process.wait()
         _, queued, violations = check(redis.url, SHARDS)
-        if queued:
-            violations.append(f"{queued} pages wait")
         if failed := [process.returncode for process in workers.all if process.returncode]:
             violations.append(f"workers ended with {failed}: {workers.said()}")
-        return Outcome(web, violations)
+        return Outcome(web, violations, queued)
 
 
 def wait_for(workers: Workers, n: float) -> None:
@@ -141,22 +169,28 @@ def main() -> int:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("folder", type=Path, metavar="FOLDER")
+    options.add_argument("folder", type=Path, metavar="FOLDER", nargs="?")
+    options.add_argument("--demo", action="store_true", help="the web of the example project")
     options.add_argument("--most", type=int, default=1100, help="pages of a site (%(default)s)")
     given = options.parse_args()
-    sites = Sites(given.folder, given.most)
+    if given.demo == (given.folder is not None):
+        options.error("give a FOLDER, or --demo")
+    sites = Demo() if given.demo else Sites(given.folder, given.most)
     print(f"{len(sites)} sites\n\n| crawl | pages | seconds | missing | wrong |\n|---|--:|--:|--:|--:|")
     expected: set[tuple[str, str]] = set()
+    n_waiting = 0
     failed = False
     for name in ("one process", "three workers", "1, 4, 2 workers"):
         began = time.monotonic()
         with TemporaryDirectory() as folder:
             if name == "one process":
                 found = alone(Path(folder), sites)
-                expected = found.pages
+                expected, n_waiting = found.pages, found.n_waiting
             else:
                 found = together(Path(folder), sites, len(expected), changes=name[0] == "1")
         missing = expected ^ found.pages
+        if found.n_waiting != n_waiting:
+            found.wrong.append(f"{found.n_waiting} pages wait, and {n_waiting} with one process")
         failed = failed or bool(missing or found.wrong)
         seconds = time.monotonic() - began
         print(
