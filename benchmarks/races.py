@@ -197,7 +197,8 @@ class Races:
     def run(self, job: Path, actor: Actor) -> None:
         """Let a single process do what it does to its end."""
         process = self.fork(job, actor, 0)
-        wait_for(process, actor.end)
+        if wait_for(process, actor.end) is not None:
+            return
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
         if wait_for(process, STUCK) is None:
