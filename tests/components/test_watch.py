@@ -120,7 +120,8 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
     serve({urls[0]: page("a database", *urls[1:]), urls[1]: page("database"), urls[2]: page("fish")})
     seen: list[Snapshot] = []
     topic = {"AOPIC_TOPIC": {"keywords": ["database"]}, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
-    await crawl(Looks, {**ADDON, **topic}, seen=seen)
+    # One at a time: else the callback of the third may come before the visit of the second has ended.
+    await crawl(Looks, {**ADDON, **topic, "CONCURRENT_REQUESTS": 1}, seen=seen)
     assert [each.topic.pages if each.topic is not None else 0 for each in seen] == [0, 1, 2]
 
     def looked(store: Any) -> Topic | None:
