@@ -14,6 +14,7 @@ from threading import Thread
 
 from grammar import Plan
 
+from scrapy_aopic.testing.server import close_listener
 from scrapy_aopic.testing.server_log import Entry
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Raw:
             self.port = server.sockets[0].getsockname()[1]
             started.set_result((loop, stopping))
             await stopping.wait()
-            server.close()
+            await close_listener(server)
             for connection in list(connections):
                 connection.transport.abort()
             await asyncio.sleep(0.1)

@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
@@ -160,9 +160,7 @@ class Server:
         """Reset every connection (what is under way is logged with status 0) and close the log. Idempotent."""
         if self._listener is None:
             return
-        self._listener.close()
-        for _ in range(3):  # a connection just accepted needs two turns of the loop until it is known here
-            await asyncio.sleep(0)
+        await close_listener(self._listener)
         for connection in list(self._connections):
             connection.abort()
         while self._connections:  # noqa: ASYNC110 - an aborted connection is gone at the next turn
@@ -230,6 +228,21 @@ class Server:
                 f"{start:.6f}\t{end:.6f}\t{entry.host}\t{entry.target}\t{entry.status}\t{entry.in_flight}\n"
             )
             self._file.flush()
+
+
+async def close_listener(listener: asyncio.Server) -> None:
+    """Close *listener* once every connection that it has accepted is known to its protocol.
+
+    asyncio accepts a connection in one turn of the loop and makes its transport in the next. If the listener
+    is closed in between, that fails in silence, and the socket stays open until it is collected as garbage.
+    """
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # the loop that is the default on Windows
+        for listening in listener.sockets:
+            loop.remove_reader(listening.fileno())  # accepts no more; who connects now is reset by close()
+    for _ in range(3):  # a connection just accepted needs two turns of the loop until it is known
+        await asyncio.sleep(0)
+    listener.close()
 
 
 class _RefusedError(Exception):

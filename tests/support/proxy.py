@@ -10,6 +10,8 @@ from typing import Any
 
 from typing_extensions import Self
 
+from scrapy_aopic.testing.server import close_listener
+
 
 class Proxy:
     """Forwards connections to *port* of this machine, in a thread of its own.
@@ -56,7 +58,7 @@ class Proxy:
 
     async def _stop(self) -> None:
         self._is_cut = True
-        self._server.close()
+        await close_listener(self._server)
         self._flows.set()
         self._reset()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import socket
 import threading
 import time
-from contextlib import contextmanager, suppress
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,7 @@ def echo(exchange: Exchange) -> Answer:
 
 
 @contextmanager
-def connected(running: Running) -> Iterator[socket.socket]:
+def connected(running: Running | Server) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", running.port), timeout=LONG) as client:
         yield client
 
@@ -408,6 +410,31 @@ def test_start_and_stop_leave_no_task_behind() -> None:
     thread.start()
     thread.join()
     assert len(results[0]) == 1  # run() itself
+
+
+def test_connections_accepted_at_the_very_end_are_reset() -> None:
+    """An asyncio server that is closed forgets connections that it has accepted in the same turn of the loop."""
+    ends: list[bytes] = []
+
+    async def run() -> None:
+        server = Server(echo)
+        await server.start()
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connected(server)) for _ in range(5)]
+            await asyncio.sleep(0)  # the loop accepts them in this turn, after this task has had its own
+            await asyncio.create_task(server.stop())
+            gc.collect()
+            for client in clients:
+                with suppress(ConnectionResetError):
+                    ends.append(client.recv(1))
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        thread.start()
+        thread.join()
+    assert [str(each.message) for each in seen] == []
+    assert b"".join(ends) == b""
 
 
 def test_a_taken_port_is_an_error_of_the_caller() -> None:
