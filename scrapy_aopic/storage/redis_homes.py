@@ -333,12 +333,7 @@ class InHomes:
         self._watched = 0
         parts = [commands for commands in (written, asked) if commands]
         sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
-        try:
-            replies = link.checked(link.tell(*sent, *watch), "write to")
-        except StorageError:
-            raise
-        except OSError as error:
-            raise link.unreachable("write to", error) from error
+        replies = link.write(*sent, *watch)
         ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
         done = [replies[end] for end in ends]
         if None in done:

@@ -173,11 +173,7 @@ class Link:
         Raises:
             StorageError: If the server cannot be reached, or replies with an error.
         """
-        replies = self.inquire(*commands)
-        for reply in replies:
-            if isinstance(reply, ReplyError):
-                raise self.error("read", str(reply))
-        return replies
+        return self.checked(self.inquire(*commands))
 
     def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
         """What :meth:`ask` returns, but errors among the replies are not raised.
@@ -203,14 +199,20 @@ class Link:
         Raises:
             StorageError: If the server cannot be reached, or refuses one of them; what was done is then unknown.
         """
+        *_, done = self.write((b"MULTI",), *commands, (b"EXEC",))
+        return self.checked(done, "write to") if done is not None else None
+
+    def write(self, *commands: Sequence[Argument]) -> list[Reply]:
+        """The replies to *commands*, which are sent once, as none of them is an error; those in a transaction may be.
+
+        Raises:
+            StorageError: If the server cannot be reached, or refuses one of them; what was done is then unknown.
+        """
         try:
-            *queued, done = self.tell((b"MULTI",), *commands, (b"EXEC",))
+            replies = self.tell(*commands)
         except OSError as error:
             raise self.unreachable("write to", error) from error
-        for reply in (*queued, done, *(done if isinstance(done, list) else ())):
-            if isinstance(reply, ReplyError):
-                raise self.error("write to", str(reply))
-        return cast("list[Reply] | None", done)
+        return self.checked(replies, "write to")
 
     def checked(self, replies: Iterable[Reply], action: str = "read") -> list[Reply]:
         """The *replies* to an *action*, such as those in a transaction, if none is an error.

@@ -249,14 +249,10 @@ class HomeMail:
         """What is in them; letters to a shard that is not open yet are kept until it is."""
         del link
         for entry, fields in replies[0] if replies else ():
+            # Others are sent again, to where their receivers are now.
             here = [each for each in self._letters(fields) if self.homes.get(each.to) == self._home]
             self._bundles[entry] = {each[:3] for each in here}
-            for (
-                to,
-                sender,
-                number,
-                data,
-            ) in here:  # the others are sent again, to where their receivers are now
+            for to, sender, number, data in here:
                 self._waiting.setdefault(to, []).append(Letter(sender, number, data))
             self._last = entry
         return {number: self._waiting.pop(number) for number in own if number in self._waiting}
