@@ -90,7 +90,7 @@ class LeadsOfPage:
             return self._parent + pack(values)
         except UnicodeEncodeError:  # half a character, as a page may have it
             return self._parent + pack(
-                [_whole(value) if isinstance(value, str) else value for value in values]
+                [whole_text(value) if isinstance(value, str) else value for value in values]
             )
 
 
@@ -110,8 +110,9 @@ def unpack_lead(data: bytes | None) -> Lead | None:
     return Lead(data[:PAGE_BYTES], grade / _GRADES, depth, texts)
 
 
-def _whole(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+def whole_text(text: str) -> str:
+    """*text* without halves of characters, as a page may have them."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Leads:

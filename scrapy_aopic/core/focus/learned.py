@@ -30,7 +30,7 @@ from .classifier import logistic
 from .leads import bounded
 from .strategy import Strategy
 from .topic import RELEVANT
-from .words import place_of, url_words
+from .words import Places, url_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,9 +81,6 @@ _CACHE = 5_000
 _TEXTS = 5_000
 """Texts of one field whose words and places are kept: anchors, headings and paths that many links have."""
 
-_WORDS = 50_000
-"""Words whose places are kept."""
-
 _LEAST = 0.001
 """Guesses are kept this far from 0 and 1, where the log odds end."""
 
@@ -106,6 +103,10 @@ class Said(NamedTuple):
 
     places: array[int]
     guess: float
+
+    def prior(self, grade: float) -> float:
+        """Log odds of the first guess on a page with this *grade*."""
+        return _log_odds(self.guess + PAGE_PART * grade)
 
 
 class Where(NamedTuple):
@@ -131,25 +132,12 @@ def _new_table() -> _Table:
     return _Table(array("f", bytes(_WEIGHT_BYTES)), array("f", bytes(_WEIGHT_BYTES)))
 
 
-class _Places(dict[str, int]):
-    """Places of the words of a *field*, as far as they are remembered."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= _WORDS:
-            self.clear()
-        place = self[word] = place_of(self._field, word) & (1 << BITS) - 1
-        return place
-
-
 class _Texts(dict[str, "tuple[list[str], list[int]]"]):
     """The words of texts of one field, and their places, as far as they are remembered."""
 
-    def __init__(self, cut: Callable[[str], list[str]], places: _Places) -> None:
+    def __init__(self, cut: Callable[[str], list[str]], field: str) -> None:
         self._cut = cut
-        self._places = places
+        self._places = Places(field, BITS)
 
     def __missing__(self, text: str) -> tuple[list[str], list[int]]:
         if len(self) >= _TEXTS:
@@ -200,10 +188,10 @@ class Learned(Strategy):
         self._chance = chance
         self._said: dict[LinkText, Said] = {}
         words = topic.words
-        self._anchors = _Texts(words, _Places("anchor"))
-        self._paths = _Texts(url_words, _Places("url"))
-        self._headings = _Texts(words, _Places("heading"))
-        self._around = _Places("around")
+        self._anchors = _Texts(words, "anchor")
+        self._paths = _Texts(url_words, "url")
+        self._headings = _Texts(words, "heading")
+        self._around = Places("around", BITS)
         self._begin()
 
     def _begin(self) -> None:
@@ -221,17 +209,12 @@ class Learned(Strategy):
     # -- values
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        part = PAGE_PART * page.grade
         where = self._where(page.grade, page.key)
-        return [
-            self._value(said.places, where, _log_odds(said.guess + part)) for said in map(self._read, links)
-        ]
+        return [self._value(said.places, where, said.prior(page.grade)) for said in map(self._read, links)]
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
         said = self._read(link)
-        return self._value(
-            said.places, self._where(parent_grade, parent), _log_odds(said.guess + PAGE_PART * parent_grade)
-        )
+        return self._value(said.places, self._where(parent_grade, parent), said.prior(parent_grade))
 
     @property
     def version(self) -> int:
@@ -240,16 +223,18 @@ class Learned(Strategy):
     def _value(self, places: array[int], where: Where, prior: float) -> float:
         """How likely a link with words in these *places* leads somewhere, by a first guess with the log odds *prior*."""
         level, host = where
-        n = len(places)
         weights = self._tables[0].weights
         x = sum(map(weights.__getitem__, places))
         if level:
             x += sum(map(self._tables[level].weights.__getitem__, places))
-            n += n
         if host >= 0:
             x += self.host_weight * weights[host]
-            n += self.host_weight
-        return logistic(self._bias + self._trust * prior + x / math.sqrt(n or 1))
+        return logistic(self._bias + self._trust * prior + x / self._length(places, where))
+
+    def _length(self, places: array[int], where: Where) -> float:
+        """Length of the vector of all that counts: words once or twice, and the host."""
+        n = len(places) << bool(where.level)
+        return math.sqrt(n + self.host_weight * (where.host >= 0) or 1)
 
     def _where(self, grade: float, page: bytes) -> Where:
         """What counts of the page with the key *page*, graded *grade*: here nothing."""
@@ -284,8 +269,7 @@ class Learned(Strategy):
             page.grade if page.is_relevant or page.grade < RELEVANT else 0.0
         )  # a duplicate is worth nothing
         said = self._read(page.link)
-        prior = _log_odds(said.guess + PAGE_PART * page.parent_grade)
-        where = self._where(page.parent_grade, page.parent)
+        prior, where = said.prior(page.parent_grade), self._where(page.parent_grade, page.parent)
         self._add(page.key, _Example(said.places, where, prior, worth, page.parent))
         self._hand_back(page.key)
         for _ in range(STEPS):
@@ -321,7 +305,7 @@ class Learned(Strategy):
         places, (level, host) = example.places, example.where
         error = self._value(places, example.where, example.prior) - example.worth
         hosts = self.host_weight if host >= 0 else 0
-        slope = error / math.sqrt((len(places) << bool(level)) + hosts or 1)
+        slope = error / self._length(places, example.where)
         square = slope * slope
         if abs(error) >= WRONG:
             _descend(self._tables[0], places, slope, square)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
 
-from .leads import bounded
+from .leads import bounded, whole_text
 from .strategy import PageSeen
 from .topic import LinkText
 
@@ -80,9 +80,9 @@ def read_lessons(data: bytes) -> Lessons | None:
 
 
 def _packed(page: PageSeen) -> tuple[object, ...]:
-    link = tuple(map(_whole, bounded(page.link))) if page.link is not None else None
+    link = tuple(map(whole_text, bounded(page.link))) if page.link is not None else None
     return (
-        _whole(page.url[:_URL_CHARACTERS]),
+        whole_text(page.url[:_URL_CHARACTERS]),
         page.grade,
         page.value,
         page.is_relevant,
@@ -91,7 +91,7 @@ def _packed(page: PageSeen) -> tuple[object, ...]:
         link,
         page.depth,
         page.parent_grade,
-        _whole(page.text[:_TEXT_CHARACTERS]),
+        whole_text(page.text[:_TEXT_CHARACTERS]),
     )
 
 
@@ -124,8 +124,3 @@ def _unpacked(said: Sequence[object]) -> PageSeen | None:
         float(parent_grade),  # type: ignore[arg-type]
         str(text)[:_TEXT_CHARACTERS],
     )
-
-
-def _whole(text: str) -> str:
-    """*text* without halves of characters, as a page may have them."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -27,7 +27,10 @@ LONGEST_WORD = 40
 """Characters of a word that count; what is longer is seldom one."""
 
 _WORDS = 50_000
-"""Words whose places are remembered, some 8 MB."""
+"""Words of a field whose places are remembered, some 6 MB."""
+
+_FIELDS = 8
+"""Fields of which places are remembered; a topic has one."""
 
 PAGE_CHARACTERS = 100_000
 """Characters of a page's text that are read: some 16,000 words."""
@@ -53,18 +56,20 @@ _URL_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 def words(text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
     """The words of *text*, in NFKC, in lower case; of scripts without spaces every two neighbouring characters."""
     text = text[:limit].casefold()
-    if text.isascii() or _HAS_JOINED.search(text) is None:
-        found = text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
-        if max(map(len, found), default=0) > LONGEST_WORD:
-            found = [word[:LONGEST_WORD] for word in found]
-        return found
-    found = []
-    for match in _RUN.finditer(text):
-        run = match[0]
-        if match[1] is None or len(run) == 1:
-            found.append(run[:LONGEST_WORD])
-        else:
-            found.extend(run[i : i + 2] for i in range(len(run) - 1))
+    if text.isascii():
+        found = text.translate(_BETWEEN).split()
+    elif _HAS_JOINED.search(text) is None:
+        found = _WORD.findall(text)
+    else:
+        found = []
+        for match in _RUN.finditer(text):
+            run = match[0]
+            if match[1] is None or len(run) == 1:
+                found.append(run)
+            else:
+                found.extend(run[i : i + 2] for i in range(len(run) - 1))
+    if max(map(len, found), default=0) > LONGEST_WORD:
+        found = [word[:LONGEST_WORD] for word in found]
     return found
 
 
@@ -73,14 +78,31 @@ def url_words(path: str) -> list[str]:
     return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path[:LINK_CHARACTERS])]
 
 
+class Places(dict[str, int]):
+    """Places of words in a *field*, worked out once while they are remembered; other words may have the same.
+
+    Args:
+        bits: Places are numbers below ``2**bits``.
+    """
+
+    def __init__(self, field: str, bits: int = BITS) -> None:
+        self._seed = crc32(field.encode())
+        self._last = (1 << bits) - 1
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _WORDS:
+            self.clear()
+        hashed = crc32(word.encode("utf-8", "surrogatepass"), self._seed)
+        place = self[word] = hashed >> 32 - BITS & self._last
+        return place
+
+
+_places_in = lru_cache(_FIELDS)(Places)
+
+
 def place_of(field: str, word: str) -> int:
     """Place of a *word* in a *field*; other words may have the same."""
-    return _hash(word, crc32(field.encode()))
-
-
-@lru_cache(_WORDS)
-def _hash(word: str, seed: int) -> int:
-    return crc32(word.encode("utf-8", "surrogatepass"), seed) >> 32 - BITS
+    return _places_in(field)[word]
 
 
 def features(fields: Iterable[tuple[str, Iterable[str]]]) -> Features:
@@ -90,9 +112,9 @@ def features(fields: Iterable[tuple[str, Iterable[str]]]) -> Features:
     """
     values: Features = {}
     for name, found in fields:
-        seed = crc32(name.encode())
+        places = _places_in(name)
         for word, n in Counter(found).items():
-            place = _hash(word, seed)
+            place = places[word]
             values[place] = values.get(place, 0.0) + (1.0 + math.log(n) if n > 1 else 1.0)
     length = math.sqrt(sum([value * value for value in values.values()]))
     return {place: value / length for place, value in values.items()} if length else {}
