@@ -34,7 +34,7 @@ from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
 from .domains import Domains
 from .duplicates import Duplicates
-from .focus.harvest import Harvest
+from .focus.harvest import read_harvest
 from .focus.leads import Leads, unpack_lead
 from .focus.sample import Sample
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
@@ -229,7 +229,7 @@ class Crawl:
         self._not_before = 0.0
         self.counters = Counters(since=now, is_whole=True)
         self._queue_times = QueueTimes()
-        self.harvest = Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
+        self.harvest = read_harvest(store)
         if saved is not None:
             known = read_counters(store, saved.saved_at)
             self.counters = known if known is not None else Counters(since=now)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.counters import Counters, read_counters
-from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.kept_links import split_links
-from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, HARVEST_KEY, LATE, PARKED, SHELVED
+from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
@@ -372,7 +372,7 @@ def _totals(store: Store, saved: Saved) -> dict[str, Any]:
     counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
     queue_seconds = counters.queue_seconds
     lasted = saved.saved_at - saved.created_at
-    topic = topic_of(Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]))
+    topic = topic_of(read_harvest(store))
     return {
         **({"topic": _topic(topic)} if topic is not None else {}),
         "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import Audit, audit
-from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.layout import HARVEST_KEY
+from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.ledger import TOTAL, Sums
-from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.core.shards.whole import audit_shards
@@ -144,7 +142,7 @@ def stored_status(job: Path) -> dict[str, Any]:
             opened.callback(store.close)
         saved = [read_saved(store) for store in stores]
         mail = [read_counts(store) for store in stores]
-        harvests = [Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]) for store in stores]
+        harvests = [read_harvest(store) for store in stores]
     shards: list[dict[str, Any]] = [
         {
             "shard": number,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.focus.leads import Lead
     from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.job.learning import SharedLearning
 
     from .stats import FirstOnly, Stats
 
@@ -145,11 +146,8 @@ class Learning:
         if not self.is_on or self._job.is_torn:
             return
         self._work()
-        for _ in range(_HEARD_AT_ONCE if shared is not None else 0):
-            if shared is None or (page := shared.hear()) is None:
-                break
-            self._learn(page)
-            self._stats.count("aopic/topic/lessons")
+        if shared is not None:
+            self._hear(shared)
         version = self.strategy.version
         if version != self._kept and (self._n_not_kept >= _KEPT_EACH if shared is None else shared.is_due):
             self._keep()
@@ -160,6 +158,14 @@ class Learning:
             self._at, self._credit = at or None, 0
             if n:
                 self._stats.counts["aopic/topic/revalued"] += n
+
+    def _hear(self, shared: SharedLearning) -> None:
+        """Learn from pages of other workers."""
+        for _ in range(_HEARD_AT_ONCE):
+            if (page := shared.hear()) is None:
+                break
+            self._learn(page)
+            self._stats.count("aopic/topic/lessons")
 
     def _worth(self, lead: Lead) -> int | None:
         """What a waiting page is worth by what led to it."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import Counters, read_counters
-from scrapy_aopic.core.focus.harvest import Harvest
-from scrapy_aopic.core.layout import ACTIVE, HARVEST_KEY, Family
+from scrapy_aopic.core.focus.harvest import Harvest, read_harvest
+from scrapy_aopic.core.layout import ACTIVE, Family
 from scrapy_aopic.core.records import unpack_host
 from scrapy_aopic.core.saved import read_saved
 
@@ -71,7 +71,7 @@ def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
         deferred=dict(counters.deferred),
         refused=dict(counters.refused),
         queue_seconds=counters.queue_seconds,
-        topic=topic_of(Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])),
+        topic=topic_of(read_harvest(store)),
         ledger=ledger_of(saved.ledger),
         store=StoreState(name=name, size_bytes=store.size_bytes()),
         slow=walk.slow,

@@ -58,9 +58,8 @@ def skim(html: bytes) -> Skimmed:
     shown: list[bytes] = []
     links: list[bytes] = []
     data: list[bytes] = []
-    at = begin = (
-        0  # what comes from *at* on is shown, as far as nothing is found from *begin* on that hides it
-    )
+    # What comes from *at* on is shown, as far as nothing is found from *begin* on that hides it.
+    at = begin = 0
     has_end = True  # whether there may be one of a comment
     lower = html.lower()
     for _ in range(MAX_SPECIAL):

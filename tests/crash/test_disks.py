@@ -314,6 +314,17 @@ def test_shards_move_to_other_folders(tmp_path: Path) -> None:
         assert "was not closed" not in workers.said()
 
 
+def go_on_anew(workers: Workers, second: subprocess.Popen[bytes], job: str) -> None:
+    """Start the first worker again, and let all crawl to the end: its shard 0, which is lost, begins anew, with all cash."""
+    workers.start(0)
+    if second.poll() is not None:  # on a busy machine it may have been done before the kill
+        workers.start(1)
+    workers.wait()
+    assert "Shard 0 of the crawl in" in workers.said()
+    assert "begins anew, because its disk is lost" in workers.said()
+    assert "the books hold" in aopic(workers, "check", job)
+
+
 def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
     with running(tmp_path, delay=0.1) as workers:
         first, second = workers.start_both()
@@ -329,13 +340,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
         said = aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
         assert "Shards 0, 1 of" in said
         assert "job-0" in said
-        workers.start(0)
-        if second.poll() is not None:  # on a busy machine it may have been done before the kill
-            workers.start(1)
-        workers.wait()
-        assert "Shard 0 of the crawl in" in workers.said()
-        assert "begins anew, because its disk is lost" in workers.said()
-        assert "the books hold" in aopic(workers, "check", job)
+        go_on_anew(workers, second, job)
         visited, queued, violations = check(workers.jobs)
         assert (queued, violations) == (0, [])
         seeds = tmp_path / "seeds.txt"
@@ -368,11 +373,5 @@ def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_
         assert "Shard 0 of" in aopic(workers, "move", job, workers.jobs[2], "--shards", 0, "--lost")
         workers.start(2)
         time.sleep(1)  # longer than it takes to begin anew, if it does so without the other shard
-        workers.start(0)
-        if second.poll() is not None:  # on a busy machine it may have been done before the kill
-            workers.start(1)
-        workers.wait()
-        assert "Shard 0 of the crawl in" in workers.said()
-        assert "begins anew, because its disk is lost" in workers.said()
-        assert "the books hold" in aopic(workers, "check", job)
+        go_on_anew(workers, second, job)
         assert check(workers.jobs)[1:] == (0, [])

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from math import isqrt
+from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.layout import HARVEST_KEY
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.ports import Store
 
 LATELY = 500
 """Pages whose part that is relevant says how a crawl goes now: enough for two digits, and few enough to notice its end."""
@@ -102,3 +108,8 @@ class Harvest:
         except NO_RECORD:
             pass
         return self
+
+
+def read_harvest(store: Store) -> Harvest:
+    """What the job in *store* has counted."""
+    return Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
