@@ -5,20 +5,15 @@ A headless Chromium shows the dashboard of a crawl of the demo web that has run 
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
 from base64 import b64decode
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
-TOKEN = "a-token-for-the-pictures"
 
 SECONDS = 60
 """Of the crawl before the pictures are taken: later only few hosts have pages."""
@@ -77,36 +72,19 @@ def _reduce(file: Path) -> None:
 
 def main() -> None:
     from support.chromium import start_chromium
+    from support.dashboard import TOKEN, run_with_dashboard
 
     with tempfile.TemporaryDirectory() as folder:
-        settings = {
-            "JOBDIR": f"{folder}/broad",
-            "AOPIC_DASHBOARD": "127.0.0.1:0",
-            "AOPIC_DASHBOARD_TOKEN": TOKEN,
-            "CLOSESPIDER_TIMEOUT": 3600,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "scrapy", "crawl", "broad"]
-            + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
-            cwd=ROOT / "example_project",
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        found = (re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line) for line in process.stderr)
-        port = next(match[1] for match in found if match)
-        Thread(target=process.stderr.read, daemon=True).start()
-        browser = start_chromium()
-        try:
-            browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
-            time.sleep(SECONDS)
-            for name in PICTURES:
-                take(browser, name)
-        finally:
-            browser.quit()
-            process.kill()
-            process.wait()
+        settings = {"JOBDIR": f"{folder}/broad", "CLOSESPIDER_TIMEOUT": 3600}
+        with run_with_dashboard(["crawl", "broad"], settings, folder=ROOT / "example_project") as (_, port):
+            browser = start_chromium()
+            try:
+                browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+                time.sleep(SECONDS)
+                for name in PICTURES:
+                    take(browser, name)
+            finally:
+                browser.quit()
 
 
 if __name__ == "__main__":

@@ -10,19 +10,14 @@ last line compares the average of the last quarter of the time with that of the 
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import mean
-from threading import Thread
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
-TOKEN = "a-token-of-the-benchmark"
 NAMES = ("JSHeapUsedSize", "Nodes", "JSEventListeners", "Documents")
 EVERY = 30.0
 """Seconds between samples."""
@@ -35,54 +30,40 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     opts = parser.parse_args()
     from support.chromium import start_chromium
+    from support.dashboard import TOKEN, run_with_dashboard
 
-    project = ROOT / "example_project"
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"JOBDIR": folder, "AOPIC_DASHBOARD": "127.0.0.1:0", "AOPIC_DASHBOARD_TOKEN": TOKEN}
-        settings["CLOSESPIDER_TIMEOUT"] = str(60 * opts.minutes + 120)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "scrapy", "crawl", "broad"]
-            + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
-            cwd=project,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        found = (re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line) for line in process.stderr)
-        port = next(match[1] for match in found if match)
-        Thread(target=process.stderr.read, daemon=True).start()
-        browser = start_chromium()
-        try:
-            browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
-            browser.execute_cdp_cmd("Performance.enable", {})
-            samples = []
-            began = time.monotonic()
-            while time.monotonic() - began < 60 * opts.minutes:
-                time.sleep(EVERY)
-                browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
-                metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-                now = {each["name"]: each["value"] for each in metrics if each["name"] in NAMES}
-                samples.append(now)
-                visited = browser.execute_script(
-                    "return document.querySelectorAll('#figures dd')[1].textContent"
-                )
-                print(
-                    f"{(time.monotonic() - began) / 60:5.1f} min  heap {now['JSHeapUsedSize'] / 1e6:6.2f} MB  "
-                    f"nodes {now['Nodes']:6.0f}  listeners {now['JSEventListeners']:4.0f}  visited {visited}",
-                    flush=True,
-                )
-            quarter = len(samples) // 4
-            for name in NAMES:
-                early = mean(each[name] for each in samples[quarter : 2 * quarter])
-                late = mean(each[name] for each in samples[-quarter:])
-                print(
-                    f"{name}: {early:,.0f} in the second quarter, {late:,.0f} in the last ({late / early:.3f})"
-                )
-        finally:
-            browser.quit()
-            process.terminate()
-            process.wait()
+        settings = {"JOBDIR": folder, "CLOSESPIDER_TIMEOUT": 60 * opts.minutes + 120}
+        with run_with_dashboard(["crawl", "broad"], settings, folder=ROOT / "example_project") as (_, port):
+            browser = start_chromium()
+            try:
+                browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+                browser.execute_cdp_cmd("Performance.enable", {})
+                samples = []
+                began = time.monotonic()
+                while time.monotonic() - began < 60 * opts.minutes:
+                    time.sleep(EVERY)
+                    browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+                    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+                    now = {each["name"]: each["value"] for each in metrics if each["name"] in NAMES}
+                    samples.append(now)
+                    visited = browser.execute_script(
+                        "return document.querySelectorAll('#figures dd')[1].textContent"
+                    )
+                    print(
+                        f"{(time.monotonic() - began) / 60:5.1f} min  heap {now['JSHeapUsedSize'] / 1e6:6.2f} MB  "
+                        f"nodes {now['Nodes']:6.0f}  listeners {now['JSEventListeners']:4.0f}  visited {visited}",
+                        flush=True,
+                    )
+                quarter = len(samples) // 4
+                for name in NAMES:
+                    early = mean(each[name] for each in samples[quarter : 2 * quarter])
+                    late = mean(each[name] for each in samples[-quarter:])
+                    print(
+                        f"{name}: {early:,.0f} in the second quarter, {late:,.0f} in the last ({late / early:.3f})"
+                    )
+            finally:
+                browser.quit()
 
 
 if __name__ == "__main__":

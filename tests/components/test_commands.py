@@ -17,6 +17,7 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.commands import run_aopic
 from support.small_web import Web, crawl
 from twisted.internet.threads import deferToThread
 
@@ -28,11 +29,6 @@ from scrapy_aopic.storage import open_store
 pytestmark = pytest.mark.slow
 
 PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1": ["/"], "http://b.test/": []}
-
-
-def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
 def settings(folder: Path, store: str) -> dict[str, Any]:
@@ -57,22 +53,22 @@ async def test_a_closed_job_answers(
     serve(PAGES)
     await crawl(Follow, settings(tmp_path, store))
 
-    top = scrapy("top", str(tmp_path), "--json", folder=tmp_path)
+    top = run_aopic("top", str(tmp_path), "--json", folder=tmp_path)
     assert top.returncode == 0, top.stderr
     rows = json.loads(top.stdout)
     assert sorted(row["url"] for row in rows) == sorted(PAGES)
     assert rows == sorted(rows, key=lambda row: -row["importance"])
-    hosts = json.loads(scrapy("top", str(tmp_path), "--hosts", "--json", folder=tmp_path).stdout)
+    hosts = json.loads(run_aopic("top", str(tmp_path), "--hosts", "--json", folder=tmp_path).stdout)
     assert {row["host"]: row["visited"] for row in hosts} == {"a.test": 3, "b.test": 1}
-    assert "http://b.test/" in scrapy("top", str(tmp_path), folder=tmp_path).stdout
+    assert "http://b.test/" in run_aopic("top", str(tmp_path), folder=tmp_path).stdout
 
-    status = json.loads(scrapy("status", str(tmp_path), "--json", folder=tmp_path).stdout)
+    status = json.loads(run_aopic("status", str(tmp_path), "--json", folder=tmp_path).stdout)
     assert status["pages"] == {"queued": 0, "visited": 3, "failed": 1}
     assert status["outcomes"] == {"http 404": 1}
     assert status["closed"]
-    assert "visited: 3" in scrapy("status", str(tmp_path), folder=tmp_path).stdout
+    assert "visited: 3" in run_aopic("status", str(tmp_path), folder=tmp_path).stdout
 
-    check = json.loads(scrapy("check", str(tmp_path), "--json", folder=tmp_path).stdout)
+    check = json.loads(run_aopic("check", str(tmp_path), "--json", folder=tmp_path).stdout)
     assert check["holds"]
     assert check["cash"] + check["virtual"] == TOTAL
 
@@ -88,7 +84,7 @@ async def test_a_running_job_answers(
         async def parse(self, response: Response) -> Any:
             if response.url.endswith("/1"):
                 for question in ("check", "top", "status"):
-                    ask: Any = deferToThread(scrapy, question, str(tmp_path), "--json", folder=tmp_path)
+                    ask: Any = deferToThread(run_aopic, question, str(tmp_path), "--json", folder=tmp_path)
                     answers.append(await ask.asFuture(__import__("asyncio").get_running_loop()))
             for request in super().parse(response):
                 yield request
@@ -116,7 +112,7 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
     page.cash += 1
     store.write({Family.PAGES: {key: pack_page(page)}}, sync=True)
     store.close()
-    check = scrapy("check", str(tmp_path), folder=tmp_path)
+    check = run_aopic("check", str(tmp_path), folder=tmp_path)
     assert check.returncode == 1
     assert f"all cash is {TOTAL + 1} units, not {TOTAL}: 1 too many" in check.stdout
 
@@ -133,10 +129,10 @@ def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
     job.seed(Link(key, "a.test", b"\x81\xa3url\xaehttp://a.test/"), 0.0)
     store.write(job.take_changes(0.0, is_clean=True), sync=True)
     store.close()
-    assert scrapy("check", str(tmp_path), folder=tmp_path).returncode == 0
+    assert run_aopic("check", str(tmp_path), folder=tmp_path).returncode == 0
     file = store_folder(tmp_path) / "store.sqlite3"
     file.write_bytes(file.read_bytes().replace(b"http://a.test/", b"http://b.test/"))
-    check = scrapy("check", str(tmp_path), folder=tmp_path)
+    check = run_aopic("check", str(tmp_path), folder=tmp_path)
     assert check.returncode == 1
     assert f"the row {key.hex()} of {Family.REQUESTS.name} is damaged" in check.stdout
     assert "1 violation" in check.stdout
@@ -158,14 +154,14 @@ def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     for _ in range(2):  # the first refusal must not keep the folder locked
         with pytest.raises(StorageError, match=r"written in format 99, .* Nothing was changed"):
             Job(tmp_path, Policy())
-    assert "format 99" in scrapy("status", str(tmp_path), folder=tmp_path).stderr
+    assert "format 99" in run_aopic("status", str(tmp_path), folder=tmp_path).stderr
     store = open_store(store_folder(tmp_path), "sqlite")
     assert list(store.scan(Family.META)) == [(TOTALS_KEY, totals)]
     store.close()
 
 
 def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> None:
-    answer = scrapy("top", str(tmp_path / "nothing"), folder=tmp_path)
+    answer = run_aopic("top", str(tmp_path / "nothing"), folder=tmp_path)
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
@@ -305,7 +301,7 @@ def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -
 
 
 def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
-    answer = scrapy("top", str(tmp_path), "-s", "AOPIC", folder=tmp_path)
+    answer = run_aopic("top", str(tmp_path), "-s", "AOPIC", folder=tmp_path)
     assert answer.returncode == 2
     assert "Invalid -s value" in answer.stderr
 
@@ -356,6 +352,6 @@ def test_a_word_that_is_no_subcommand_is_met_with_a_question(
 
 @pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])
 def test_wrong_arguments_are_refused(tmp_path: Path, arguments: list[str]) -> None:
-    answer = scrapy(*arguments, folder=tmp_path)
+    answer = run_aopic(*arguments, folder=tmp_path)
     assert answer.returncode == 2
     assert "Traceback" not in answer.stderr

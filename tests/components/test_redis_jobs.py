@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from scrapy import Spider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.commands import run_aopic
 from support.redis_server import Server
 from support.small_web import Follow, Web, check, crawl
 
@@ -69,15 +68,7 @@ def scrapy(*arguments: str, settings: dict[str, Any], folder: Path) -> subproces
         for value in (settings[name],)
         for option in ("-s", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     ]
-    return subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", *arguments, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-    )
+    return run_aopic(*arguments, *options, folder=folder)
 
 
 @pytest.mark.slow

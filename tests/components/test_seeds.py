@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.commands import run_aopic
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
@@ -490,11 +490,6 @@ async def test_a_list_that_cannot_be_used_stops_the_start_with_one_sentence(
 # The commands
 
 
-def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
 @pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path: Path) -> None:
@@ -506,7 +501,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
     }
     serve(pages)
     await crawl(Follow, alone(tmp_path / "one", AOPIC_STORE="rocksdb", AOPIC_KEEP_LINKS=True))
-    done = scrapy("export", "one", "--pages", "pages.csv", "--links", "links.csv", folder=tmp_path)
+    done = run_aopic("export", "one", "--pages", "pages.csv", "--links", "links.csv", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "6 links in links.csv\n5 pages in pages.csv\n"
     links = (tmp_path / "links.csv").read_text(encoding="utf-8").splitlines()
@@ -514,7 +509,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
         f"{page},{urljoin(page, link)}" for page, links in pages.items() for link in links
     )
     web = serve(pages)
-    assert scrapy("seed", "two", "pages.csv", folder=tmp_path).stdout == (
+    assert run_aopic("seed", "two", "pages.csv", folder=tmp_path).stdout == (
         "5 seeds wait for the crawl of two, which has not begun.\n"
     )
     await crawl(NoStart, alone(tmp_path / "two"))
@@ -535,10 +530,10 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
         async def parse(self, response: Response) -> Any:
             if response.url == "http://a.test/":
                 seed = asyncio.to_thread(
-                    scrapy, "seed", "job", "http://b.test/", "bad.txt", "--skip-bad", folder=tmp_path
+                    run_aopic, "seed", "job", "http://b.test/", "bad.txt", "--skip-bad", folder=tmp_path
                 )
                 answers.append(await seed)
-                export = asyncio.to_thread(scrapy, "export", "job", "--pages", "now.csv", folder=tmp_path)
+                export = asyncio.to_thread(run_aopic, "export", "job", "--pages", "now.csv", folder=tmp_path)
                 answers.append(await export)
             for request in super().parse(response):
                 yield request
@@ -563,7 +558,7 @@ def test_wrong_arguments_are_told_in_one_sentence(tmp_path: Path) -> None:
         (("export", ".", "--pages", "pages.txt"), "pages.txt must end in .csv, .csv.gz or .parquet"),
         (("seed", "job", "a.test"), "a.test is neither a file nor a URL"),
     ):
-        done = scrapy(*arguments, folder=tmp_path)
+        done = run_aopic(*arguments, folder=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr

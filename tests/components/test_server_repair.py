@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.commands import run_aopic
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.audit import audit
@@ -173,9 +171,9 @@ async def test_a_job_in_one_piece_is_made_whole_by_the_command(
     web = serve(PAGES)
     settings = {**settings, "AOPIC_SHARDS": 1}
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
-    assert "nothing to repair" in aopic(tmp_path, "repair", str(address)).stdout
+    assert "nothing to repair" in run_aopic("repair", str(address), folder=tmp_path).stdout
     client.delete(*client.scan_iter(f"{{aopic:follow}}:{Family.QUEUE:d}:*"))
-    done = aopic(tmp_path, "repair", str(address))
+    done = run_aopic("repair", str(address), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "The damaged store is in the keys that begin with {aopic:follow}:s514:" in done.stdout
     with opened_views(address) as (store,):
@@ -202,20 +200,6 @@ async def test_a_job_that_is_crawled_is_not_repaired(
     assert {n for n in before if after.get(n) != before[n]} <= {
         name for name in before if name.endswith(b":head")
     }
-    missing = aopic(tmp_path, "repair", f"{address}x")
+    missing = run_aopic("repair", f"{address}x", folder=tmp_path)
     assert missing.returncode == 2
     assert "There is no job in" in missing.stderr
-
-
-def aopic(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.commands import run_aopic
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -67,22 +65,8 @@ def address(server) -> Address:
     return Address("aopic:follow", server.url)
 
 
-def aopic(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
-
-
 def said(folder: Path, *arguments: str) -> str:
-    done = aopic(folder, *arguments)
+    done = run_aopic(*arguments, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -183,7 +167,7 @@ async def test_every_command_takes_the_whole_job_and_its_copy(
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     where = str(address)
     assert "rows copied" in said(tmp_path, "backup", where, "copy")
-    assert "exists" in aopic(tmp_path, "backup", where, "copy").stderr
+    assert "exists" in run_aopic("backup", where, "copy", folder=tmp_path).stderr
     for job in (where, "copy"):
         assert "http://a.test/" in said(tmp_path, "top", job)
         assert "a.test" in said(tmp_path, "top", "--hosts", job)
@@ -210,7 +194,7 @@ async def test_a_restored_job_goes_on_where_its_copy_was(
     rows = backup(address, tmp_path / "copy")
     before = audit_job(address)
     n = len(web.asked)
-    refused = aopic(tmp_path, "restore", "copy", str(address))
+    refused = run_aopic("restore", "copy", str(address), folder=tmp_path)
     assert refused.returncode == 2
     assert "There is a job in" in refused.stderr
     client.flushall()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,10 +9,10 @@ from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.commands import run_aopic
 from support.journal_store import JournalStore
 from support.small_web import Follow, Web, crawl
 
-import scrapy_aopic
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.job.folder import store_folder
@@ -36,18 +33,6 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_USED", {})
 
 
-def scrapy(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scrapy", "aopic", *arguments]
-    places = (
-        Path(sys.modules["support.journal_store"].__file__ or "").parents[1],
-        Path(scrapy_aopic.__file__).parents[1],
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=60
-    )
-
-
 @pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resumed(
@@ -61,11 +46,11 @@ async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resume
     assert store_folder(job).joinpath("backend").read_text() == f"{JOURNAL}\n"
 
     named = ("-s", f"AOPIC_STORE={JOURNAL}")
-    status = scrapy("status", "job", *named, folder=tmp_path)
+    status = run_aopic("status", "job", *named, folder=tmp_path)
     assert "visited: 3" in status.stdout, status.stderr
-    assert scrapy("check", "job", *named, folder=tmp_path).returncode == 0
-    assert scrapy("backup", "job", "copy", *named, folder=tmp_path).returncode == 0
-    assert scrapy("check", "copy", *named, folder=tmp_path).returncode == 0
+    assert run_aopic("check", "job", *named, folder=tmp_path).returncode == 0
+    assert run_aopic("backup", "job", "copy", *named, folder=tmp_path).returncode == 0
+    assert run_aopic("check", "copy", *named, folder=tmp_path).returncode == 0
 
     await crawl(Follow, {**settings, "JOBDIR": str(copy)})
     assert len(web.asked) == len(PAGES), "the copy knows what was visited"
@@ -79,7 +64,7 @@ async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
     serve(PAGES)
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
     await crawl(Follow, settings)
-    done = scrapy("status", str(tmp_path), folder=tmp_path)
+    done = run_aopic("status", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
         f"The store in {store_folder(tmp_path)} was made by {JOURNAL}, which is imported only if you name it, too: set "
@@ -112,7 +97,7 @@ async def test_a_damaged_store_that_cannot_be_repaired_is_refused_and_left_alone
     data = bytearray(journal.read_bytes())
     data[100] ^= 0xFF
     journal.write_bytes(data)
-    done = scrapy("repair", str(tmp_path), "-s", f"AOPIC_STORE={JOURNAL}", folder=tmp_path)
+    done = run_aopic("repair", str(tmp_path), "-s", f"AOPIC_STORE={JOURNAL}", folder=tmp_path)
     assert done.returncode == 2
     assert "is damaged before byte" in done.stderr
     assert f"cannot be repaired, because {JOURNAL} has no open_for_repair" in done.stderr
@@ -131,16 +116,16 @@ async def test_a_store_that_opens_is_repaired_row_by_row_without_a_repair_of_its
     await crawl(Follow, settings)
     named = ("-s", f"AOPIC_STORE={JOURNAL}")
     damaged = tmp_path / "aopic.damaged-1"
-    assert scrapy("repair", str(tmp_path), *named, folder=tmp_path).returncode == 0
+    assert run_aopic("repair", str(tmp_path), *named, folder=tmp_path).returncode == 0
     assert not damaged.exists()
     registry.use(JOURNAL)
     with closing(open_store(store_folder(tmp_path))) as store:
         store.write({Family.META: {b"totals": None}}, sync=True)
-    assert scrapy("check", str(tmp_path), *named, folder=tmp_path).returncode != 0
-    done = scrapy("repair", str(tmp_path), *named, folder=tmp_path)
+    assert run_aopic("check", str(tmp_path), *named, folder=tmp_path).returncode != 0
+    done = run_aopic("repair", str(tmp_path), *named, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert damaged.exists()
-    assert scrapy("check", str(tmp_path), *named, folder=tmp_path).returncode == 0
+    assert run_aopic("check", str(tmp_path), *named, folder=tmp_path).returncode == 0
     assert store_folder(tmp_path).joinpath("backend").read_text() == f"{JOURNAL}\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support import redis_server
+from support.commands import run_aopic
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 
 from scrapy_aopic.core.audit import audit
@@ -279,9 +279,7 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Pat
 
 def aopic(workers: Workers, *arguments: object) -> str:
     """What a command says."""
-    line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments), "-s", f"AOPIC_REDIS_LEASE={LEASE}"]
-    done = subprocess.run(line, cwd=workers.folder, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
+    done = run_aopic(*arguments, "-s", f"AOPIC_REDIS_LEASE={LEASE}", folder=workers.folder)
     return done.stdout + done.stderr
 
 

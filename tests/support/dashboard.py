@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -101,6 +105,37 @@ def get(port: int, path: str) -> Got:
         connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         response = connection.getresponse()
         return Got(response.status, response.headers, response.read().decode())
+
+
+@contextmanager
+def run_with_dashboard(
+    arguments: list[str], settings: dict[str, Any], *, folder: Path, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A crawl by a process of its own, with a dashboard on any free port: the process and the port."""
+    settings = {"AOPIC_DASHBOARD": "127.0.0.1:0", "AOPIC_DASHBOARD_TOKEN": TOKEN, **settings}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scrapy", *arguments]
+        + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    found = (re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line) for line in process.stderr)
+    port = next((int(match[1]) for match in found if match), 0)
+    rest = Thread(target=process.stderr.read, daemon=True)
+    rest.start()
+    try:
+        assert port
+        yield process, port
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        rest.join(10)
+        process.stderr.close()
 
 
 class _Over(Exception):

@@ -11,10 +11,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.chromium import AXE, MARKS, start_chromium
-from support.dashboard import TOKEN, Served
+from support.dashboard import TOKEN, Served, run_with_dashboard
 from support.small_web import ask, html
 
 from scrapy_aopic.dashboard.site import make_site
@@ -176,50 +175,12 @@ def open_page(browser: Browser, port: int) -> None:
     assert browser.execute_script("return location.search") == ""
 
 
-@contextmanager
-def started(
-    command: list[str], settings: dict[str, Any], *, folder: Path, **environment: str
-) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A crawl that runs, and the port of its dashboard."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "scrapy", *command]
-        + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
-        cwd=folder,
-        env={**os.environ, **environment, "PYTHONPATH": str(PROJECT.parent)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    port = 0
-    for line in process.stderr:
-        if match := re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", line):
-            port = int(match[1])
-            break
-    rest = Thread(target=process.stderr.read, daemon=True)
-    rest.start()
-    try:
-        assert port
-        yield process, port
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        rest.join(10)
-        process.stderr.close()
-
-
 @pytest.fixture(scope="module")
 def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
     """A crawl of the demo web that runs, the port of its dashboard, and its job folder."""
     folder = tmp_path_factory.mktemp("crawl")
-    settings = {
-        "JOBDIR": folder,
-        "AOPIC_DASHBOARD": "127.0.0.1:0",
-        "AOPIC_DASHBOARD_TOKEN": TOKEN,
-        "CLOSESPIDER_TIMEOUT": 300,
-    }
-    with started(["crawl", "broad"], settings, folder=PROJECT) as (process, port):
+    settings = {"JOBDIR": folder, "CLOSESPIDER_TIMEOUT": 300}
+    with run_with_dashboard(["crawl", "broad"], settings, folder=PROJECT) as (process, port):
         yield process, port, folder
 
 
@@ -271,13 +232,11 @@ def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Pat
     resize(browser, 1400, "light")
     with (
         Server(web.answer).run_in_thread() as server,
-        started(
+        run_with_dashboard(
             ["runspider", str(Path(__file__).parents[1] / "support" / "follow_spider.py")],
             {
                 "SCHEDULER": "scrapy_aopic.Scheduler",
                 "AOPIC_POLITENESS_FACTOR": 2,
-                "AOPIC_DASHBOARD": "127.0.0.1:0",
-                "AOPIC_DASHBOARD_TOKEN": TOKEN,
                 "ROBOTSTXT_OBEY": False,
             },
             folder=tmp_path,

@@ -1,0 +1,26 @@
+"""``scrapy aopic`` as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run_aopic(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What the command with these *arguments* says in *folder*, whatever that is; a traceback is never a part of it.
+
+    Its process can import what this one can.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=300,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
