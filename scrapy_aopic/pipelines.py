@@ -54,6 +54,7 @@ class ImportancePipeline:
     ``history``       units that its earlier visits distributed, inside the window
     ``visits``        its earlier visits; 0 while it is visited for the first time
     ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
+    ``relevance``     how relevant it is to the topic, a float from 0 to 1; ``None`` if it is not graded
     ================  =====================================================================
 
     ``AOPIC_ITEM_FIELDS`` says which of them. A dictionary can hold any, another item the fields it declares.
@@ -92,8 +93,7 @@ class ImportancePipeline:
         if self._estimates is None:
             return item
         request = self._request(item)
-        has_duplicate = "duplicate_of" in self._names
-        values = self._estimates.of(request, has_duplicate=has_duplicate) if request is not None else None
+        values = self._estimates.of(request, self._names) if request is not None else None
         if values is None:
             assert self._crawler.stats is not None
             self._crawler.stats.inc_value("aopic/items/without_page")

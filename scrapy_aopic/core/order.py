@@ -28,12 +28,13 @@ import math
 import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from .records import LAST_SERIAL, N_FRONT_QUEUES
+from .records import LAST_SERIAL, N_FRONT_QUEUES, VISITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .graph import KnownGraph, Ranking
+    from .records import Page
 
 N_CLASSES = 2 * N_FRONT_QUEUES
 """Classes of hosts: half front queues, as the root of a number of pages has half as many binary digits."""
@@ -123,6 +124,15 @@ def whole_value(value: float) -> int:
 def value_of(score: int) -> float:
     """Value for a topic of a page with this *score*, 0 to 1; 1 for one that nothing is known of, such as a seed."""
     return (score & LARGEST_VALUE or LARGEST_VALUE) / LARGEST_VALUE
+
+
+def relevance_of(page: Page) -> float | None:
+    """How relevant *page* was to the topic when it was last visited, 0 to 1; ``None`` if nobody has graded it.
+
+    Only orders that value links keep it; the score of a page that waits is what it is expected to be worth.
+    """
+    is_graded = page.state == VISITED and not page.outcome and page.score & LARGEST_VALUE
+    return value_of(page.score) if is_graded else None
 
 
 def revalued(score: int, value: int) -> int:

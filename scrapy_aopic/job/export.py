@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Generic, TypeVar, cast
 
 from tqdm import tqdm
 
-from scrapy_aopic.core.order import value_of
+from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import VISITED, State
+from scrapy_aopic.core.records import State
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import Page
 
     from .queries import KnownPage
 
@@ -68,14 +67,9 @@ PAGE_COLUMNS: dict[str, Column[KnownPage]] = {
 }
 
 TOPIC_COLUMNS: dict[str, Column[KnownPage]] = {
-    "relevance": Column(float, lambda page: _relevance(page.record)),
+    "relevance": Column(float, lambda page: relevance_of(page.record)),
 }
 """Further columns of a job that was crawled for a topic."""
-
-
-def _relevance(page: Page) -> float | None:
-    """How relevant *page* is to the topic, if it was read."""
-    return value_of(page.score) if page.state == VISITED and not page.outcome else None
 
 
 LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {

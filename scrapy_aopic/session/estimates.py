@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.web.request_rows import url_of
 
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -27,11 +30,11 @@ class Estimates:
         self._session = session
         self._first = FirstOnly(logger, crawler)
 
-    def of(self, request: Request, *, has_duplicate: bool = False) -> dict[str, Any] | None:
+    def of(self, request: Request, names: Collection[str] = ()) -> dict[str, Any] | None:
         """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known.
 
         Args:
-            has_duplicate: Whether ``duplicate_of`` is wanted, which takes more look-ups than the others.
+            names: What is wanted besides importance, cash, history and visits, since it takes more look-ups than those.
         """
         try:
             key = self._session.keys(request)[1]
@@ -39,7 +42,11 @@ class Estimates:
             page = job.crawl.page(key) or self._page_in_work(request)
             if page is None:
                 return None
-            more = {"duplicate_of": self._duplicate_of(key) or None} if has_duplicate else {}
+            more: dict[str, Any] = {}
+            if "duplicate_of" in names:
+                more["duplicate_of"] = self._duplicate_of(key) or None
+            if "relevance" in names:
+                more["relevance"] = self._relevance(key, page)
             importance, cash = job.crawl.worth(key, page, job.clock())
             return {
                 "importance": importance,
@@ -67,6 +74,19 @@ class Estimates:
         if visit is None or not visit.is_downloading:
             return None
         return self._session.job.crawl.page(visit.lease.key)
+
+    def _relevance(self, key: bytes, page: Page) -> float | None:
+        """How relevant *page*, which is under *key*, is to the topic; ``None`` if there is no topic, or no grade.
+
+        The visit under way counts, which has not changed the page yet, and the last one else. O(visits under way).
+        """
+        focus = self._session.focus
+        if focus is None:
+            return None
+        for visit in self._session.visits:
+            if visit.lease.key == key and visit.seen is not None:
+                return visit.seen.grade
+        return relevance_of(page) if focus.values_links else None
 
     def _duplicate_of(self, key: bytes) -> str:
         """URL of the page that the one under *key* was found to be the same as; ``""`` if none is known."""

@@ -130,6 +130,7 @@ class Focus:
         learning: The strategy, and what it learns.
         judging: Awaits the user's function, if it is asynchronous.
         listeners: Called with each page that was graded, and its grade, when its visit has ended.
+        values_links: Whether the order goes by what links are worth, and keeps how relevant pages are.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Focus:
         self._closing = closing
         self._first = FirstOnly(logger, crawler)
         self._focus: float = read(settings, "AOPIC_FOCUS")
-        self._values_links: bool = read(settings, "AOPIC_ORDER").values_links
+        self.values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: Given = read(settings, "AOPIC_LINK_SCORER")
         self._grade_by = given.grade
         self.listeners: list[Callable[[Visit, float], None]] = []
@@ -169,7 +170,7 @@ class Focus:
             stats=stats,
             first=self._first,
             set_stat=crawler.stats.set_value,
-            values_links=self._values_links,
+            values_links=self.values_links,
         )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
@@ -211,12 +212,12 @@ class Focus:
                 response.url,
                 get_base_url(response),
                 response.encoding,
-                has_links=self._values_links,
+                has_links=self.values_links,
                 side=SIDE if self.learning.is_on else LINK_CHARACTERS,
             )
         except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
             return "", {}
-        if not self._values_links:
+        if not self.values_links:
             return context.text, {}
         texts: dict[bytes, LinkText] = {}
         for url, text in context.links.items():
@@ -258,7 +259,7 @@ class Focus:
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
         if seen is not None:
             found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
-        if not self._values_links:
+        if not self.values_links:
             return found
         key = visit.lease.key
         known = self._job.crawl.page(key)

@@ -576,7 +576,7 @@ _COMPONENTS = (
     Setting(
         "AOPIC_ITEM_FIELDS",
         ("importance",),
-        some_of("importance", "cash", "history", "visits", "duplicate_of"),
+        some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance"),
         "What `scrapy_aopic.ImportancePipeline` adds to items that have room for it.",
     ),
     Setting(

@@ -214,6 +214,61 @@ async def test_the_spider_knows_how_relevant_a_page_is(serve: Serve) -> None:
     assert all((item["relevance"] >= 0.5) == ("/data/" in item["url"]) for item in items)
 
 
+@pytest.mark.parametrize("order", ["focused", "breadth-first"])
+@pytest.mark.parametrize("topic", [KEYWORDS, "items"])
+@deferred_f_from_coro_f
+async def test_items_get_the_relevance_of_their_page(serve: Serve, topic: Any, order: str) -> None:
+    serve(WEB)
+    items: list[dict[str, Any]] = []
+    await crawl(
+        Items,
+        focused(
+            topic,
+            AOPIC_ORDER=order,
+            AOPIC_ITEM_FIELDS=["relevance", "visits"],
+            ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
+        ),
+        told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
+    )
+    assert len(items) == 15
+    assert all(item["relevance"] >= 0.5 and item["visits"] == 0 for item in items)
+    if topic == "items":
+        assert all(item["relevance"] == 1.0 for item in items)
+
+
+class AboutEarlier(Follow):
+    """Items about pages that were visited, that wait, and that nobody knows."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield from super().parse(response)
+        for url in (HOME, f"{HOME}data/1", f"{HOME}bread/1", response.url):
+            yield {"of": url, "on": response.url}
+
+
+@deferred_f_from_coro_f
+async def test_items_about_other_pages_get_what_is_kept_of_those(serve: Serve) -> None:
+    serve(WEB)
+    items: list[dict[str, Any]] = []
+    crawler = await crawl(
+        AboutEarlier,
+        focused(
+            AOPIC_ITEM_FIELDS=["relevance"],
+            AOPIC_ITEM_URL_FIELD="of",
+            ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
+        ),
+        told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
+    )
+    visited: set[str] = set()
+    for item in items:
+        visited.add(item["on"])
+        if item["of"] not in visited:
+            assert item.get("relevance") is None  # as nobody knows it, or nobody has read it
+        else:
+            assert (item["relevance"] >= 0.5) == ("/data/" in item["of"])
+    assert len(visited) == 46
+    assert stat(crawler, "aopic/errors") is None
+
+
 def harvest_of(store: Store) -> Harvest:
     return Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
 

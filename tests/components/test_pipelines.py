@@ -157,6 +157,8 @@ async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve: Serve
     assert items == [{"url": "http://a.test/", "importance": 1.0, "cash": SEED, "history": 0, "visits": 0}]
     items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": "visits,cash"}, lambda url: [{"url": url}])
     assert items == [{"url": "http://a.test/", "cash": SEED, "visits": 0}]
+    without_topic, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": "relevance"}, lambda url: [{"url": url}])
+    assert without_topic == [{"url": "http://a.test/", "relevance": None}]
     assert type(items[0]["cash"]) is type(items[0]["visits"]) is int
     items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": []}, lambda url: [{"url": url}])
     assert items == [{"url": "http://a.test/"}]
