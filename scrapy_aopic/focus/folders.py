@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.focus.topic import Topic
-from scrapy_aopic.core.focus.words import words
+from scrapy_aopic.core.focus.words import url_words, words
 from scrapy_aopic.exceptions import TopicError
 from scrapy_aopic.web.context import page_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scrapy_aopic.core.focus.topic import CutText
 
@@ -85,9 +85,14 @@ def _text(data: bytes) -> str:
         return ""
 
 
-def train(positive: Sequence[Page], negative: Sequence[Page], cut: CutText = words) -> Topic:
+def train(
+    positive: Sequence[Page],
+    negative: Sequence[Page],
+    cut: CutText = words,
+    cut_url: Callable[[str], list[str]] = url_words,
+) -> Topic:
     """A topic that has learned from relevant pages and from others; the same from the same pages."""
-    topic = Topic(cut=cut)
+    topic = Topic(cut=cut, cut_url=cut_url)
     chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
     examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
     for _ in range(ROUNDS):

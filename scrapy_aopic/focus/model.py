@@ -92,7 +92,7 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
             "trained with, or train it anew."
         )
     try:
-        topic = Topic(pages=Classifier.unpack(rest), cut=cut)
+        topic = Topic(pages=Classifier.unpack(rest), cut=cut, cut_url=cut.of_url)
     except StorageError as error:
         raise TopicError(f"The model {path} cannot be used. {error}.") from error
     if not topic.has_examples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from scrapy_aopic.core.focus.words import LONGEST_WORD, PAGE_CHARACTERS, words
+from scrapy_aopic.core.focus.words import LONGEST_WORD, PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import TopicError
 
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ class Words:
                     {"what": what},
                 )
             return words(text, limit)
+
+    def of_url(self, path: str) -> list[str]:
+        """The words of a URL's *path* and query, without numbers; a user's tokeniser gets them with spaces between them.
+
+        Raises:
+            TopicError: As above.
+        """
+        found = url_words(path)
+        return found if self._cut is None or not found else self(" ".join(found))
 
 
 def _as_text(word: object) -> str:

@@ -84,6 +84,7 @@ class GivenTopic:
         topic: Its words; none are known of one that a function or items define.
         grade: The user's function, or an instance of the user's class.
         by_items: Whether a page is relevant if it yields an item.
+        tokenizer: What the user's tokeniser is called; empty without one.
         scorer: What ``AOPIC_LINK_SCORER`` names, or an instance of it if it is a class of the user's own.
 
     Raises:
@@ -101,7 +102,8 @@ class GivenTopic:
             )
         self.by_items = given.by_items
         cut = Words(read(crawler.settings, "AOPIC_TOKENIZER"), is_lenient=True)
-        self.topic = Topic(given.keywords, cut=cut)
+        self.tokenizer = cut.name
+        self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url)
         what = f"the keywords {', '.join(given.keywords)}"
         try:
             if given.model:
@@ -109,7 +111,7 @@ class GivenTopic:
                 what = f"the model {given.model}, version {version}"
             elif given.positive:
                 positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
-                self.topic = train(positive, negative, cut)
+                self.topic = train(positive, negative, cut, cut.of_url)
                 what = f"{len(positive)} relevant pages and {len(negative)} others"
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
@@ -165,7 +167,7 @@ class Focus:
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
-            _name_of(scorer),
+            _name_of(scorer, given.tokenizer),
             partial(_make, given.scorer, given.topic),
             stats=stats,
             first=self._first,
@@ -401,11 +403,14 @@ def _built(found: Any, crawler: Crawler, setting: str) -> Any:
         ) from error
 
 
-def _name_of(scorer: Given) -> str:
-    """What a job remembers a strategy by."""
-    if isinstance(scorer, str):
-        return scorer
-    return f"{getattr(scorer, '__module__', '')}.{getattr(scorer, '__qualname__', '')}"
+def _name_of(scorer: Given, tokenizer: str) -> str:
+    """What a job remembers a strategy by: what was learned of the words of one *tokenizer* says nothing of those of another."""
+    name = (
+        scorer
+        if isinstance(scorer, str)
+        else f"{getattr(scorer, '__module__', '')}.{getattr(scorer, '__qualname__', '')}"
+    )
+    return f"{name} with {tokenizer}" if tokenizer else name
 
 
 def _part(number: Any) -> float:

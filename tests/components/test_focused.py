@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -196,6 +197,46 @@ async def test_functions_that_fail_lose_nothing(serve: Serve, caplog: pytest.Log
     assert len(errors) == 2
     assert "AOPIC_TOPIC" in errors[0]
     assert "AOPIC_LINK_SCORER" in errors[1]
+
+
+def stems(text: str) -> list[str]:
+    """A tokeniser of a language in which the first four letters of a word are its stem."""
+    return [word[:4].lower() for word in re.findall("[a-zA-Z]+", text)]
+
+
+def inflected(pages: dict[str, Answer]) -> dict[str, Answer]:
+    """The same, and no page that was about databases has the word."""
+    return {
+        url: Answer(200, answer.headers, answer.body.replace(b"database", b"datapoints datatypes"))
+        for url, answer in pages.items()
+    }
+
+
+@pytest.mark.parametrize("scorer", sorted(STRATEGIES.keys() - {"jlse-paper", "otie", "context-graph"}))
+@deferred_f_from_coro_f
+async def test_words_are_those_of_the_tokenizer_with_every_strategy(serve: Serve, scorer: str) -> None:
+    web = serve(inflected(WEB))
+    settings = focused({"keywords": ["database"]}, AOPIC_LINK_SCORER=scorer, AOPIC_TOKENIZER=stems)
+    crawler = await crawl(Follow, settings)
+    assert about_data(web) == 15
+    assert stat(crawler, "aopic/topic/relevant") == 15
+    assert stat(crawler, "aopic/errors") is None
+    without = await crawl(Follow, {**settings, "AOPIC_TOKENIZER": None})
+    assert stat(without, "aopic/topic/relevant") is None
+
+
+@deferred_f_from_coro_f
+async def test_what_was_learned_by_another_tokenizer_is_learned_anew(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(WEB)
+    settings = focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite", AOPIC_LINK_SCORER="jlse", LOG_LEVEL="INFO")
+    with caplog.at_level("INFO"):
+        await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+        assert "begins anew" not in caplog.text
+        await crawl(Follow, {**settings, "AOPIC_TOKENIZER": stems})
+    assert f"jlse with {__name__}.stems begins anew" in caplog.text
+    check(tmp_path)
 
 
 class WithRelevance(Follow):

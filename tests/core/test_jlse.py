@@ -28,6 +28,7 @@ from scrapy_aopic.core.focus.results import Degrees, degrees, seems_result
 from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
 from scrapy_aopic.core.focus.success_graph import MOST_PAGES, SuccessGraph, distances, q_values
 from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.exceptions import StorageError
 
 EXAMPLE = [(2, 3), (5, 6), (9, 10), (1, 2), (4, 5), (7, 5), (8, 9), (1, 4), (4, 8), (7, 8), (2, 5)]
@@ -182,9 +183,9 @@ def test_degrees_of_a_page() -> None:
 
 def test_a_result_is_text_and_not_a_list_of_links() -> None:
     text = "word " * 100
-    assert seems_result(text, ["word word"])
-    assert not seems_result(text, ["word word"] * 30)
-    assert not seems_result("word", [])
+    assert seems_result(text, ["word word"], words)
+    assert not seems_result(text, ["word word"] * 30, words)
+    assert not seems_result("word", [], words)
 
 
 KEYWORD = Topic(["comet"])
@@ -269,7 +270,7 @@ def test_what_led_to_results_is_kept() -> None:
 
 @given(st.binary(max_size=40))
 def test_what_was_kept_and_is_damaged_changes_nothing(data: bytes) -> None:
-    memory = Memory()
+    memory = Memory(KEYWORD)
     if data:
         with pytest.raises(StorageError):
             memory.restore(data)
@@ -281,7 +282,7 @@ def test_damage_anywhere_is_noticed_or_does_no_harm() -> None:
     found_behind_catalogs(strategy, 15)
     data = strategy.pack()
     for at in range(len(data)):
-        memory = Memory()
+        memory = Memory(KEYWORD)
         try:
             memory.restore(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         except StorageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from random import Random
 
@@ -17,6 +18,7 @@ from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
 
 PARTS = st.floats(0, 1)
@@ -49,6 +51,59 @@ def test_values_are_bounded_whatever_a_crawl_finds(
             strategy.adopt(refit())
         again = [strategy.revalue(page.grade, link) for link in links]
         assert all(value is None or 0.0 <= value <= 1.0 for value in again)
+
+
+def stems(text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
+    """A tokeniser of a language whose words end in a *q* and any two letters: these say nothing."""
+    return [word.partition("q")[0] for word in words(text, limit)]
+
+
+def stems_of_url(path: str) -> list[str]:
+    return [word.partition("q")[0] for word in url_words(path)]
+
+
+def inflected(text: str, chance: Random) -> str:
+    """Plain *text* in that language."""
+    return re.sub(r"\w+", lambda found: f"{found[0]}q{''.join(chance.choices('abcdefgh', k=2))}", text)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
+    """A crawl of a web whose words have endings, with the tokeniser that strips them, is the same as without either."""
+    plain = STRATEGIES[name](Topic(["comet"]), Random(1))
+    cut = STRATEGIES[name](Topic(["comet"], cut=stems, cut_url=stems_of_url), Random(1))
+    chance = Random(2)
+
+    def ending(link: LinkText) -> LinkText:
+        return LinkText(*[inflected(text, chance) for text in link])
+
+    about = ["comet orbit", "planet star", "list telescope", "shop oven", "bread baker"]
+
+    def spoken(n: int, kind: int) -> str:
+        common = ["next", "more"] if n > 2 else []
+        return " ".join(chance.choices(about[kind].split() + common, k=n))
+
+    def said(kind: int) -> LinkText:
+        path = spoken(2, kind).replace(" ", "/")
+        return LinkText(spoken(2, kind), spoken(5, kind), spoken(1, kind), path)
+
+    n_values = set()
+    for number in range(400):  # each fifth page is relevant, and the four before led there
+        kind = -number % 5
+        grade, text = 1.0 - 0.2 * kind, spoken(90, kind)
+        links = [said(chance.randrange(5)) for _ in range(number % 4)]
+        key, parent = b"%d" % number, b"%d" % (number - 1)
+        page = PageSeen("http://a.test/", grade, 0.5, kind == 0, key, parent, said(kind), 1, 0.5, text)
+        assert page.link is not None
+        plain.learn(page)
+        values = [*plain.values(page, links), *[plain.revalue(grade, link, parent) for link in links]]
+        page = page._replace(link=ending(page.link), text=inflected(text, chance))
+        links = list(map(ending, links))
+        cut.learn(page)
+        again = [*cut.values(page, links), *[cut.revalue(grade, link, parent) for link in links]]
+        assert values == pytest.approx(again, abs=1e-9)
+        n_values.update(values)
+    assert len(n_values) > 3
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.exceptions import StorageError
 
 from .strategy import Strategy
-from .words import place_of, words
+from .words import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,12 +126,13 @@ class ContextGraph(Strategy):
     reads_text = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        del topic, chance
+        del chance
+        self._cut = topic.words
         self.layers = Layers()
         self._known: dict[bytes, _Known] = {}
 
     def learn(self, page: PageSeen) -> None:
-        places = _places(page.text)
+        places = self._places(page.text)
         layer = 0 if page.is_relevant and self.layers.learn(places, 0) else LAYERS
         self._known[page.key] = _Known(page.parent, places, layer)
         if len(self._known) > MOST_PAGES:
@@ -155,7 +156,7 @@ class ContextGraph(Strategy):
         if page.is_relevant:
             return 0
         known = self._known.get(page.key)
-        likely = self.layers.likely(known.places if known is not None else _places(page.text))
+        likely = self.layers.likely(known.places if known is not None else self._places(page.text))
         best = max(range(LAYERS), key=likely.__getitem__)
         return best if likely[best] >= CONFIDENT else LAYERS
 
@@ -165,8 +166,7 @@ class ContextGraph(Strategy):
     def restore(self, data: bytes) -> None:
         self.layers.restore(data)
 
-
-def _places(text: str) -> array[int]:
-    found = words(text)
-    step = max(len(found) // _MOST_WORDS, 1)
-    return array("H", [place_of("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])
+    def _places(self, text: str) -> array[int]:
+        found = self._cut(text)
+        step = max(len(found) // _MOST_WORDS, 1)
+        return array("H", [place_of("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])

@@ -24,7 +24,7 @@ from .results import seems_result
 from .strategy import Strategy
 from .success_graph import GAMMA, Step, SuccessGraph
 from .topic import RELEVANT, LinkText
-from .words import LINK_CHARACTERS, url_words, words
+from .words import LINK_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,12 +79,12 @@ GROWING = Schedule(15, 1.3, 0)
 than a few of the last."""
 
 
-def document(link: LinkText) -> Document:
-    """The terms of a *link*: anchor, URL and context."""
-    around = words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
+def document(link: LinkText, topic: Topic) -> Document:
+    """The terms of a *link*, by the tokeniser of the *topic*: anchor, URL and context."""
+    around = topic.words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
     return (
-        words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
-        url_words(link.path),
+        topic.words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
+        topic.url_words(link.path),
         around[:LONGEST_CONTEXT],
     )
 
@@ -93,6 +93,7 @@ class Memory:
     """Links that led to results, and how like them others are (equations 5 to 9).
 
     Args:
+        topic: What text is cut into words by.
         schedule: When it is read anew.
         gamma: See :mod:`.success_graph`.
         has_leaves: Whether the links of results are among them, with a worth of 1. As printed they are not, and what leads to a
@@ -104,8 +105,9 @@ class Memory:
     """
 
     def __init__(
-        self, schedule: Schedule = GROWING, gamma: float = GAMMA, *, has_leaves: bool = True
+        self, topic: Topic, schedule: Schedule = GROWING, gamma: float = GAMMA, *, has_leaves: bool = True
     ) -> None:
+        self._topic = topic
         self.graph = SuccessGraph(gamma)
         self.version = 0
         self._schedule = schedule
@@ -125,7 +127,7 @@ class Memory:
 
     def _read(self) -> None:
         known = [
-            (document(link), worth * self._scale)
+            (document(link, self._topic), worth * self._scale)
             for link, worth in self.graph.successes(MOST_DOCUMENTS)
             if self._has_leaves or worth < 1.0
         ]
@@ -171,7 +173,7 @@ class Memory:
             return 0.0
         value = self._cache.get(link)
         if value is None:
-            best = self._index.nearest(document(link))
+            best = self._index.nearest(document(link, self._topic))
             value = best[0].score * self._worth[best[0].number] if best else 0.0
             if len(self._cache) >= MOST_CACHED:
                 self._cache.clear()
@@ -194,7 +196,7 @@ class Jlse(Strategy):
     def __init__(self, topic: Topic, chance: Chance, memory: Memory | None = None) -> None:
         del chance
         self._topic = topic
-        self.memory = memory if memory is not None else Memory()
+        self.memory = memory if memory is not None else Memory(topic)
 
     @property
     def version(self) -> int:
@@ -227,7 +229,7 @@ class JlseAsPrinted(Jlse):
     reads_text = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        super().__init__(topic, chance, Memory(EVERY_150, has_leaves=False))
+        super().__init__(topic, chance, Memory(topic, EVERY_150, has_leaves=False))
         self._waiting: PageSeen | None = None
 
     @property
@@ -243,11 +245,13 @@ class JlseAsPrinted(Jlse):
         page, self._waiting = self._waiting, None
         if page is not None:
             if is_without_links:
-                is_result = page.is_relevant and seems_result(page.text, ())
+                is_result = page.is_relevant and seems_result(page.text, (), self._topic.words)
             self.memory.note(page, result=is_result)
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        is_result = page.is_relevant and seems_result(page.text, [link.anchor for link in links])
+        is_result = page.is_relevant and seems_result(
+            page.text, [link.anchor for link in links], self._topic.words
+        )
         self._note(is_without_links=False, is_result=is_result)
         if is_result or not page.is_relevant:
             return [0.0] * len(links)

@@ -30,7 +30,7 @@ from .classifier import logistic
 from .leads import bounded
 from .strategy import Strategy
 from .topic import RELEVANT
-from .words import Places, url_words
+from .words import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -189,7 +189,7 @@ class Learned(Strategy):
         self._said: dict[LinkText, Said] = {}
         words = topic.words
         self._anchors = _Texts(words, "anchor")
-        self._paths = _Texts(url_words, "url")
+        self._paths = _Texts(topic.url_words, "url")
         self._headings = _Texts(words, "heading")
         self._around = Places("around", BITS)
         self._begin()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from .words import words
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .topic import CutText
 
 TEXT_UNIT = 100
 """Words beside links at which the text degree is 0 (k, which the paper calls empirical)."""
@@ -50,8 +50,8 @@ def degrees(blocks: Sequence[int], n_words: int, n_links: int) -> Degrees:
     )
 
 
-def seems_result(text: str, anchors: Sequence[str]) -> bool:
-    """Whether a page with this *text* and links with these texts is a result, by the rule."""
-    n = len(words(text))
-    linked = sum([len(words(anchor)) for anchor in anchors])
+def seems_result(text: str, anchors: Sequence[str], cut: CutText) -> bool:
+    """Whether a page with this *text* and links with these texts, which *cut* cuts into words, is a result, by the rule."""
+    n = len(cut(text))
+    linked = sum([len(cut(anchor)) for anchor in anchors])
     return n >= LEAST_WORDS and linked < MOST_LINKED * n

@@ -8,7 +8,7 @@ from .classifier import Classifier
 from .words import LINK_CHARACTERS, features, place_of, url_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""
@@ -46,15 +46,22 @@ class Topic:
         keywords: Words and phrases of the topic.
         pages: What was learned from examples.
         cut: Cuts text into words.
+        cut_url: Cuts path and query of a URL into words.
 
     Attributes:
-        words: The same.
+        words: The same as *cut*. All text of a topic is cut by it, that which a strategy learns from as well.
+        url_words: The same as *cut_url*.
     """
 
     def __init__(
-        self, keywords: Iterable[str] = (), pages: Classifier | None = None, cut: CutText = words
+        self,
+        keywords: Iterable[str] = (),
+        pages: Classifier | None = None,
+        cut: CutText = words,
+        cut_url: Callable[[str], list[str]] = url_words,
     ) -> None:
         self.words = cut
+        self.url_words = cut_url
         phrases = dict.fromkeys(each for each in (tuple(cut(text)) for text in keywords) if each)
         self._keywords = frozenset(words[0] for words in phrases if len(words) == 1)
         self._phrases = [words for words in phrases if len(words) > 1]
@@ -85,7 +92,7 @@ class Topic:
 
     def match(self, link: LinkText) -> float:
         """How well the text and the URL of *link* fit the topic, 0 to 1; 0 if they say nothing."""
-        return self.fit(self.words(link.anchor, LINK_CHARACTERS) + url_words(link.path))
+        return self.fit(self.words(link.anchor, LINK_CHARACTERS) + self.url_words(link.path))
 
     def fit(self, found: Sequence[str]) -> float:
         """The same of a link that says the words *found*."""
