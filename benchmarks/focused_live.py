@@ -1,23 +1,35 @@
 """Strategies in real crawls, with politeness, of the demo web: how many relevant pages each finds, by the log of the web's server.
 
-    python benchmarks/focused_live.py [--pages 500] [--seconds 60] [--only contextual,jlse] [--turns 1]
+    python benchmarks/focused_live.py [--pages 500] [--seconds 60] [--only contextual,jlse] [--turns 1] [--peer contextual]
 
 Each is a crawl of its own as in ``make focus``: a topic given by four keywords, what is relevant behind two pages that are not, few
-connections, so that the order decides. Printed are harvest after each quarter and its mean over all prefixes.
+connections, so that the order decides. Turns are by topics: the first is about astronomy, the second about weaving, and so on.
+
+Printed are harvest after each quarter and its mean over all prefixes, and after several turns the means of these, and the
+difference of the mean harvest to that of --peer in the same turn, with its 95 % interval (Student's t).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
 from pathlib import Path
 
+from focused import interval
+
 EXAMPLE = Path(__file__).parents[1] / "example_project"
 STRATEGIES = (
     "best-first shark-search context-graph otie ata jlse-paper jlse focused learned portfolio contextual"
 )
+TOPICS = {
+    "astronomy": ("comet", "galaxy", "stars", "telescope"),
+    "weaving": ("warp", "tapestry", "threads", "loom"),
+}
+"""Topics of the demo web, and the keywords that a crawl is given: two of each are words of it, and one is on other pages too."""
+
 STEPS = 4
 
 
@@ -28,6 +40,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--peer", default="contextual")
     parser.add_argument("--only", default=STRATEGIES.replace(" ", ","))
     options = parser.parse_args()
     sys.path.insert(0, str(EXAMPLE))
@@ -39,23 +52,31 @@ def main() -> None:
     steps = [options.pages * step // STEPS for step in range(1, STEPS + 1)]
     print(f"{'':16}" + "".join(f"{f'at {step}':>9}" for step in steps) + "     mean  seconds")
     kept: dict[str, list[list[bool]]] = {}
-    for _ in range(options.turns):
-        for name, settings in crawls.items():
+    for turn in range(options.turns):
+        topic, keywords = list(TOPICS.items())[turn % len(TOPICS)]
+        print(topic)
+        for name, strategy in crawls.items():
             begin = time.monotonic()
-            found = focus.crawl(settings, options.pages, options.seconds)[: options.pages]
+            settings = {**strategy, "AOPIC_TOPIC": json.dumps({"keywords": keywords})}
+            found = focus.crawl(settings, options.pages, options.seconds, topic)[: options.pages]
             kept.setdefault(name, []).append(found)
             print(_row(name, [found], steps, time.monotonic() - begin), flush=True)
     if options.turns > 1:
         print("\nmean of all turns")
+        peer = list(map(_mean, kept[options.peer]))
         for name, each in kept.items():
-            print(_row(name, each, steps, 0.0))
+            less = [mean - other for mean, other in zip(map(_mean, each), peer, strict=True)]
+            print(_row(name, each, steps, 0.0), "" if name == options.peer else f"  {interval(less)}")
+
+
+def _mean(found: list[bool]) -> float:
+    """Mean harvest over all prefixes of a crawl."""
+    return statistics.mean(sum(found[:n]) / n for n in range(10, max(len(found), 10) + 1, 10))
 
 
 def _row(name: str, crawls: list[list[bool]], steps: list[int], seconds: float) -> str:
     parts = [statistics.mean(sum(found[:step]) / step for found in crawls) for step in steps]
-    mean = statistics.mean(
-        sum(found[:n]) / n for found in crawls for n in range(10, max(len(found), 10) + 1, 10)
-    )
+    mean = statistics.mean(map(_mean, crawls))
     return f"{name:16}" + "".join(f"{part:>9.3f}" for part in parts) + f"{mean:>9.3f}{seconds:>9.0f}"
 
 

@@ -31,8 +31,8 @@ STEPS = 4
 """Times at which harvest is shown: the quarters of the crawl."""
 
 
-def crawl(settings: dict[str, str], pages: int, seconds: float) -> list[bool]:
-    """Whether each page is about the topic, in the order in which they were fetched."""
+def crawl(settings: dict[str, str], pages: int, seconds: float, topic: str = TOPIC) -> list[bool]:
+    """Whether each page is about the *topic*, in the order in which they were fetched."""
     with TemporaryDirectory(prefix="focus-") as folder:
         log, seeds = Path(folder, "web.log"), Path(folder, "seeds.txt")
         web = demo_web.DemoWeb(has_topics=True)
@@ -54,7 +54,7 @@ def crawl(settings: dict[str, str], pages: int, seconds: float) -> list[bool]:
             subprocess.run(command, cwd=HERE, env={**os.environ, "http_proxy": proxy}, check=True)  # noqa: S603 (our own words)
         entries = [entry for entry in read_log(log) if entry.target != "/robots.txt" and entry.status == 200]
         entries.sort(key=lambda entry: entry.start)
-        return [web.topic(f"http://{entry.host}{entry.target}") == TOPIC for entry in entries]
+        return [web.topic(f"http://{entry.host}{entry.target}") == topic for entry in entries]
 
 
 def main() -> None:

@@ -109,7 +109,8 @@ OWN = (
     ),
     Stat(
         "aopic/topic/unvalued", "counter", "pages", _SCHEDULER,
-        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; the strategy `focused` valued them",
+        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1, or none in time; they are valued "
+        "[without it](focused.md#a-judge-of-your-own)",
     ),
     Stat(
         "aopic/topic/unlearned", "counter", "pages", _SCHEDULER,

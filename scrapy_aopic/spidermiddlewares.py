@@ -133,6 +133,9 @@ class LinkMiddleware:
                         await self._give_way(turns)
                     if each is not None:
                         yield each
+            if page is not None and session.focus is not None and session.focus.valuing is not None:
+                page.end()  # so that all its links are known
+                await session.focus.ask(response)
         finally:
             if page is not None:
                 page.end()

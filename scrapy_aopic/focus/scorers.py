@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from scrapy_aopic.core.focus.strategy import LinkScorer, PageSeen
+from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from scrapy.http import Response
 
@@ -28,4 +28,21 @@ class PageScorer(Protocol):
         ``AOPIC_TOPIC_TIMEOUT`` seconds at most. Any other one is called in the event loop, which waits for it.
 
         Whatever it raises costs the page its grade, and nothing else.
+        """
+
+
+class LinkScorer(Protocol):
+    """Says what links are worth: what ``AOPIC_LINK_SCORER`` names, if it is no strategy."""
+
+    def __call__(
+        self, page: PageSeen, links: Sequence[LinkText], /
+    ) -> Sequence[float] | Awaitable[Sequence[float]]:
+        """The value, 0 to 1, of each of the *links* of *page*, in their order.
+
+        One that is a coroutine function (``async def``) is awaited when the page's callback has yielded its last link, for
+        ``AOPIC_TOPIC_TIMEOUT`` seconds at most; the links are followed then. Any other one is called in the event loop, which
+        waits for it.
+
+        Whatever it raises costs the links its values, and nothing else: what the strategy ``contextual`` has learned in the
+        meantime values them, if it is asynchronous, and the strategy ``focused`` if not.
         """

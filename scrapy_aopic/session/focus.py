@@ -13,6 +13,7 @@ import logging
 from functools import partial
 from pathlib import Path
 from random import Random
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
+from scrapy_aopic.core.focus.stand_in import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
@@ -40,7 +42,7 @@ from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.meta import RELEVANCE
 
-from .judging import Judging
+from .judging import Judging, OutOfPatienceError, Valuing, part
 from .learning import Learning
 from .stats import FirstOnly
 from .visit import Seen
@@ -53,8 +55,8 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.core.focus.strategy import LinkScorer, MakeStrategy
-    from scrapy_aopic.focus import PageScorer
+    from scrapy_aopic.core.focus.strategy import MakeStrategy
+    from scrapy_aopic.focus import LinkScorer, PageScorer
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
 
@@ -69,6 +71,9 @@ HARVEST = "aopic_harvest"
 
 _RARELY = 10
 """Pages from one look at what values are worth to the next, which takes some 20 us."""
+
+_SLOW = 0.2
+"""Seconds that a user's function may take in the event loop without a warning: a hundred times what a page takes otherwise."""
 
 _NO_TEXT = LinkText("")
 """What a page says of a link that is none of its elements: nothing."""
@@ -95,11 +100,12 @@ class GivenTopic:
     def __init__(self, given: TopicGiven, crawler: Crawler) -> None:
         self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
         self.scorer: Given = _built(read(crawler.settings, "AOPIC_LINK_SCORER"), crawler, "AOPIC_LINK_SCORER")
-        if self.grade is not None and is_awaited(self.grade) and not is_asyncio_available():
-            raise SettingError(
-                "AOPIC_TOPIC names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or give a "
-                "function that returns a number."
-            )
+        for setting, found in (("AOPIC_TOPIC", self.grade), ("AOPIC_LINK_SCORER", self.scorer)):
+            if found is not None and is_awaited(found) and not is_asyncio_available():
+                raise SettingError(
+                    f"{setting} names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or "
+                    "give a function that is none."
+                )
         self.by_items = given.by_items
         cut = Words(read(crawler.settings, "AOPIC_TOKENIZER"), is_lenient=True)
         self.tokenizer = cut.name
@@ -130,7 +136,8 @@ class Focus:
 
     Attributes:
         learning: The strategy, and what it learns.
-        judging: Awaits the user's function, if it is asynchronous.
+        judging: Awaits the user's function of pages, if it is asynchronous.
+        valuing: Awaits that of links, if it is.
         listeners: Called with each page that was graded, and its grade, when its visit has ended.
         values_links: Whether the order goes by what links are worth, and keeps how relevant pages are.
     """
@@ -164,6 +171,9 @@ class Focus:
         self.judging: Judging | None = None
         if given.grade is not None and is_awaited(given.grade):
             self.judging = Judging(visits, given.grade, read(settings, "AOPIC_TOPIC_TIMEOUT"))
+        self.valuing: Valuing | None = None
+        if self.values_links and not isinstance(given.scorer, str) and is_awaited(given.scorer):
+            self.valuing = Valuing(cast("LinkScorer", given.scorer), read(settings, "AOPIC_TOPIC_TIMEOUT"))
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
@@ -215,7 +225,7 @@ class Focus:
                 get_base_url(response),
                 response.encoding,
                 has_links=self.values_links,
-                side=SIDE if self.learning.is_on else LINK_CHARACTERS,
+                side=SIDE if self.learning.is_on and self.valuing is None else LINK_CHARACTERS,
             )
         except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
             return "", {}
@@ -235,10 +245,13 @@ class Focus:
             return self._given.topic.grade(text)
         try:
             if self.judging is None:
-                return _part(self._grade_by(response))
+                begin = perf_counter()
+                grade = part(self._grade_by(response))
+                self._note_time("AOPIC_TOPIC", response.url, perf_counter() - begin)
+                return grade
             if isinstance(visit.judged, Exception):
                 raise visit.judged
-            return _part(visit.judged)
+            return part(visit.judged)
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
             self._stats.count("aopic/topic/ungraded")
             self._first.exception(
@@ -248,6 +261,30 @@ class Focus:
                 page=response.url,
             )
             return 0.0
+
+    def _note_time(self, setting: str, url: str, seconds: float) -> None:
+        """A user's function has taken so many *seconds* of the event loop: say so if that is too many."""
+        if seconds > _SLOW:
+            self._first.warning(
+                f"slow {setting}",
+                "The function of %(setting)s took %(seconds).1f s for %(page)s, and the whole crawl waited for it: if it is an "
+                "'async def', only the page waits, for AOPIC_TOPIC_TIMEOUT at most. Further such pages are not logged",
+                setting=setting,
+                seconds=seconds,
+                page=url,
+            )
+
+    async def ask(self, response: Response) -> None:
+        """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
+        visit = self._visits.get(response.request) if response.request is not None else None
+        if self.valuing is None or visit is None or visit.seen is None or not visit.n_links:
+            return
+        page = self._seen(visit, visit.seen)
+        links = {key: text for key, text in visit.seen.texts.items() if visit.counts(key)}
+        try:
+            visit.valued = await self.valuing.values(page, links) if links else {}
+        except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the user's function raises
+            visit.valued = error
 
     # -- when its visit ends
 
@@ -263,10 +300,25 @@ class Focus:
             found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
         if not self.values_links:
             return found
+        page = self._seen(visit, seen)
+        if seen is not None or found.is_failure:
+            self.learning.learn(page)
+        if seen is None:
+            self._pass_on(visit, page.value)
+            return found
+        if not visit.lease.visits:
+            known = self._job.crawl.page(visit.lease.key)
+            found = found._replace(expected=known.score & LARGEST_VALUE if known is not None else 0)
+        return self._split(visit, found, page, seen) if visit.links else found
+
+    def _seen(self, visit: Visit, seen: Seen | None) -> PageSeen:
+        """What a strategy is told of the page of *visit*, of which so much was *seen*."""
         key = visit.lease.key
         known = self._job.crawl.page(key)
-        score = known.score if known is not None else 0
-        page = PageSeen(visit.request.url, 0.0, value_of(score), is_relevant, key)
+        is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
+        page = PageSeen(
+            visit.request.url, 0.0, value_of(known.score if known is not None else 0), is_relevant, key
+        )
         if seen is not None:
             page = page._replace(grade=seen.grade, text=seen.text)
         lead = self.learning.lead(key)
@@ -274,14 +326,7 @@ class Focus:
             page = page._replace(
                 parent=lead.parent, link=lead.link, depth=lead.depth, parent_grade=lead.grade
             )
-        if seen is not None or found.is_failure:
-            self.learning.learn(page)
-        if seen is None:
-            self._pass_on(visit, page.value)
-            return found
-        if not visit.lease.visits:
-            found = found._replace(expected=score & LARGEST_VALUE)
-        return self._split(visit, found, page, seen) if visit.links else found
+        return page
 
     def _pass_on(self, visit: Visit, value: float) -> None:
         """Let what a redirect, or a page that was not read, leads to be as promising as that was."""
@@ -293,7 +338,7 @@ class Focus:
         texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
         if self.learning.is_on:  # as it will learn from them
             texts = all_bounded(texts)
-        values = self._values(page, texts)
+        values = self._values(visit, page, texts)
         strategy = self.learning.strategy
         split = shares(
             values,
@@ -315,9 +360,12 @@ class Focus:
         whole = sum([link.weight for link in visit.links]) + null_mass + int(UNIT * FLOOR) * lost
         return found._replace(weight=max(whole, 1))
 
-    def _values(self, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+    def _values(self, visit: Visit, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+        if self.valuing is not None:
+            return self._values_given(visit, page, texts)
+        begin = perf_counter()
         try:
-            values = [max(_part(value), FLOOR) for value in self.learning.strategy.values(page, texts)]
+            values = [max(part(value), FLOOR) for value in self.learning.strategy.values(page, texts)]
             if len(values) != len(texts):
                 raise ValueError(f"{len(values)} values for {len(texts)} links")
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
@@ -329,7 +377,31 @@ class Focus:
                 page=page.url,
             )
             return [max(value, FLOOR) for value in self._default.values(page, texts)]
+        if isinstance(self.learning.strategy, ByFunction):
+            self._note_time("AOPIC_LINK_SCORER", page.url, perf_counter() - begin)
         return values
+
+    def _values_given(self, visit: Visit, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+        """What the user's asynchronous function gave for the links of *visit*, and what was learned for others."""
+        given = visit.valued
+        if isinstance(given, dict):
+            keys = [link.key[HOST_BYTES:] for link in visit.links]
+            unknown = [number for number, key in enumerate(keys) if key not in given]
+            others = iter(
+                self.learning.strategy.values(page, [texts[number] for number in unknown]) if unknown else ()
+            )
+            return [max(given[key] if key in given else next(others), FLOOR) for key in keys]
+        if given is not None:
+            self._stats.count("aopic/topic/unvalued")
+        if given is not None and not isinstance(given, OutOfPatienceError):
+            self._first.warning(
+                "value",
+                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s (%(error)r): what was learned "
+                "meanwhile values them, and further such pages are only counted (aopic/topic/unvalued)",
+                page=page.url,
+                error=given,
+            )
+        return [max(value, FLOOR) for value in self.learning.strategy.values(page, texts)]
 
     def settled(self, visit: Visit, found: Findings) -> None:
         """*visit* ended with *found*: count it."""
@@ -388,7 +460,9 @@ def _make(scorer: Given, topic: Topic) -> Strategy:
         return cast("MakeStrategy", scorer)(topic, Random())  # noqa: S311 - of nothing secret
     if isinstance(scorer, str):
         return STRATEGIES[scorer](topic, Random())  # noqa: S311
-    return ByFunction(scorer)
+    if is_awaited(scorer):
+        return StandIn(topic, Random())  # noqa: S311
+    return ByFunction(cast("Callable[[PageSeen, Sequence[LinkText]], Sequence[float]]", scorer))
 
 
 def _built(found: Any, crawler: Crawler, setting: str) -> Any:
@@ -411,10 +485,3 @@ def _name_of(scorer: Given, tokenizer: str) -> str:
         else f"{getattr(scorer, '__module__', '')}.{getattr(scorer, '__qualname__', '')}"
     )
     return f"{name} with {tokenizer}" if tokenizer else name
-
-
-def _part(number: Any) -> float:
-    """*number* as one from 0 to 1."""
-    if not 0.0 <= number <= 1.0:
-        raise ValueError(f"{number!r} is not from 0 to 1")
-    return float(number)

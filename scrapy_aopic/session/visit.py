@@ -95,6 +95,8 @@ class Visit:
         same_host: Name of the host of that.
         is_if_same: Whether that only counts if they have the same words.
         seen: What was read of it for the topic; ``None`` if nothing was.
+        judged: What the user's asynchronous function gave for it, or raised.
+        valued: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not asked.
     """
 
     __slots__ = (
@@ -121,6 +123,7 @@ class Visit:
         "seen",
         "status",
         "unwanted",
+        "valued",
         "version",
         "weight",
     )  # fmt: skip
@@ -144,6 +147,7 @@ class Visit:
         self.is_if_same = False
         self.seen: Seen | None = None
         self.judged: float | Exception | None = None
+        self.valued: dict[bytes, float] | Exception | None = None
         self.is_downloading = True
         self.is_redirect = False
         self._passed: dict[int, tuple[Mark, str]] | None = None
@@ -156,6 +160,10 @@ class Visit:
     def n_links(self) -> int:
         """Distinct links that the callback yielded so far, as far as they count."""
         return len(self._seen)
+
+    def counts(self, page: bytes) -> bool:
+        """Whether the page with this latter half of a page key is one of its links so far."""
+        return page in self._seen
 
     def note(
         self, request: Request, weight: int | None = None, kind: Literal["link", "canonical"] = "link"

@@ -413,10 +413,7 @@ def link_scorer(value: Any) -> Any:
         return value
     if isinstance(value, str) and "." not in value:
         raise Reason(similar(value, STRATEGIES))
-    scorer = function(value, 2, or_class=True)
-    if is_awaited(scorer):
-        raise Reason("it is asynchronous, which only a function of AOPIC_TOPIC may be")
-    return scorer
+    return function(value, 2, or_class=True)
 
 
 def order(value: Any) -> type[Order]:

@@ -674,7 +674,8 @@ _TOPIC = (
         10.0,
         number(0.1, 600, of="seconds"),
         "How long a page waits for an asynchronous function of `AOPIC_TOPIC` at most; then it counts as irrelevant "
-        "(`aopic/topic/ungraded`).",
+        "(`aopic/topic/ungraded`). Also for one of `AOPIC_LINK_SCORER`; then its links are valued without it "
+        "(`aopic/topic/unvalued`).",
         "s",
     ),
     Setting(

@@ -212,7 +212,7 @@ class Learned(Strategy):
         where = self._where(page.grade, page.key)
         return [self._value(said.places, where, said.prior(page.grade)) for said in map(self._read, links)]
 
-    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
         said = self._read(link)
         return self._value(said.places, self._where(parent_grade, parent), said.prior(parent_grade))
 

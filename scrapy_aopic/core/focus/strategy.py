@@ -65,13 +65,6 @@ class PageSeen(NamedTuple):
     text: str = ""
 
 
-class LinkScorer(Protocol):
-    """Says what links are worth: what a user may give for a strategy."""
-
-    def __call__(self, page: PageSeen, links: Sequence[LinkText], /) -> Sequence[float]:
-        """The value, 0 to 1, of each of the *links* of *page*, in their order; called in the event loop."""
-
-
 Refit: TypeAlias = Callable[[], object]
 """Work for any thread; :meth:`Strategy.adopt` takes its result."""
 
@@ -135,7 +128,7 @@ class Strategy:
 class ByFunction(Strategy):
     """A user's function of a page and its links."""
 
-    def __init__(self, score: LinkScorer) -> None:
+    def __init__(self, score: Callable[[PageSeen, Sequence[LinkText]], Sequence[float]]) -> None:
         self._score = score
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:

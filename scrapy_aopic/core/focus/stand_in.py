@@ -1,0 +1,33 @@
+"""Values links in the place of a user's function that is not always there, by what was learned meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .contextual import Contextual
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .strategy import Chance, PageSeen
+    from .topic import LinkText, Topic
+
+MOST_PAGES = 20_000
+"""Pages of which is remembered that their links were valued here, the latest: some 2 MB."""
+
+
+class StandIn(Contextual):
+    """The strategy :mod:`.contextual`, which learns from all pages, and values anew only links that it has valued itself."""
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        super().__init__(topic, chance)
+        self._own: dict[bytes, None] = {}
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        self._own[page.key] = None
+        if len(self._own) > MOST_PAGES:
+            del self._own[next(iter(self._own))]
+        return super().values(page, links)
+
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
+        return super().revalue(parent_grade, link, parent) if parent in self._own else None
