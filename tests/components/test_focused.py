@@ -19,11 +19,12 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.focus.leads import MOST_BYTES
 from scrapy_aopic.core.focus.learned import Learned
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import LinkText, Topic
-from scrapy_aopic.core.layout import HARVEST_KEY, STRATEGY_KEY
+from scrapy_aopic.core.layout import HARVEST_KEY, LEADS, STRATEGY_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import pack, unpack
@@ -553,3 +554,79 @@ async def test_an_export_has_the_relevance_of_pages_that_were_read(serve: Serve,
             assert (float(row["relevance"]) >= 0.5) == ("/data/" in row["url"])
         else:
             assert row["relevance"] == ""
+
+
+# -- pages that are made to mislead, or to be too much
+
+N_LURES = 50_000
+LURE = "database sql query"
+WORD = "database "
+
+
+def lures(text: str) -> Answer:
+    return Answer(200, {"Content-Type": "text/html"}, f"<html><title>lures</title>{text}</html>".encode())
+
+
+HOSTILE = {
+    "hidden": lures(f"<p>{OTHER}</p><div hidden>{TOPIC * 50}</div><p style='display:none'>{TOPIC * 50}</p>"),
+    "stuffed": lures(f"<p>{WORD * 100_000}</p>"),
+    "many": lures("".join(f"<a href='/lure/{number}'>{LURE}</a>" for number in range(N_LURES))),
+    "anchor": lures(f"<a href='/lure/a'>{WORD * 120_000}</a>"),
+    "title": lures(
+        f"<a href='/lure/t' title='{WORD * 120_000}'>x</a><a href='/lure/i'><img alt='{WORD * 120_000}'></a>"
+    ),
+    "around": lures(f"<h1>{WORD * 120_000}</h1>{WORD * 60_000}<a href='/lure/o'>on</a>{WORD * 60_000}"),
+    "path": lures("".join(f"<a href='/lure/{'database/' * 200}{number}'>x</a>" for number in range(200))),
+    "deep": lures("<div>" * 20_000 + f"<a href='/lure/d'>{LURE}</a>"),
+    "halves": lures("<a href='/lure/h'>&#xD800;&#0;\0 database</a><p>&#xDFFF;</p>"),
+}
+"""Pages that repeat the topic's words hidden or openly, with 50,000 links, a text of a megabyte at each place that is read of a
+link, paths of nothing but keywords, and what no text can have."""
+
+FARM = "http://b.test/"
+HOSTILE_WEB = {**WEB, **{f"{FARM}{name}": answer for name, answer in HOSTILE.items()}}
+
+
+@pytest.mark.parametrize("scorer", ["contextual", "jlse"])
+@deferred_f_from_coro_f
+async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(
+    serve: Serve, tmp_path: Path, scorer: str
+) -> None:
+    web = serve(HOSTILE_WEB)
+    grades: dict[str, float] = {}
+
+    class Note(FollowLinks):
+        start_urls = [HOME, *(f"{FARM}{name}" for name in HOSTILE)]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            grades[response.url] = response.meta["aopic_relevance"]
+            yield from super().parse(response)
+
+    crawler = await crawl(
+        Note,
+        focused(
+            JOBDIR=str(tmp_path),
+            AOPIC_STORE="sqlite",
+            AOPIC_LINK_SCORER=scorer,
+            CLOSESPIDER_PAGECOUNT=200,
+            HTTPERROR_ALLOW_ALL=True,
+        ),
+    )
+    # What hides its words is not relevant, and what repeats them is no more than relevant.
+    assert grades[f"{FARM}hidden"] < 0.5
+    assert 0.5 <= grades[f"{FARM}stuffed"] <= 1.0
+    assert stat(crawler, "aopic/errors") is None
+    for name in ("ungraded", "unvalued", "unlearned"):
+        assert stat(crawler, f"aopic/topic/{name}") is None
+    # All that is hostile was fetched, and some of what it leads to, which is nothing; and so were all pages of the topic.
+    assert {url for url in web.asked if FARM in url and "/lure/" not in url} == {
+        f"{FARM}{name}" for name in HOSTILE
+    }
+    assert sum("/data/" in url for url in web.asked) == 15
+    assert "/lure/" in " ".join(web.asked)
+    result = check(tmp_path)
+    assert result.violations == []
+    assert result.cash + result.virtual == TOTAL
+    rows = ask(tmp_path, lambda store: [row for key, row in store.scan(Family.CONTENT) if key[:1] == LEADS])
+    assert len(rows) > 100
+    assert max(map(len, rows)) <= MOST_BYTES

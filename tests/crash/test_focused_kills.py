@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -126,3 +128,19 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
     assert result.visited == N_HOSTS * N_PAGES
     assert known > result.visited / 2  # what was learned after the last version before a kill is gone
     assert ask(job, leads_of) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_what_was_learned_is_that_of_the_visited_pages_after_a_kill_at_any_operation(
+    tmp_path: Path, is_torn: bool
+) -> None:
+    """Or else the script says so: with commits that may be torn, the control, which must not be whole after each kill."""
+    script = Path(__file__).with_name("topic_kill_points.py")
+    line = [sys.executable, str(script), "sqlite", str(tmp_path), *(["--torn"] if is_torn else [])]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, bool(done.stderr)) == (int(is_torn), is_torn), done
+    n_points, n_wrong = map(int, re.findall(r"\d+", done.stdout))
+    assert n_points > 50
+    assert (n_wrong > 10) == is_torn
