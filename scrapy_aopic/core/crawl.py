@@ -302,9 +302,9 @@ class Crawl:
         del host, lease  # of a job in shards, they say where to look
         return self.pages.get(key)
 
-    def find_many(self, keys: Sequence[bytes], lease: Lease) -> list[Page | None]:
-        """The pages under *keys*, to which the page of *lease* links, with one read."""
-        del lease
+    def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
+        """The pages under *keys*, of the hosts called *hosts*, to which the page of *lease* links, with one read."""
+        del hosts, lease
         return self.pages.get_many(keys)
 
     def request(self, key: bytes) -> bytes:

@@ -127,6 +127,10 @@ def text_of(text: bytes, links: bytes = b"", *, has_sketch: bool = False) -> Tex
     return Text(digest, sketch(text.split(None, _MAX_WORDS)) if has_sketch else b"")
 
 
+def _unpacked(data: bytes) -> Text:
+    return Text(data[:_DIGEST], data[_DIGEST:])
+
+
 def _half(text: bytes) -> bytes:
     return blake2b(text, digest_size=_HALF).digest()
 
@@ -188,7 +192,7 @@ class Duplicates:
     def text(self, page: bytes) -> Text | None:
         """The text that the page under key *page* had at its last visit."""
         data = self._rows.get(TEXTS + page)
-        return Text(data[:_DIGEST], data[_DIGEST:]) if data is not None else None
+        return _unpacked(data) if data is not None else None
 
     def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
         """Keep *text* as that of the page under key *page*, and find out which page it is the same as.
@@ -196,13 +200,13 @@ class Duplicates:
         Args:
             is_other: Whether the page under a key is there and another one than this.
         """
-        old = self.text(page)
-        if old is not None and old != text:
+        names = self._names(text) if text.digest else []
+        data, *owners = self._rows.get_many([TEXTS + page, *names])
+        if data is not None and _unpacked(data) != text:
             self.drop(page)
-        if not text.digest:
+            owners = self._rows.get_many(names)  # some of them may have led to this page
+        if not names:
             return Found()
-        names = self._names(text)
-        owners = self._rows.get_many(names)
         found = self._find(page, text, owners, is_other) if any(owners) else Found()
         self._rows.put(TEXTS + page, text.digest + text.sketch)
         if found.first:

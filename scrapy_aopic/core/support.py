@@ -82,6 +82,18 @@ class Support:
         if len(self._noted) > _MAX_NOTED:
             self._noted.clear()
 
+    def preload_elsewhere(self, found: Iterable[tuple[bytes, bytes]]) -> None:
+        """Bring the domains into memory, with one read, that :meth:`found_elsewhere` looks at for each target and way."""
+        domains, frontier, keys = self._domains, self._frontier, set[bytes]()
+        for target, way in found:
+            if target + way[:KEY_BYTES] not in self._noted:
+                keys.update(way[at : at + KEY_BYTES] for at in range(0, len(way), KEY_BYTES))
+                host = frontier.host(target)
+                if host is not None:
+                    keys.add(domains.key(host))
+        if len(keys) > 1:
+            domains.table.get_many(list(keys))
+
     def domain_of(self, host: HostState) -> bytes:
         """Key of the registered domain of *host*."""
         return self._domains.key(host)

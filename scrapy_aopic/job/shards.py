@@ -129,6 +129,11 @@ class Shards:
         self._by_host[host_key(name)] = number
         return number
 
+    def _number_of(self, key: bytes, name: str) -> int:
+        """The same, by the *key* of a page of that host if its name was heard."""
+        number = self._by_host.get(key[:HOST_BYTES])
+        return self._number(name) if number is None else number
+
     def _of_name(self, name: str) -> Held | None:
         """The shard of the host called *name*, if it is held and may be changed."""
         held = self._asked = self.held.get(self._number(name))
@@ -219,10 +224,18 @@ class Shards:
         return held.shard.page(key) if held is not None and not held.is_torn else None
 
     @_watched
-    def find_many(self, keys: Sequence[bytes], lease: Lease) -> list[Page | None]:
-        """The pages under *keys* that the shard of *lease* knows, with one read."""
+    def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
+        """The pages under *keys*, of the hosts called *hosts*, that the shard of *lease* knows, with one read."""
+        found: list[Page | None] = [None] * len(keys)
         held = self._of_name(lease.host)
-        return held.shard.pages.get_many(keys) if held is not None else [None] * len(keys)
+        if held is not None:
+            number = self._number(lease.host)
+            own = [at for at, host in enumerate(hosts) if self._number_of(keys[at], host) == number]
+            if own:
+                pages = held.shard.pages.get_many([keys[at] for at in own])
+                for at, page in zip(own, pages, strict=True):
+                    found[at] = page
+        return found
 
     @_watched
     def page(self, key: bytes) -> Page | None:

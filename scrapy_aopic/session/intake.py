@@ -198,7 +198,8 @@ class Intake:
                 self._take_alone(link, None)
             return
         try:
-            pages = self._crawl.find_many([link.key for link in found], visit.lease)
+            keys, hosts = [link.key for link in found], [link.host for link in found]
+            pages = self._crawl.find_many(keys, hosts, visit.lease)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001 - whatever is wrong with one page must not cost the others

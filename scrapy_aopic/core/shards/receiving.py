@@ -148,10 +148,15 @@ class Receiver:
         """Let the domains of the pages that were paid be supported by those that link to them."""
         if self._support is None:
             return
-        for link, payment in payments:
-            if link.host:
-                for finder in payment.finders:
-                    self._support.found_elsewhere(link.key[:HOST_BYTES], letter.ways[finder], now)
+        found = [
+            (link.key[:HOST_BYTES], letter.ways[finder])
+            for link, payment in payments
+            if link.host
+            for finder in payment.finders
+        ]
+        self._support.preload_elsewhere(found)
+        for target, way in found:
+            self._support.found_elsewhere(target, way, now)
 
     def _seed(self, letter: Letter, now: float) -> None:
         """Queue the seeds that were named to the sender."""
