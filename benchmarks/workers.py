@@ -8,7 +8,8 @@ Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages 
 that starts and ends do not count. Pages a second are by the clock of the wall, of as many cores as there are for all
 of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
-(the 99.9th percentile of ``INFO latencystats``). ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
+(the 99.9th percentile of ``INFO latencystats``). *Waits* are those of the workers' event loops for the server, a page and
+over the whole crawl, and what all but one in a thousand of them took at most. ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
 package would have it; all others have a spider with Scrapy's link extractor and a request for each link. The last two have no gaps between requests here, and make 8 at once to a host.
 """
 
@@ -34,6 +35,7 @@ sys.path.insert(0, str(TESTS))
 
 from support.redis_server import Server as Redis
 from support.small_web import html
+from support.store_waits import PATTERN
 
 from scrapy_aopic.job.whole import audit_job, is_cut
 from scrapy_aopic.storage import Address
@@ -60,6 +62,8 @@ class Cost(NamedTuple):
         reads: Commands that read rows.
         writes: Transactions.
         longest: Milliseconds that all but one in a thousand of these took the server at most.
+        waits: Times that an event loop waited for the server.
+        stay: Milliseconds that all but one in a thousand of these took at most.
     """
 
     workers: float
@@ -68,6 +72,8 @@ class Cost(NamedTuple):
     reads: float
     writes: float
     longest: float
+    waits: float
+    stay: float
 
 
 def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str) -> dict[str, object]:
@@ -99,6 +105,7 @@ def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str)
         **common,
         **store,
         **(addon if kind == "redis-links" else {}),
+        **({"EXTENSIONS": json.dumps({"support.store_waits.StoreWaits": 0})} if kind != "rocksdb" else {}),
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_DURABILITY": durability,
         "AOPIC_MIN_GAP": 0.05,
@@ -193,6 +200,7 @@ def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int
         fetched = {(entry.host, entry.target) for entry in web.log}
         if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):
             sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
+        waits = sorted(1000 * each for file in folder.glob(PATTERN) for each in json.loads(file.read_text()))
     pages = end[2] - begin[2]
     return Cost(
         (end[0] - begin[0]) / pages * 1000,
@@ -201,6 +209,8 @@ def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int
         (end[4][0] - begin[4][0]) / pages,
         (end[4][1] - begin[4][1]) / pages,
         longest_ms,
+        len(waits) / total,
+        waits[int(len(waits) * 0.999)] if waits else 0.0,
     )
 
 
@@ -217,9 +227,9 @@ def main() -> None:
     options = parser.parse_args()
     sys.stdout.write(
         "| crawl | shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages a CPU second of both "
-        "| reads a page | transactions a page | longest, ms | pages/s |\n"
+        "| reads a page | transactions a page | longest, ms | waits a page | longest, ms | pages/s |\n"
     )
-    sys.stdout.write("|---|" + "---:|" * 10 + "\n")
+    sys.stdout.write("|---|" + "---:|" * 12 + "\n")
     first = 0.0
     cases = [
         ("rocksdb", 1, 1),
@@ -237,7 +247,7 @@ def main() -> None:
         sys.stdout.write(
             f"| {kind} | {shards} | {n_workers} | {cost.workers:.2f} | {cost.workers / first:.2f} | {cost.server:.3f} | "
             f"{1000 / (cost.workers + cost.server):.0f} | {cost.reads:.2f} | {cost.writes:.3f} | {cost.longest:.1f} | "
-            f"{cost.rate:.0f} |\n"
+            f"{cost.waits:.2f} | {cost.stay:.1f} | {cost.rate:.0f} |\n"
         )
         sys.stdout.flush()
 

@@ -133,13 +133,19 @@ class LinkMiddleware:
                         await self._give_way(turns)
                     if each is not None:
                         yield each
-            if page is not None and session.focus is not None and session.focus.valuing is not None:
-                page.end()  # so that all its links are known
-                await session.focus.ask(response)
+            if page is not None:
+                await self._look_up(page, response, session, turns)
         finally:
             if page is not None:
                 page.end()
             drop_tree(response)
+
+    async def _look_up(self, page: PageLinks, response: Response, session: Session, turns: Turns) -> None:
+        """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
+        await page.prefetch(turns)
+        if session.focus is not None and session.focus.valuing is not None:
+            page.end()  # so that all its links are known
+            await session.focus.ask(response)
 
 
 def _follow(page: PageLinks, item: Any) -> Iterable[Any]:

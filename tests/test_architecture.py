@@ -301,6 +301,7 @@ def test_a_crawl_needs_no_extra():
         "lab.graphs",
         "lab.results",
         "storage.redis",
+        "storage.redis_ahead",
         "storage.redis_link",
         "storage.redis_view",
         "storage.rocksdb",

@@ -46,7 +46,7 @@ from .merging import Merging
 from .order import LARGEST_VALUE, order_name
 from .pages import Pages
 from .politeness import Outcome, Pace
-from .ports import Family
+from .ports import Family, prefetching
 from .records import HOST_BYTES, QUEUED, host_key, serial_of
 from .revisits.due import DuePages
 from .revisits.looks import Looks
@@ -210,7 +210,7 @@ class Crawl:
             if mail is not None and self._abroad is not None
             else None
         )
-        self._ahead = getattr(store, "read_ahead", 0)
+        self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
         # What is known of robots.txt files is only kept here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
         tables: dict[Family, Table] = {
@@ -397,6 +397,31 @@ class Crawl:
         self._commits.has_changes = True
         return self.pages.enrich(key, worth, now)
 
+    # -- what will be wanted
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the store reads what is wanted next while the crawl goes on; if not, the methods below do nothing."""
+        return self._prefetching is not None
+
+    def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
+        """Begin to read what :meth:`judge` will look at for the same arguments."""
+        self._merging.prefetch(lease, text, key)
+
+    def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
+        """Begin to read what :meth:`find_many` will look at for the same arguments.
+
+        Returns:
+            For :meth:`has_come`.
+        """
+        del hosts, lease
+        return self.pages.table.prefetch(keys)
+
+    def has_come(self, number: int, lease: Lease) -> bool:
+        """Whether what is read for the page of *lease* is here, by what :meth:`prefetch_links` returned."""
+        del lease
+        return not number or self._prefetching is None or self._prefetching.has_come(number)
+
     # -- leases
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
@@ -414,7 +439,10 @@ class Crawl:
         if not isinstance(taken, Taken):
             return self._later(taken)
         if self._ahead:
-            self.pages.read_ahead((taken.page, *self.frontier.next_of(taken.host, self._ahead)))
+            behind = self.frontier.next_of(taken.host, self._ahead)
+            self.pages.read_ahead((taken.page, *behind))
+            if self._prefetching is not None:
+                self.pages.foresee(behind)
         page = self.pages.lease(taken.page, now)
         self._note_wait(page, now)
         self._due.fetched()

@@ -194,6 +194,10 @@ class Duplicates:
         data = self._rows.get(TEXTS + page)
         return _unpacked(data) if data is not None else None
 
+    def prefetch(self, page: bytes, text: Text) -> None:
+        """Begin to read what :meth:`judge` will look at, if the store can do that."""
+        self._rows.prefetch([TEXTS + page, *(self._names(text) if text.digest else ())])
+
     def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
         """Keep *text* as that of the page under key *page*, and find out which page it is the same as.
 

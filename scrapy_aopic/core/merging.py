@@ -75,6 +75,10 @@ class Merging:
 
     # -- while a page is in flight
 
+    def prefetch(self, lease: Lease, text: Text, key: bytes) -> None:
+        """Begin to read what :meth:`judge` will look at for the same arguments, if the store can do that."""
+        self._duplicates.prefetch(key or lease.key, text)
+
     def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
         """Note the *text* of a leased page.
 

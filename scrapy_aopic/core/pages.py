@@ -61,6 +61,10 @@ MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
 
 
+_MOST_FORESEEN = 10_000
+"""Pages that are known to have been prefetched, at most; of others all that come next are read together."""
+
+
 class Pages:
     """Page records, requests and queue rows.
 
@@ -110,6 +114,7 @@ class Pages:
         self._is_chosen = is_chosen
         self._mail = mail
         self._leads = leads
+        self._foreseen: set[bytes] = set()
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
         """Go on counting where an earlier run stopped."""
@@ -144,9 +149,24 @@ class Pages:
     def read_ahead(self, keys: Sequence[bytes]) -> None:
         """Read the pages under *keys*, and their requests, the first of which is wanted now, with one read each."""
         if not self.requests.is_at_hand(keys[0]):
+            if keys[0] in self._foreseen:
+                keys = [
+                    key for key in keys if key in self._foreseen
+                ]  # the others would have to be waited for
+                self._foreseen.difference_update(keys)
             self.table.get_many(keys)
             self.requests.read_ahead(keys)
             self._leads.read_ahead(keys)
+
+    def foresee(self, keys: Sequence[bytes]) -> None:
+        """Begin to read the pages under *keys*, and their requests, unless that was done for the first one; see :meth:`read_ahead`."""
+        if keys and keys[0] not in self._foreseen and not self.requests.is_at_hand(keys[0]):
+            if len(self._foreseen) > _MOST_FORESEEN:
+                self._foreseen.clear()
+            self._foreseen.update(keys)
+            self.table.prefetch(keys)
+            self.requests.prefetch(keys)
+            self._leads.prefetch(keys)
 
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""

@@ -7,11 +7,11 @@ keeps bytes under bytes; what the bytes mean is decided in :mod:`.layout` and :m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from .layout import Family
 
-__all__ = ["Batch", "Family", "Store"]
+__all__ = ["Batch", "Family", "Prefetching", "Store"]
 
 
 Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]
@@ -23,7 +23,7 @@ class Store(Protocol):
 
     A store that takes as long to read ten rows as one may have an attribute ``read_ahead``: for how many pages beside
     the one that is wanted a crawl should ask. One that others have to wait for while it takes a large batch may have
-    ``most_steps``: of a crawl, after which a commit is due.
+    ``most_steps``: of a crawl, after which a commit is due. One whose reads take long may be :class:`Prefetching`, too.
 
     One process writes, and keeps much of what is stored in memory: a store on a server does not make a frontier that
     several processes share. What they could share is a :class:`~.api.CrawlPort`.
@@ -82,3 +82,28 @@ class Store(Protocol):
     def close(self) -> None:
         """Release every file and lock. Idempotent. Does not write."""
         ...
+
+
+class Prefetching(Protocol):
+    """What a :class:`Store` may do besides: read values before they are wanted, while the crawl goes on.
+
+    Nothing depends on it but time: :meth:`Store.get_many` returns what it would return otherwise, and waits for what is
+    still under way. Neither member raises anything: an error shows when the values are wanted.
+    """
+
+    def prefetch(self, family: Family, keys: Sequence[bytes]) -> int:
+        """Begin to read the values of *keys*, each of which will be wanted soon, by one :meth:`Store.get_many`.
+
+        Returns:
+            Number of the request that brings them.
+        """
+        ...
+
+    def has_come(self, number: int) -> bool:
+        """Whether the values of the request with that *number* are here, or will not come."""
+        ...
+
+
+def prefetching(store: object) -> Prefetching | None:
+    """*store*, if it can do that."""
+    return cast("Prefetching", store) if getattr(store, "prefetch", None) is not None else None

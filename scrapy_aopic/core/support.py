@@ -82,12 +82,24 @@ class Support:
         if len(self._noted) > _MAX_NOTED:
             self._noted.clear()
 
+    def prefetch_elsewhere(self, found: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin to read the domains of the ways that :meth:`preload_elsewhere` will look at, if the store can do that."""
+        self._domains.table.prefetch(
+            list({key for target, way in found for key in self._unknown(target, way)})
+        )
+
+    def _unknown(self, target: bytes, way: bytes) -> list[bytes]:
+        """Keys of the domains of *way*, unless it is known that the first one links to *target*."""
+        if target + way[:KEY_BYTES] in self._noted:
+            return []
+        return [way[at : at + KEY_BYTES] for at in range(0, len(way), KEY_BYTES)]
+
     def preload_elsewhere(self, found: Iterable[tuple[bytes, bytes]]) -> None:
         """Bring the domains into memory, with one read, that :meth:`found_elsewhere` looks at for each target and way."""
         domains, frontier, keys = self._domains, self._frontier, set[bytes]()
         for target, way in found:
-            if target + way[:KEY_BYTES] not in self._noted:
-                keys.update(way[at : at + KEY_BYTES] for at in range(0, len(way), KEY_BYTES))
+            if unknown := self._unknown(target, way):
+                keys.update(unknown)
                 host = frontier.host(target)
                 if host is not None:
                     keys.add(domains.key(host))

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .caches import ClockCache
+from .ports import prefetching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +51,7 @@ class RecordTable(Generic[T]):
         cache: Cache | None = None,
     ) -> None:
         self._store = store
+        self._ahead = prefetching(store)
         self._family = family
         self._pack = pack
         self._unpack = unpack
@@ -114,6 +116,18 @@ class RecordTable(Generic[T]):
             self._evict()
         return found
 
+    def prefetch(self, keys: Sequence[bytes]) -> int:
+        """Begin to read the records under those of *keys* that are not in memory, if the store can do that.
+
+        Returns:
+            Number of the request to the store; 0 if there is none.
+        """
+        if self._ahead is None:
+            return 0
+        layers = (self._records, self._fresh, self._in_flight, self._absent)
+        missing = [key for key in keys if not any(key in layer for layer in layers)]
+        return self._ahead.prefetch(self._family, missing) if missing else 0
+
     def _waiting(self, key: bytes) -> T | None:
         """The record under *key* if it waits for a commit."""
         record = self._fresh.get(key)
@@ -172,6 +186,7 @@ class BlobTable:
 
     def __init__(self, store: Store, family: Family) -> None:
         self._store = store
+        self._prefetching = prefetching(store)
         self._family = family
         self._ahead: dict[bytes, bytes | None] = {}
         self._fresh: dict[bytes, bytes | None] = {}
@@ -189,6 +204,13 @@ class BlobTable:
     def is_at_hand(self, key: bytes) -> bool:
         """Whether the value under *key* is in memory."""
         return key in self._ahead or key in self._fresh or key in self._in_flight
+
+    def prefetch(self, keys: Sequence[bytes]) -> None:
+        """Begin to read the values under *keys*, for one :meth:`get_many` or :meth:`read_ahead`, if the store can do that."""
+        if self._prefetching is not None:
+            missing = [key for key in keys if not self.is_at_hand(key)]
+            if missing:
+                self._prefetching.prefetch(self._family, missing)
 
     def read_ahead(self, keys: Sequence[bytes]) -> None:
         """Read the values under *keys*, so that each can be got once without a read."""

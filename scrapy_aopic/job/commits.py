@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
+from scrapy_aopic.core.ports import prefetching
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.exceptions import StorageError
 
@@ -42,6 +43,7 @@ class WatchedStore:
 
     Attributes:
         read_ahead: That of the store.
+        prefetch, has_come: Those of the store; ``None`` if it does not do that.
         most_steps: Steps of the crawl after which a commit is due however long the interval is.
         torn: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
             state that a crawl can be in.
@@ -52,6 +54,9 @@ class WatchedStore:
         self.read_ahead: int = getattr(store, "read_ahead", 0)
         self.most_steps: int = getattr(store, "most_steps", MAX_UNCOMMITTED)
         self.torn: StorageError | None = None
+        ahead = prefetching(store)
+        self.prefetch = ahead.prefetch if ahead is not None else None
+        self.has_come = ahead.has_come if ahead is not None else None
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         try:

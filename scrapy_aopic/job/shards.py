@@ -134,6 +134,11 @@ class Shards:
         number = self._by_host.get(key[:HOST_BYTES])
         return self._number(name) if number is None else number
 
+    def _own(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[bytes]:
+        """Those of *keys*, of pages of the hosts called *hosts*, that are of the shard of *lease*."""
+        number = self._number(lease.host)
+        return [key for key, host in zip(keys, hosts, strict=True) if self._number_of(key, host) == number]
+
     def _of_name(self, name: str) -> Held | None:
         """The shard of the host called *name*, if it is held and may be changed."""
         held = self._asked = self.held.get(self._number(name))
@@ -226,16 +231,12 @@ class Shards:
     @_watched
     def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
         """The pages under *keys*, of the hosts called *hosts*, that the shard of *lease* knows, with one read."""
-        found: list[Page | None] = [None] * len(keys)
         held = self._of_name(lease.host)
-        if held is not None:
-            number = self._number(lease.host)
-            own = [at for at, host in enumerate(hosts) if self._number_of(keys[at], host) == number]
-            if own:
-                pages = held.shard.pages.get_many([keys[at] for at in own])
-                for at, page in zip(own, pages, strict=True):
-                    found[at] = page
-        return found
+        own = self._own(keys, hosts, lease) if held is not None else []
+        if held is None or not own:
+            return [None] * len(keys)
+        pages = dict(zip(own, held.shard.pages.get_many(own), strict=True))
+        return list(map(pages.get, keys))
 
     @_watched
     def page(self, key: bytes) -> Page | None:
@@ -299,6 +300,35 @@ class Shards:
             early, self._early = self._early, []
             for link, is_endowed, worth in early:
                 self.seed(link, now, is_endowed=is_endowed, worth=worth)
+
+    # -- what will be wanted
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether stores read what is wanted next; see :attr:`scrapy_aopic.core.crawl.Crawl.prefetches`."""
+        return any(shard.prefetches for shard in self._each())
+
+    def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
+        """Begin to read what :meth:`judge` will look at for the same arguments."""
+        held = self._of_name(lease.host)
+        if held is not None:
+            held.shard.prefetch_text(lease, text, key)
+
+    def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
+        """Begin to read what :meth:`find_many` will look at for the same arguments.
+
+        Returns:
+            For :meth:`has_come`.
+        """
+        held = self._of_name(lease.host)
+        return (
+            held.shard.prefetch_links(self._own(keys, hosts, lease), hosts, lease) if held is not None else 0
+        )
+
+    def has_come(self, number: int, lease: Lease) -> bool:
+        """Whether what is read for the page of *lease* is here, by what :meth:`prefetch_links` returned."""
+        held = self._of_name(lease.host)
+        return held is None or held.shard.has_come(number, lease)
 
     # -- leases
 

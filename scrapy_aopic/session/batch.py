@@ -174,6 +174,16 @@ class Batch:
         """Note that the link with *url* goes no further."""
         self._session.dropped.note(reason, url, self._visit.request.url)
 
+    def prefetch(self) -> int:
+        """Let the store read what :meth:`flush` will look at; returns a number for :meth:`has_come`."""
+        if not (self._found and self._session.is_open):
+            return 0
+        return self._intake.prefetch_found(self._visit, self._found)
+
+    def has_come(self, number: int) -> bool:
+        """Whether the store has read that."""
+        return self._intake.has_come(number, self._visit)
+
     def flush(self) -> None:
         """Let all that wait here reach the visit."""
         self._passage.end()

@@ -187,6 +187,23 @@ class Intake:
         self._requests.count_in(link)
         return True
 
+    @guarded(0)
+    def prefetch_found(self, visit: Visit, found: Sequence[FoundLink]) -> int:
+        """Let the store read what :meth:`take_found` will look at for the same arguments.
+
+        Returns:
+            A number for :meth:`has_come`; 0 if there is nothing to wait for.
+        """
+        if self._job.is_torn:
+            return 0
+        keys, hosts = [link.key for link in found], [link.host for link in found]
+        return self._crawl.prefetch_links(keys, hosts, visit.lease)
+
+    @guarded(True)
+    def has_come(self, number: int, visit: Visit) -> bool:
+        """Whether the store has read what :meth:`prefetch_found` let it read for the page of *visit*."""
+        return self._job.is_torn or self._crawl.has_come(number, visit.lease)
+
     @guarded(None)
     def take_found(self, visit: Visit, found: Sequence[FoundLink]) -> None:
         """Take *found*, links of the page of *visit* that are requests for nothing but a URL, with one read of the store."""

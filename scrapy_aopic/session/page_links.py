@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.passage import Passages
 
     from .session import Session
+    from .turns import Turns
     from .visit import Visit
     from .weights import Weigh
 
@@ -69,6 +70,10 @@ class LinkFound(Struct):
 
 _AT_ONCE = 50
 """Links of :class:`~scrapy_aopic.Links` that are taken together, in a tenth of a millisecond."""
+
+_WAITS = (0.0, *[0.0005] * 4, *[0.002] * 4)
+"""Seconds between looks at whether the store has read something: most servers reply within one turn of the event loop, and
+for one that has not replied after 10 ms the crawl waits when it needs that."""
 
 Step: TypeAlias = Callable[["PageLinks", LinkFound], bool]
 """Something that a link goes through on its way from a callback to the scheduler: whether it is to go on."""
@@ -383,6 +388,16 @@ class PageLinks:
             self._added.append(request)
         else:
             self.batch.send(request)
+
+    async def prefetch(self, turns: Turns) -> None:
+        """Wait until the store has read what :meth:`end` will look at, if it does that while the crawl goes on."""
+        batch = self.batch
+        if batch is not None and self.session.prefetches:
+            number = batch.prefetch()
+            for seconds in _WAITS if number else ():
+                await turns.pause(seconds)
+                if batch.has_come(number):
+                    break
 
     def end(self) -> None:
         """The callback yields no more."""

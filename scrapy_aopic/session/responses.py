@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.http.headers import Headers
 
+    from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.refusals import RefusedError
     from scrapy_aopic.web.page_keys import PageKeys
@@ -144,6 +145,8 @@ class Responses:
         visit.status = response.status
         if self._recrawls:
             self._note_version(visit, response, request)
+        if self._seen != "off" and response.status in range(200, 300) and self._crawl.prefetches:
+            self._prefetch(response, request, visit)
 
     # -- whether they have changed
 
@@ -205,11 +208,11 @@ class Responses:
             return "", ""
         crawl, text = self._crawl, None
         if not (response.status == 304 and visit.lease.visits):
-            text = read_text(response, has_sketch=self._seen == "near")
+            read, visit.text = visit.text, None
+            text = read[1] if read is not None and read[0] is response else self._read(response)
             if text is None:
                 return "", ""
-        key = self._keys(request)[1]
-        key = key if self._intake.is_of(key, visit) else visit.lease.key
+        key = self._key_of(request, visit)
         first, copy = crawl.judge(visit.lease, text, key), crawl.copy_of(visit.lease)
         if copy and (other := named(response)) is not None:
             canonical = self._keys(other)[1]
@@ -220,6 +223,22 @@ class Responses:
         if copy:
             self._stats.count("aopic/content/copies")
         return self._url(first), self._url(copy)
+
+    @guarded(None)
+    def _prefetch(self, response: Response, request: Request, visit: Visit) -> None:
+        """Let the store read what the text of *response* will be compared with, until it is."""
+        text = self._read(response)
+        visit.text = response, text
+        if text is not None:
+            self._crawl.prefetch_text(visit.lease, text, self._key_of(request, visit))
+
+    def _read(self, response: Response) -> Text | None:
+        return read_text(response, has_sketch=self._seen == "near")
+
+    def _key_of(self, request: Request, visit: Visit) -> bytes:
+        """Key of the page itself, if the visit is of a repeat of *request*."""
+        key = self._keys(request)[1]
+        return key if self._intake.is_of(key, visit) else visit.lease.key
 
     def _url(self, key: bytes) -> str:
         """URL of the page under *key*, ``""`` for no page."""

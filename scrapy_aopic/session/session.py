@@ -304,6 +304,11 @@ class Session:
     # -- what middlewares ask
 
     @property
+    def prefetches(self) -> bool:
+        """Whether callbacks may wait while the store reads what their links will be looked up in."""
+        return self.is_open and self.job.crawl.prefetches
+
+    @property
     def is_behind(self) -> bool:
         """Whether callbacks and ``start()`` wait before they yield more, since the disk is behind.
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
+    from scrapy.http import Response
 
     from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.core.records import Link
     from scrapy_aopic.core.revisits import Version
     from scrapy_aopic.refusals import RefusedError
@@ -97,6 +99,7 @@ class Visit:
         seen: What was read of it for the topic; ``None`` if nothing was.
         judged: What the user's asynchronous function gave for it, or raised.
         valued: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not asked.
+        text: A response, and its text, if that was read before it is compared with others.
     """
 
     __slots__ = (
@@ -122,6 +125,7 @@ class Visit:
         "same_host",
         "seen",
         "status",
+        "text",
         "unwanted",
         "valued",
         "version",
@@ -146,6 +150,7 @@ class Visit:
         self.same_host = ""
         self.is_if_same = False
         self.seen: Seen | None = None
+        self.text: tuple[Response, Text | None] | None = None
         self.judged: float | Exception | None = None
         self.valued: dict[bytes, float] | Exception | None = None
         self.is_downloading = True

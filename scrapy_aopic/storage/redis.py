@@ -22,6 +22,7 @@ from weakref import WeakSet
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
+from .redis_ahead import Ahead
 from .redis_checks import check_server
 from .redis_connect import connect
 from .redis_keys import Keys, leaf_name, seal, unseal
@@ -94,6 +95,7 @@ class RedisStore:
             for _ in range(2):
                 self._links.append(connect(address))
             self._reader, self._writer = self._links
+            self._ahead = Ahead(self._reader, self._keys)
             if is_one_of_many:
                 for link in self._links:
                     link.pin(self.run)
@@ -123,12 +125,34 @@ class RedisStore:
             return []
         with self._reading:
             self._check_open()
-            groups = self._leaves[family].group(keys)
-            leaf = self._keys.leaf
-            asked = [(b"HMGET", leaf(family, each), *group) for each, group in groups.items()]
-            replies = self._reader.ask(*asked)
-        found = read_values(self._keys, family, groups.values(), replies)
+            found = self._ahead.take(family, keys)
+            missing = [key for key in keys if key not in found] if found else keys
+            if missing:
+                groups = self._leaves[family].group(missing)
+                leaf = self._keys.leaf
+                asked = [(b"HMGET", leaf(family, each), *group) for each, group in groups.items()]
+                replies = self._reader.ask(*asked)
+        if missing:
+            found.update(read_values(self._keys, family, groups.values(), replies))
         return [found[key] for key in keys]
+
+    def prefetch(self, family: Family, keys: Sequence[bytes]) -> int:
+        """Begin to read the values of *keys*; see :class:`scrapy_aopic.core.ports.Prefetching`."""
+        if not self._reading.acquire(blocking=False):
+            return 0  # a commit is being carried out: they are read when they are wanted
+        try:
+            return self._ahead.send(family, keys, self._leaves[family]) if not self._is_closed else 0
+        finally:
+            self._reading.release()
+
+    def has_come(self, number: int) -> bool:
+        """Whether the values of the request with that *number* are here, or will not come."""
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            return self._is_closed or self._ahead.has_come(number)
+        finally:
+            self._reading.release()
 
     def scan(
         self, family: Family, start: bytes = b"", stop: bytes | None = None
@@ -171,7 +195,7 @@ class RedisStore:
                 )
             self._lease.check()
             plans = {family: self._plan(family, rows) for family, rows in batch.items() if rows}
-            self._commit({family: plan for family, plan in plans.items() if plan.changes})
+            self._commit({family: plan for family, plan in plans.items() if plan.changes}, batch)
 
     def _plan(self, family: Family, rows: Mapping[bytes, bytes | None]) -> Plan:
         # Only this thread changes the leaves, so that it may look at them without the lock.
@@ -182,7 +206,7 @@ class RedisStore:
             known.update(zip(separators, self._read_now(family, separators, self._writer), strict=True))
         return leaves.plan(rows, groups, known)
 
-    def _commit(self, plans: dict[Family, Plan]) -> None:
+    def _commit(self, plans: dict[Family, Plan], batch: Batch) -> None:
         commands, counting = self._commands(plans)
         head = self._lease.head
         after = head._replace(number=head.number + 1)
@@ -195,6 +219,7 @@ class RedisStore:
                 self._queue([*saving.commands, *commands])
                 with self._reading:
                     self._save_for_scans(plans)
+                    self._ahead.changed(batch)
                     replies = self._carry_out(plans, after, len(saving.commands))
                     if replies is None:
                         continue

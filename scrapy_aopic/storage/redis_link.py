@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from contextlib import suppress
+from ssl import SSLWantReadError
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import hiredis
@@ -107,6 +109,8 @@ class Link:
         self._connection: Any = None
         self._socket: socket | None = None
         self._reader = hiredis.Reader()
+        self._owed = 0  # replies to what was sent ahead
+        self._ahead: deque[Reply] = deque()  # those that came
         self._run = b""
         self.n_opened = 0
         self._connect()
@@ -135,6 +139,8 @@ class Link:
                 "This version of redis-py does not show its socket; install redis 5 to 8 (scrapy-aopic[redis])."
             )
         self._reader = hiredis.Reader()
+        self._owed = 0
+        self._ahead.clear()
         self.n_opened += 1
 
     def pin(self, run: bytes = b"") -> bytes:
@@ -240,25 +246,92 @@ class Link:
 
     def _exchange(self, commands: Iterable[Sequence[Argument]]) -> list[Reply]:
         packed = list(map(hiredis.pack_command, map(tuple, commands)))
-        link, reader = self._socket, self._reader
+        link = self._socket
         if link is None:
             raise ConnectionError("the connection is closed")
         if not packed:
             return []
         link.sendall(b"".join(packed))
+        self._read_ahead(link)
         replies: list[Reply] = []
-        get, wanted = reader.gets, len(packed)
-        while True:
+        self._read(link, replies, len(packed))
+        return replies
+
+    def _read(self, link: socket, replies: list[Reply] | deque[Reply], n: int) -> None:
+        """Take the next *n* replies."""
+        get, take = self._reader.gets, replies.append
+        while n:
             reply = get()
             if reply is not False:
-                replies.append(reply)
-                if len(replies) == wanted:
-                    return replies
+                take(reply)
+                n -= 1
                 continue
             data = link.recv(_RECEIVE_BYTES)
             if not data:
                 raise ConnectionError("the server closed the connection")
-            reader.feed(data)
+            self._reader.feed(data)
+
+    # -- replies that nobody waits for
+
+    def send_ahead(self, *commands: Sequence[Argument]) -> None:
+        """Send *commands*, and wait for nothing: :meth:`came` has their replies in their order, as they come.
+
+        Raises:
+            OSError: If the connection broke; then none of what was sent ahead has a reply.
+        """
+        try:
+            if self._socket is None:
+                raise ConnectionError("the connection is closed")
+            self._socket.sendall(b"".join(map(hiredis.pack_command, map(tuple, commands))))
+        except OSError:
+            self.close()
+            raise
+        self._owed += len(commands)
+
+    def came(self, n: int, *, waits: bool = False) -> list[Reply] | None:
+        """The next *n* replies to what was sent ahead; ``None`` if they are not here yet, unless one *waits* for them.
+
+        Raises:
+            OSError: If the connection broke; then none of what was sent ahead has a reply.
+        """
+        link = self._socket
+        if link is None:
+            raise ConnectionError("the connection is closed")
+        try:
+            if waits:
+                self._read_ahead(link)
+            elif len(self._ahead) < n:
+                self._look(link)
+        except OSError:
+            self.close()
+            raise
+        return [self._ahead.popleft() for _ in range(n)] if len(self._ahead) >= n else None
+
+    def _read_ahead(self, link: socket) -> None:
+        """Take all replies that are owed."""
+        if self._owed:
+            self._read(link, self._ahead, self._owed)
+            self._owed = 0
+
+    def _look(self, link: socket) -> None:
+        """Take the replies that are here."""
+        seconds = link.gettimeout()
+        link.settimeout(0)
+        try:
+            while self._owed:
+                reply = self._reader.gets()
+                if reply is not False:
+                    self._ahead.append(reply)
+                    self._owed -= 1
+                    continue
+                data = link.recv(_RECEIVE_BYTES)
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                self._reader.feed(data)
+        except (BlockingIOError, SSLWantReadError):
+            pass
+        finally:
+            link.settimeout(seconds)
 
     def error(self, action: str, cause: str) -> StorageError:
         """The error for an *action* on the store that failed because of *cause*: a reply, or what the system said."""
@@ -273,6 +346,8 @@ class Link:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         connection, self._connection, self._socket = self._connection, None, None
+        self._owed = 0
+        self._ahead.clear()
         if connection is not None:
             with suppress(RedisError, OSError):
                 connection.disconnect()

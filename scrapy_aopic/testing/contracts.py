@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import closing
 from importlib import import_module
 from itertools import islice
@@ -37,12 +38,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, prefetching
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scrapy_aopic.core.ports import Batch, Store
 
@@ -248,6 +249,7 @@ class StoreContract:
         writer.start()
         while writer.is_alive():
             seen = written[-1]
+            _prefetch(store, Family.PAGES, both[: int(seen[-1]) % 3], waits=seen[-1] % 2 == 0)
             first, second = store.get_many(Family.PAGES, both)
             assert first == second, "half a batch was seen"
             assert first is not None
@@ -255,6 +257,18 @@ class StoreContract:
             assert len({value for _, value in store.scan(Family.PAGES)}) == 1, "half a batch was seen"
         writer.join()
         assert len(list(store.scan(Family.REQUESTS))) == 199
+
+    @pytest.mark.parametrize("waits", [True, False])
+    def test_what_was_prefetched_is_what_was_written_last(self, store: Store, waits: bool) -> None:
+        keys = [b"changes", b"comes", b"goes", b"stays", b"never"]
+        for n in range(20):
+            old, new = number(n), number(n + 1)
+            write(store, Family.PAGES, {b"changes": old, b"comes": None, b"goes": old, b"stays": b"s"})
+            _prefetch(store, Family.PAGES, keys, waits)
+            assert store.get_many(Family.PAGES, keys) == [old, None, old, b"s", None]
+            _prefetch(store, Family.PAGES, keys, waits)
+            write(store, Family.PAGES, {b"changes": new, b"comes": new, b"goes": None})
+            assert store.get_many(Family.PAGES, keys) == [new, new, None, b"s", None]
 
     # Size and end
 
@@ -470,6 +484,8 @@ class StoreContract:
                     model.write(*arguments, sync=False)
                 elif action == "read":
                     assert store.get_many(*arguments) == model.get_many(*arguments)
+                elif action == "prefetch":
+                    _prefetch(store, *arguments)
                 elif action == "scan":
                     scans.append((store.scan(*arguments), model.scan(*arguments)))
                 elif action == "advance":
@@ -499,6 +515,15 @@ class StoreContract:
             stdout=subprocess.PIPE,
             text=True,
         )
+
+
+def _prefetch(store: Store, family: Family, keys: Sequence[bytes], waits: bool) -> None:
+    """Begin to read, which changes nothing, if *store* can do that."""
+    ahead = prefetching(store)
+    if ahead is not None and keys:
+        request = ahead.prefetch(family, keys)
+        while waits and not ahead.has_come(request):
+            time.sleep(0.0001)
 
 
 def write(store: Store, family: Family, rows: Mapping[bytes, bytes | None]) -> None:
@@ -606,6 +631,7 @@ _rows = st.dictionaries(_keys, st.none() | st.binary(max_size=5), max_size=8)
 _STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("write"), st.dictionaries(_families, _rows, min_size=1)),
     st.tuples(st.just("read"), _families, st.lists(_keys, max_size=8)),
+    st.tuples(st.just("prefetch"), _families, st.lists(_keys, min_size=1, max_size=8), st.booleans()),
     st.tuples(st.just("scan"), _families, _keys, st.none() | _keys),
     st.tuples(st.sampled_from(["advance", "reopen"])),
 )

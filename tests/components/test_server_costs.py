@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections import Counter
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import redis_server
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
+from support.store_waits import PATTERN
 
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_homes import InHomes, claim
@@ -61,6 +63,28 @@ def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_
     # Of a turn: two transactions, five reads, four writes and the watched lease; and now and then a lease, seeds, and starts.
     # With a command for each pair of shards there were some ninety.
     assert did.total() <= 16 * turns + 200, did
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 16])
+def test_a_crawl_seldom_waits_for_its_server(tmp_path: Path, shards: int) -> None:
+    """Once a page at most, though each page has a text to compare, links to look up, and a page that comes next."""
+    with redis_server.Server(tmp_path / "server") as server, Server(answer).run_in_thread() as web:
+        line, environment = command(
+            tmp_path,
+            web.url,
+            REDIS_URL=server.url,
+            AOPIC_STORE="redis",
+            AOPIC_SHARDS=shards,
+            EXTENSIONS=json.dumps({"support.store_waits.StoreWaits": 0}),
+        )
+        subprocess.run(line, env=environment, cwd=tmp_path, check=True, timeout=300)
+        (waits,) = tmp_path.glob(PATTERN)
+        with redis.Redis.from_url(server.url) as client:
+            n_reads = client.info("commandstats")["cmdstat_hmget"]["calls"]
+    assert len(web.log) == N_HOSTS * N_PAGES
+    assert n_reads > len(web.log), "there is something to wait for"
+    assert len(json.loads(waits.read_text())) <= len(web.log)
 
 
 def test_a_bundle_that_was_cut_short_is_none() -> None:

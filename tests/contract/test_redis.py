@@ -168,6 +168,49 @@ def test_a_lease_that_cannot_be_renewed_fades_before_it_ends(server, monkeypatch
     assert found == [False, False, True, True]
 
 
+def test_nobody_waits_for_what_is_prefetched_before_it_is_wanted(server):
+    with (
+        Proxy(server.port) as between,
+        closing(RedisStore(Address("ahead", between.url, lease=60.0))) as store,
+    ):
+        write(store, Family.PAGES, {b"a": b"1"})
+        between.stall()
+        request = store.prefetch(Family.PAGES, [b"a", b"b"])
+        assert not store.has_come(request)
+        between.heal()
+        assert store.get_many(Family.PAGES, [b"b", b"a"]) == [None, b"1"]
+        assert store.has_come(request)
+        between.stall()  # what is here already needs no server
+        assert store.has_come(store.prefetch(Family.PAGES, []))
+        between.heal()
+        request = store.prefetch(Family.PAGES, [b"a", b"b"])
+        while not store.has_come(request):
+            pass
+        between.stall()
+        assert store.get_many(Family.PAGES, [b"b", b"a"]) == [None, b"1"]
+        between.heal()
+
+
+def test_a_connection_that_breaks_loses_what_is_prefetched_and_no_more(server):
+    with Proxy(server.port) as between, closing(RedisStore(Address("cut", between.url, lease=60.0))) as store:
+        write(store, Family.PAGES, {b"a": b"1"})
+        for _ in range(3):
+            between.stall()
+            request = store.prefetch(Family.PAGES, [b"a"])
+            between.cut()
+            while not store.has_come(request):
+                pass
+            between.heal()
+            assert store.get_many(Family.PAGES, [b"a"]) == [b"1"]
+            assert store.get_many(Family.PAGES, [b"a", b"b"]) == [b"1", None]
+        between.cut()
+        store.prefetch(Family.PAGES, [b"a"])
+        with pytest.raises(StorageError, match=r"Cannot (read|connect to) the store"):
+            store.get_many(Family.PAGES, [b"a"])
+        between.heal()
+        assert store.get_many(Family.PAGES, [b"a"]) == [b"1"]
+
+
 def test_a_writer_whose_keys_are_gone_is_told_so(tmp_path, client):
     with closing(RedisStore(address(tmp_path))) as store:
         client.flushdb()

@@ -160,6 +160,11 @@ class Leads:
         if self._is_used and not self._table.is_at_hand(LEADS + keys[0]):
             self._table.read_ahead([LEADS + key for key in keys])
 
+    def prefetch(self, keys: Sequence[bytes]) -> None:
+        """Begin to read what led to the pages under *keys*, if anybody asks for such, and if the store can do that."""
+        if self._is_used:
+            self._table.prefetch([LEADS + key for key in keys])
+
     def after(self, key: bytes, n: int) -> tuple[list[tuple[bytes, bytes | None]], bytes]:
         """Up to *n* pages behind *key* with what led to them, as far as they were committed; and where to go on.
 

@@ -106,8 +106,13 @@ class Receiver:
 
     def _apply(self, letter: Letter, payments: list[_Paid], now: float) -> None:
         self._mail.applied(letter)
-        # One read for all pages, and one for all hosts.
-        self._pages.get_many([paid.link.key for paid in payments])
+        linked = self._linked(letter, payments)
+        keys = [paid.link.key for paid in payments]
+        # One read for all pages, one for all hosts, and one for all domains; the first and the last of them at once.
+        self._pages.table.prefetch(keys)
+        if self._support is not None:
+            self._support.prefetch_elsewhere(linked)
+        self._pages.get_many(keys)
         self._frontier.preload({paid.link.key[:HOST_BYTES] for paid in payments})
         by_found: dict[int, list[_Paid]] = {}
         for paid in payments:
@@ -119,7 +124,7 @@ class Receiver:
             if paid.link.again:
                 page = self._pages.get(paid.link.key)
                 self._pages.pay([paid.link], [page], [paid.payment.units], now, found=paid.payment.found)
-        self._find(letter, payments, now)
+        self._find(linked, now)
         self._seed(letter, now)
         for claim in letter.claims:
             round_trip = self._abroad.claimed(claim)
@@ -144,19 +149,21 @@ class Receiver:
             units.append(paid.payment.units)
         self._pages.pay(links, pages, units, now, found=found)
 
-    def _find(self, letter: Letter, payments: list[_Paid], now: float) -> None:
-        """Let the domains of the pages that were paid be supported by those that link to them."""
-        if self._support is None:
-            return
-        found = [
+    def _linked(self, letter: Letter, payments: list[_Paid]) -> list[tuple[bytes, bytes]]:
+        """Keys of the hosts of pages that were paid, each with the way to the domain that links there."""
+        return [
             (link.key[:HOST_BYTES], letter.ways[finder])
             for link, payment in payments
             if link.host
             for finder in payment.finders
         ]
-        self._support.preload_elsewhere(found)
-        for target, way in found:
-            self._support.found_elsewhere(target, way, now)
+
+    def _find(self, linked: list[tuple[bytes, bytes]], now: float) -> None:
+        """Let the domains of the hosts that are *linked* to be supported by those that do it."""
+        if self._support is not None:
+            self._support.preload_elsewhere(linked)
+            for target, way in linked:
+                self._support.found_elsewhere(target, way, now)
 
     def _seed(self, letter: Letter, now: float) -> None:
         """Queue the seeds that were named to the sender."""

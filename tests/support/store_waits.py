@@ -1,0 +1,63 @@
+"""How often the event loop of a crawl waits for its server, and for how long: an extension that counts and writes it to a file.
+
+EXTENSIONS = {"support.store_waits.StoreWaits": 0}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scrapy import signals
+from scrapy.crawler import Crawler
+
+from scrapy_aopic.storage.redis_ahead import Ahead
+from scrapy_aopic.storage.redis_link import Link
+
+PATTERN = "store-waits-*.json"
+"""Names of the files, one for each process, in its working folder: seconds of each wait."""
+
+
+class StoreWaits:
+    """Notes each wait of the thread that made it, until the spider is closed."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._seconds: list[float] = []
+        self._thread = threading.get_ident()
+        crawler.signals.connect(self._opened, signal=signals.spider_opened)
+        crawler.signals.connect(self._closed, signal=signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> StoreWaits:
+        return cls(crawler)
+
+    def _opened(self) -> None:
+        ask, look = Link.ask, Ahead.look
+
+        def asked(link: Link, *commands: Any) -> Any:
+            return self._timed(ask, link, *commands)
+
+        def looked(ahead: Ahead, *, waits: bool = False) -> None:
+            look(ahead)
+            if waits and not ahead.has_come(ahead._n_sent):
+                self._timed(look, ahead, waits=True)
+
+        setattr(Link, "ask", asked)  # noqa: B010 - mypy takes methods to be what they were
+        setattr(Ahead, "look", looked)  # noqa: B010
+
+    def _timed(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return method(*arguments, **options)
+        began = time.perf_counter()
+        try:
+            return method(*arguments, **options)
+        finally:
+            self._seconds.append(time.perf_counter() - began)
+
+    def _closed(self) -> None:
+        Path(PATTERN.replace("*", str(os.getpid()))).write_text(json.dumps(self._seconds), "utf-8")
