@@ -1,10 +1,14 @@
 """The constants of ``scrapy aopic plan`` that depend on shards: what a page costs two workers and their server.
 
     python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--links 20] [--durability 2000]
+    python benchmarks/capacity.py --topic graded focused contextual
 
 One crawl with the shards on the server, and one with them on the disks of the workers. From 10 to 90 % of the pages: CPU
 time of workers and server (from ``/proc``, Linux), and bytes to and from the server, by its own count; and the resident
 memory of a worker at the end. What a URL takes of the server's memory is measured by ``benchmarks/bench redis``.
+
+With --topic what a topic adds to that: pages whose links stand in text, some 400 words of a page, are crawled without a topic and
+by each of the strategies that are named; ``graded`` stands for a topic in the default order.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from workers import SPIDER, cpu
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 WORKERS = 2
+TOPIC = {"AOPIC_TOPIC": '{"keywords": ["w7", "w8", "w9"]}'}
+WORDS = 2_000
+"""Words that texts are made of; three of them are the topic's."""
 
 
 class Reading(NamedTuple):
@@ -48,7 +55,24 @@ def resident(process: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
+def written(links: list[str], rng: random.Random) -> bytes:
+    """A page with *links*, each of which stands in a text of its own."""
+
+    def text(n: int) -> str:
+        return " ".join([f"w{rng.randrange(WORDS)}" for _ in range(n)])
+
+    paragraphs = [f"<p>{text(8)} <a href='{link}'>{text(2)}</a> {text(8)}</p>" for link in links]
+    return f"<html><title>{text(3)}</title><h1>{text(3)}</h1>{''.join(paragraphs)}</html>".encode()
+
+
+def of_topic(name: str) -> dict[str, str]:
+    """Settings of a crawl for a topic by a strategy."""
+    if name == "none":
+        return {}
+    return TOPIC if name == "graded" else {**TOPIC, "AOPIC_ORDER": "focused", "AOPIC_LINK_SCORER": name}
+
+
+def crawl(options: argparse.Namespace, topic: str, *, on_disks: bool) -> list[str]:
     """The figures of a crawl, as cells of a table."""
     n_hosts, n_pages = options.hosts, options.pages
 
@@ -62,7 +86,8 @@ def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
             f"http://h{(host + 1) % n_hosts}.test/{page}",
             f"http://h{host}.test/{(page + 1) % n_pages}",
         ]
-        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+        body = written(links, rng) if options.topic else html(links)
+        return Answer(headers={"Content-Type": "text/html"}, body=body)
 
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
@@ -73,6 +98,7 @@ def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
         "CONCURRENT_REQUESTS": 64,
         "LOG_LEVEL": "ERROR",
         "TELNETCONSOLE_ENABLED": False,
+        **of_topic(topic),
     }
     total = n_hosts * n_pages
     with ExitStack() as stack:
@@ -110,7 +136,7 @@ def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
                 sys.exit("A worker has failed.")
     pages = end.pages - begin.pages
     return [
-        "workers' disks" if on_disks else "server",
+        ("workers' disks" if on_disks else "server") + (f", {topic}" if options.topic else ""),
         f"{(end.workers - begin.workers) / pages * 1000:.2f}",
         f"{(end.server - begin.server) / pages * 1e6:.0f}",
         f"{(end.bytes - begin.bytes) / pages / 1000:.1f}",
@@ -120,19 +146,23 @@ def crawl(options: argparse.Namespace, *, on_disks: bool) -> list[str]:
 
 def main() -> None:
     """Crawl, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--hosts", type=int, default=120)
     parser.add_argument("--pages", type=int, default=14, help="of each host")
     parser.add_argument("--links", type=int, default=20, help="of each page, and two more (%(default)s)")
     parser.add_argument("--durability", type=int, default=2000, help="AOPIC_DURABILITY (%(default)s)")
+    parser.add_argument("--topic", nargs="+", default=[], help="graded, or names of strategies")
     options = parser.parse_args()
     head = ("shards are on", "workers, ms CPU a page", "server, us CPU a page", "kB to and from the server a page",
             "worker, MB")  # fmt: skip
     sys.stdout.write(f"| {' | '.join(head)} |\n|---|{'---:|' * (len(head) - 1)}\n")
     for on_disks in (False, True):
-        sys.stdout.write(f"| {' | '.join(crawl(options, on_disks=on_disks))} |\n")
-        sys.stdout.flush()
+        for topic in ("none", *options.topic):
+            sys.stdout.write(f"| {' | '.join(crawl(options, topic, on_disks=on_disks))} |\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

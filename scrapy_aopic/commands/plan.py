@@ -52,12 +52,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=256.0,
         help="memory of your largest server (default: %(default)s)",
     )
+    parser.add_argument(
+        "--topic",
+        choices=("graded", "focused", "contextual"),
+        help="for a crawl for a topic: with the strategy contextual, the default, or another one that learns; with focused, or "
+        "another one that does not; or graded, in an order that does not go by it",
+    )
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from dataclasses import asdict
 
-    from scrapy_aopic.lab.plan import ON_DISKS, ON_SERVER, Wanted, format_plans, plan
+    from scrapy_aopic.lab.plan import (
+        ON_DISKS,
+        ON_SERVER,
+        TOPIC_ON_DISKS,
+        TOPIC_ON_SERVER,
+        Wanted,
+        for_topic,
+        format_plans,
+        plan,
+    )
 
     numbers = {
         "--pages-per-second": opts.pages_per_second,
@@ -74,9 +89,13 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         raise UsageError(f"--page-ms ({opts.page_ms:g}) must be 0 or more")
     rate = opts.pages_per_second or opts.pages_per_month / _MONTH
     wanted = Wanted(rate, opts.urls, opts.transfer, opts.page_kb, opts.page_ms)
+    on_server, on_disks = ON_SERVER, ON_DISKS
+    if opts.topic:
+        on_server = for_topic(on_server, TOPIC_ON_SERVER[opts.topic])
+        on_disks = for_topic(on_disks, TOPIC_ON_DISKS[opts.topic])
     plans = {
         name: plan(wanted, costs, largest=opts.server_gb * 1e9)
-        for name, costs in (("shards on server", ON_SERVER), ("shards on disks", ON_DISKS))
+        for name, costs in (("shards on server", on_server), ("shards on disks", on_disks))
     }
     if opts.json:
         write(json.dumps({name: asdict(each) for name, each in plans.items()}, indent=1))

@@ -45,6 +45,36 @@ ON_DISKS = Costs(
 )
 """``python benchmarks/capacity.py``; bytes a URL: ``make bench PARTS=memory``."""
 
+
+class TopicCosts(NamedTuple):
+    """What a topic adds to :class:`Costs`, in the same units.
+
+    Attributes:
+        url: Bytes a URL, wherever its shard is.
+    """
+
+    worker_ms: float
+    server_us: float
+    server_kb: float
+    url: float
+    worker_mb: int
+
+
+TOPIC_ON_SERVER = {
+    "graded": TopicCosts(0.46, 43, 1.4, 0, 7),
+    "focused": TopicCosts(0.89, 24, 1.5, 0, 6),
+    "contextual": TopicCosts(2.08, 65, 9.1, 226, 20),
+}
+"""By the strategy, or ``graded`` for another order: ``python benchmarks/capacity.py --topic graded focused contextual``; bytes a URL:
+``python benchmarks/focused_memory.py``, where three of four URLs wait: of the server the rows, of disks what the folder is larger."""
+
+TOPIC_ON_DISKS = {
+    "graded": TopicCosts(0.30, 7, 0.1, 0, 6),
+    "focused": TopicCosts(0.59, 8, 0.1, 0, 6),
+    "contextual": TopicCosts(1.67, 22, 2.8, 251, 20),
+}
+"""The same."""
+
 LOAD = 0.7
 """Part of a core that is planned with: what is left is for hours in which more is to be done."""
 
@@ -115,6 +145,18 @@ class Plan:
     server_network: float
     hosts: int
     limits: list[str] = field(default_factory=list)
+
+
+def for_topic(costs: Costs, added: TopicCosts) -> Costs:
+    """*costs* of a crawl for a topic, which has *added* to them."""
+    return costs._replace(
+        worker_ms=costs.worker_ms + added.worker_ms,
+        server_us=costs.server_us + added.server_us,
+        server_kb=costs.server_kb + added.server_kb,
+        server_url=costs.server_url and costs.server_url + added.url,
+        disk_url=costs.disk_url and costs.disk_url + added.url,
+        worker_mb=costs.worker_mb + added.worker_mb,
+    )
 
 
 def plan(wanted: Wanted, costs: Costs, *, largest: float) -> Plan:

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_aopic.lab.plan import LOAD, ON_DISKS, ON_SERVER, Wanted, plan
+from scrapy_aopic.lab.plan import (
+    LOAD,
+    ON_DISKS,
+    ON_SERVER,
+    TOPIC_ON_DISKS,
+    TOPIC_ON_SERVER,
+    Wanted,
+    for_topic,
+    plan,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
@@ -69,6 +78,41 @@ def test_workers_have_cores_to_spare() -> None:
     used = 1000 * (ON_SERVER.worker_ms + 10) / 1000 / found.workers
     assert LOAD * 0.9 < used <= LOAD
     assert found.worker_connections == -(-1000 * 0.3 // found.workers)
+
+
+TOPIC_PAGE = (ROOT / "docs" / "focused.md").read_text(encoding="utf-8")
+
+
+def test_what_a_topic_adds_is_what_the_documents_say() -> None:
+    assert TOPIC_ON_SERVER.keys() == TOPIC_ON_DISKS.keys()
+    for where, added in (("server", TOPIC_ON_SERVER), ("disks", TOPIC_ON_DISKS)):
+        for name, costs in added.items():
+            cells = [f"{number:g}" for number in costs]
+            assert f"| {where} | `{name}` | {' | '.join(cells)} |" in TOPIC_PAGE
+
+
+@pytest.mark.parametrize(("costs", "added"), [(ON_SERVER, TOPIC_ON_SERVER), (ON_DISKS, TOPIC_ON_DISKS)])
+def test_a_crawl_for_a_topic_takes_more(costs, added) -> None:
+    wanted = Wanted(1000, 1e8)
+    plans = [
+        plan(wanted, each, largest=1e12)
+        for each in (costs, *(for_topic(costs, each) for each in added.values()))
+    ]
+    assert plans[-1].workers > plans[0].workers
+    for less, more in pairwise(plans):
+        assert more.workers >= less.workers
+        assert more.worker_memory > plans[0].worker_memory
+        assert more.server_memory >= less.server_memory
+        assert more.worker_disk * more.workers >= less.worker_disk * less.workers * 0.999
+
+
+def test_a_topic_is_planned_by_the_command() -> None:
+    given = ("--pages-per-second", "1000", "--urls", "1e6", "--json")
+    without, with_one = (json.loads(run(*given, *more).stdout) for more in ((), ("--topic", "contextual")))
+    for where, each in without.items():
+        assert with_one[where]["workers"] > each["workers"]
+        assert with_one[where]["worker_memory"] > each["worker_memory"]
+    assert run(*given, "--topic", "none").returncode == 2
 
 
 def test_json_and_wrong_numbers() -> None:
