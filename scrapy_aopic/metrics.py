@@ -278,11 +278,11 @@ OWN = (
     ),
     Stat(
         "aopic/politeness/refused", "counter", "requests", _POLITENESS,
-        "requests that failed at once, because their host must be left alone for long",
+        "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
     ),
     Stat(
         "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,
-        "pages that wait again because their host is down",
+        "pages that wait again because their host is down, or their request was refused",
     ),
     Stat(
         "aopic/loop/late_seconds/mean", "gauge", "seconds", _POLITENESS,

@@ -175,7 +175,11 @@ def _get_connection(
 
 
 def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
-    watch.connected(protocol.dataReceived)
+    try:
+        watch.connected(protocol.dataReceived)
+    except BaseException:
+        protocol.transport.abortConnection()  # the pool no longer has it
+        raise
     return protocol
 
 
@@ -185,5 +189,9 @@ async def _connect(connect: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     if watch is not None and protocol is not None:
         if not isinstance(protocol.data_received, _AiohttpWire):
             protocol.data_received = _AiohttpWire(protocol)
-        watch.connected(protocol.data_received)
+        try:
+            watch.connected(protocol.data_received)
+        except BaseException:
+            connection.close()
+            raise
     return connection

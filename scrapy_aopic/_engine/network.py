@@ -171,17 +171,21 @@ class Wire:
 class Watch:
     """Watches one transfer.
 
+    Args:
+        permit: Raises if the request may not be sent any more; ``None`` if it always may.
+
     Attributes:
         lost: What was known at the end of its connection, if that has ended.
     """
 
-    __slots__ = ("_began", "_first", "_last", "_n_resent", "_wire", "lost")
+    __slots__ = ("_began", "_first", "_last", "_n_resent", "_permit", "_wire", "lost")
 
     current: ContextVar[Watch | None] = ContextVar("aopic_watch", default=None)
     """The watch over the transfer that is started in this context."""
 
-    def __init__(self) -> None:
+    def __init__(self, permit: Callable[[], None] | None = None) -> None:
         self.lost: _Look | None = None
+        self._permit = permit
         self._first: _Look | None = None
         self._last: _Look | None = None
         self._began = 0.0
@@ -189,7 +193,13 @@ class Watch:
         self._n_resent = 0
 
     def connected(self, wire: object) -> None:
-        """*wire* is the connection for the request, of which nothing was sent yet."""
+        """*wire* is the connection for the request, of which nothing was sent yet.
+
+        Raises:
+            Exception: Whatever the permit raises: nothing may be sent then.
+        """
+        if self._permit is not None:
+            self._permit()
         if isinstance(wire, Wire):
             wire.watch, self._wire = self, wire
             self._n_resent = wire.look().n_resent

@@ -72,6 +72,7 @@ class PoliteSlot(Slot):
         *,
         ended: Callable[[PoliteSlot, Request], tuple[float, Gap]],
         kick: Callable[[PoliteSlot], None],
+        permit: Callable[[Request], Callable[[], None] | None],
         default: Gap,
     ) -> None:
         self._default = default
@@ -82,7 +83,7 @@ class PoliteSlot(Slot):
         self.not_before = not_before
         self._ended = ended
         self._kick = kick
-        self.transferring: Transfers = Transfers(self._end)
+        self.transferring: Transfers = Transfers(self._end, permit)
 
     @property
     def lastseen(self) -> float:
@@ -149,6 +150,8 @@ class Slots:
         ended: Called at the end of a transfer; gives the gap for which its host is left alone from then on.
         waits: Gives the seconds for which a host must still be left alone, by the key of its slot.
         shares: Gives the names of what a slot shares with others, by its key.
+        permit: Gives what raises if a request may not be sent any more when its connection is at hand, by the key of its slot;
+            ``None`` if it always may.
         default: Gap in seconds if *ended* fails.
     """
 
@@ -158,6 +161,8 @@ class Slots:
         ended: Callable[[Transfer], Gap],
         waits: Callable[[str], float],
         shares: Callable[[str], Iterable[str]],
+        permit: Callable[[str, Request], Callable[[], None] | None],
+        *,
         default: float,
     ) -> None:
         self._crawler = crawler
@@ -165,6 +170,7 @@ class Slots:
         self._default = Gap(default, default)
         self._waits = waits
         self._shares = shares
+        self._permit = permit
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._clocks: Clocks | None = None
@@ -209,6 +215,7 @@ class Slots:
             monotonic() + self._waits(key),
             ended=partial(self._end, key),
             kick=self._kick,
+            permit=partial(self._permit, key),
             default=self._default,
         )
 

@@ -19,18 +19,25 @@ class Transfers(set["Request"]):
 
     It does both, and all in between, in one context, so that the connection finds the watch by a context variable.
 
+    Args:
+        permit: Gives, for a request that is started, what raises if it may not be sent any more once its connection is at hand;
+            ``None`` if it always may. Raises nothing itself.
+
     Attributes:
         watch: Over the transfer that was started last.
     """
 
-    def __init__(self, ended: Callable[[Request], None]) -> None:
+    def __init__(
+        self, ended: Callable[[Request], None], permit: Callable[[Request], Callable[[], None] | None]
+    ) -> None:
         super().__init__()
         self._ended = ended
+        self._permit = permit
         self.watch = Watch()
 
     def add(self, request: Request) -> None:
         super().add(request)
-        self.watch = Watch()
+        self.watch = Watch(self._permit(request))
         Watch.current.set(self.watch)
 
     def remove(self, request: Request) -> None:

@@ -288,6 +288,10 @@ class Crawl:
         """Pages handed out and not settled."""
         return len(self._leases)
 
+    def is_leased(self, lease: Lease) -> bool:
+        """Whether *lease* was handed out here, and has not ended."""
+        return self._leases.standing(lease) == Ending.OK
+
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""

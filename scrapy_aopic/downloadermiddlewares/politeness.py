@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -42,7 +43,7 @@ _NOTICED = 0.1
 
 
 class LeftAloneError(IgnoreRequest):
-    """A host must be left alone for longer than a request may wait in the downloader."""
+    """A host must be left alone, for longer than a request may wait in the downloader or because another process may have it."""
 
 
 class PolitenessMiddleware:
@@ -72,7 +73,12 @@ class PolitenessMiddleware:
         self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._slots = Slots(
-            crawler, self._ended, self._waits, self._shares, max(politeness.max_gap, politeness.min_gap)
+            crawler,
+            self._ended,
+            self._waits,
+            self._shares,
+            self._permit,
+            default=max(politeness.max_gap, politeness.min_gap),
         )
         self._lateness = Lateness(crawler)
         self.addresses = Addresses()
@@ -131,6 +137,15 @@ class PolitenessMiddleware:
             yield f"domain {registered_domain(key)}"
         if "address" in self._keys and (address := self.addresses.get(key)):
             yield f"address {address}"
+
+    def _permit(self, key: str, request: Request) -> Callable[[], None] | None:
+        is_ours = self.pacer.permit(key, request)
+        return None if is_ours is None else partial(self._check, key, is_ours)
+
+    def _check(self, key: str, is_ours: Callable[[], bool]) -> None:
+        if not is_ours():
+            self._count("aopic/politeness/refused")
+            raise LeftAloneError(f"{key} may be crawled by another process by now")
 
     def _ended(self, transfer: Transfer) -> Gap:
         self._count("aopic/politeness/transfers")

@@ -19,6 +19,7 @@ from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.storage import is_safe
 from scrapy_aopic.storage.redis_mail import Letter
 from scrapy_aopic.storage.redis_shards import State
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
+    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.core.shard import ShardId
@@ -194,6 +196,14 @@ class Held:
         if self.is_leaving or self.commits.is_behind or self._store.is_fading:
             return False
         return self.failure is None
+
+    def is_safe(self, lease: Lease | None) -> bool:
+        """Whether a host of it may still be requested: nobody else can have the shard meanwhile.
+
+        Args:
+            lease: Of the page that is requested; ``None`` if it is none.
+        """
+        return is_safe(self._store) and (lease is None or self.shard.is_leased(lease))
 
     @property
     def is_free(self) -> bool:

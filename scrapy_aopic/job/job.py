@@ -19,7 +19,7 @@ from scrapy_aopic.core.layout import CLOCK_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
 from scrapy_aopic.exceptions import LostError
-from scrapy_aopic.storage import Leased, lock_job, note_server, open_store
+from scrapy_aopic.storage import Leased, is_safe, lock_job, note_server, open_store
 
 from .clock import JobClock
 from .commits import Commits, WatchedStore
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
@@ -192,6 +193,17 @@ class Job:
     def is_behind(self) -> bool:
         """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
         return self._commits.is_behind or (self._leased is not None and self._leased.is_fading)
+
+    def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
+        """What says, later, whether the host called *host* may still be requested; ``None`` if it always may.
+
+        It may not while another process may have the store, or may soon have it.
+
+        Args:
+            lease: Of the page that is requested; ``None`` if it is none.
+        """
+        del host, lease
+        return None if self._leased is None else partial(is_safe, self._leased)
 
     @property
     def waits_for_disk(self) -> bool:

@@ -19,7 +19,7 @@ process has lost it without knowing that yet.
 from __future__ import annotations
 
 import time
-from functools import wraps
+from functools import partial, wraps
 from math import inf
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -393,6 +393,20 @@ class Shards:
         ending = held.shard.put_back(lease, link, now)
         self.counters.put_back += ending == Ending.OK
         return ending
+
+    def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
+        """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`.
+
+        Of a page it may not if its shard was lost meanwhile, even if this process has got it again: it is queued there again, too.
+        A host of a shard that others have always may; only callbacks' own downloads lead there.
+        """
+        held = self.held.get(self._number(host))
+        if held is None and lease is None:
+            return None
+        return partial(self._is_safe, held, lease)
+
+    def _is_safe(self, held: Held | None, lease: Lease | None) -> bool:
+        return held is not None and self.held.get(held.number) is held and held.is_safe(lease)
 
     # -- hosts
 

@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from scrapy_aopic.core.ledger import Sums
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
@@ -179,6 +181,14 @@ class SharedJob(Job):
         """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lease ends."""
         held, now = self._shards.held.values(), self.clock()
         return self._keeper.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
+
+    def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
+        """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`."""
+        is_safe = self._shards.permit(host, lease)
+        return partial(self._is_safe, is_safe) if is_safe is not None else None
+
+    def _is_safe(self, is_shard_safe: Callable[[], bool]) -> bool:
+        return not self._keeper.is_fading and self._keeper.failure is None and is_shard_safe()
 
     @property
     def waits_for_disk(self) -> bool:

@@ -76,6 +76,12 @@ class Pacer(Protocol):
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if nobody counts them."""
 
+    def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
+        """What says, when the connection for *request* is at hand, whether it may still be sent; ``None`` if it always may.
+
+        It may not once another process may crawl the host, as after this one was frozen.
+        """
+
 
 class JobPacer:
     """Remembers the pace of hosts in a job, and what their robots.txt said.
@@ -161,6 +167,12 @@ class JobPacer:
     def n_hosts(self) -> int:
         """Hosts that the crawl knows."""
         return self._crawl.counts.hosts
+
+    @guarded(None)
+    def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
+        """What says whether *request* may still be sent; see :meth:`Pacer.permit`."""
+        visit = self._visits.get(request)
+        return self._job.permit(key, visit.lease if visit is not None else None)
 
     # -- requests that a middleware is about to end
 
@@ -273,3 +285,6 @@ class MemoryPacer:
     def n_hosts(self) -> int:
         """0: nobody counts them."""
         return 0
+
+    def permit(self, key: str, request: Request) -> None:
+        """Always: no other process has to do with it."""

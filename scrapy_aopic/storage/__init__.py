@@ -13,7 +13,7 @@ from .address import Address
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
 from .opening import check_in_folder, exists, note_server, open_for_repair, open_snapshot, open_store
-from .registry import Backend, Compacts, Leased, Repairs, VerifiesStructure, use
+from .registry import Backend, Compacts, Leased, Repairs, VerifiesStructure, is_safe, use
 
 __all__ = [
     "Address",
@@ -28,6 +28,7 @@ __all__ = [
     "exists",
     "finish_store",
     "is_finished",
+    "is_safe",
     "lock_job",
     "lock_store",
     "make_store",

@@ -20,7 +20,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError
 
 from .folder import replace_file
 
@@ -105,6 +105,17 @@ class Leased(Protocol):
     def is_fading(self) -> bool:
         """Whether it may soon be lost, so that nothing new should be begun; known without waiting."""
         ...
+
+
+def is_safe(store: Leased) -> bool:
+    """Whether nobody else can have *store* while something is done that is begun now; known without waiting."""
+    if store.is_fading:
+        return False
+    try:
+        store.check_lease()
+    except LostError:
+        return False
+    return True
 
 
 @runtime_checkable

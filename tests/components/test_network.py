@@ -19,6 +19,7 @@ from support.small_web import Web, crawl
 from scrapy_aopic._engine import network
 from scrapy_aopic._engine.network import Span, Watch
 from scrapy_aopic.session.lateness import Lateness
+from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.testing.server_log import audit
 
@@ -197,6 +198,53 @@ async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, ha
     log = [entry for entry in web.log if entry.host == "a.test"]
     result = audit(log, 3)
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@deferred_f_from_coro_f
+async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, handler: str
+) -> None:
+    """As when the process was frozen meanwhile, and others may have its hosts; on new connections and on kept ones."""
+    if handler == "aiohttp":
+        pytest.importorskip(HANDLERS[handler].rpartition(".")[0])
+    web = serve({f"http://a.test/{n}": Answer() for n in range(8)})
+    refused: list[str] = []
+
+    def permit(self: JobPacer, key: str, request: Request) -> Callable[[], bool]:
+        assert key == "a.test"
+
+        def may() -> bool:
+            assert request.url not in web.asked
+            if int(request.url[-1]) % 3 or request.url in refused:
+                return True
+            refused.append(request.url)
+            return False
+
+        return may
+
+    monkeypatch.setattr(JobPacer, "permit", permit)
+
+    class Few(Spider):
+        name = "few"
+        start_urls = [f"http://a.test/{n}" for n in range(8)]
+
+        def parse(self, response: Response) -> None:
+            """Nothing."""
+
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_MIN_GAP": 0,
+        "DOWNLOAD_HANDLERS": {"http": HANDLERS[handler]},
+    }
+    crawler = await asyncio.wait_for(crawl(Few, settings), 60)
+    assert sorted(refused) == [f"http://a.test/{n}" for n in (0, 3, 6)]
+    assert sorted(web.asked) == Few.start_urls
+    assert audit(web.log, 0).n_overlaps == 0
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/politeness/refused") == 3
+    assert crawler.stats.get_value("aopic/pages/visited") == 8
+    assert not crawler.stats.get_value("aopic/errors")
 
 
 # -- lateness

@@ -354,6 +354,40 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
     job.close()
 
 
+def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    shards = cast("Shards", job.crawl)
+    tick_until(job, lambda: len(shards.held) == 2)
+    shards.seed(link("host1.test", 1), job.clock())
+    tick_until(job, lambda: sum(held.shard.counts.queued for held in shards.held.values()))
+    lease = shards.lease(job.clock())
+    assert isinstance(lease, Lease)
+    of_page, of_robots = job.permit(lease.host, lease), job.permit(lease.host, None)
+    assert of_page is not None
+    assert of_robots is not None
+    assert of_page()
+    assert of_robots()
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_lease.Lease, "is_fading", True)
+        assert not of_page()
+        assert not of_robots()
+    assert of_page()
+    held = next(held for held in shards.held.values() if held.shard.n_leased)
+    held.shard.put_back(lease, link("host1.test", 1), job.clock())
+    assert not of_page(), "it is queued again"
+    assert of_robots()
+    del shards.held[held.number]
+    assert not of_robots(), "what began while the shard was held"
+    assert job.permit(lease.host, None) is None, "a callback's own download, from a host of somebody else's"
+    of_late = job.permit(lease.host, lease)
+    assert of_late is not None
+    assert not of_late()
+    shards.held[held.number] = held
+    job.close()
+
+
 def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
