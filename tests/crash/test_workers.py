@@ -11,7 +11,7 @@ import pytest
 from support import redis_server
 from support.faults import FAULTS, crawl_through
 from support.killed_crawl import N_HOSTS, N_PAGES
-from support.workers import DEADLINE, LEASE, SHARDS, check, check_all, pages_of, running
+from support.workers import DEADLINE, IN_A_TURN, SHARDS, check, check_all, pages_of, running
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -67,34 +67,40 @@ def test_workers_that_are_killed_are_taken_over_from_and_nothing_is_lost(tmp_pat
 
 def test_a_worker_that_is_stopped_hands_its_shards_over(tmp_path: Path) -> None:
     with running(tmp_path) as workers:
-        first, _ = workers.start(), workers.start()
+        both = workers.start(), workers.start()
         workers.wait_for(70)
-        first.send_signal(signal.SIGTERM)
+        stopped = workers.begun[0]  # one may have fetched all that while the other was being started
+        stopped.send_signal(signal.SIGTERM)
         workers.wait()
         check_all(workers, [])
         assert "was not closed" not in workers.said()
-        assert f"This worker holds {SHARDS} of {SHARDS} shards" in workers.log(1).read_text()
+        other = workers.log(1 - both.index(stopped)).read_text()
+        assert f"This worker holds {SHARDS} of {SHARDS} shards" in other
 
 
 def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_path: Path) -> None:
     with running(tmp_path) as workers:
-        first, _ = workers.start(), workers.start()
+        both = workers.start(), workers.start()
         workers.wait_for(50)
-        first.send_signal(signal.SIGSTOP)
-        frozen = time.monotonic()
-        time.sleep(1.5 * LEASE)
-        first.send_signal(signal.SIGCONT)
+        stopped = workers.begun[0]
+        number = both.index(stopped)
+        stopped.send_signal(signal.SIGSTOP)
+        frozen, said = time.monotonic(), len(workers.log(1 - number).read_text())
+        workers.wait_until_said(1 - number, f"This worker holds {SHARDS} of {SHARDS} shards", after=said)
         thawed = time.monotonic()
+        stopped.send_signal(signal.SIGCONT)
         workers.wait()
         visited, queued, violations = check(workers.redis.url)
         assert violations == []
         assert (visited, queued) == (N_HOSTS * N_PAGES, 0)
-        assert "The crawl goes on with the other shards" in workers.log(0).read_text()
+        assert "The crawl goes on with the other shards" in workers.log(number).read_text()
+        late = 0
         for entries in pages_of(workers.web.log).values():
             for one, other in pairwise(entries):
-                # What it had in hand when it was frozen leaves a moment later.
-                assert one.start <= thawed + 0.5, (one, other)
                 assert other.start >= frozen, (one, other)
+                # By now one of the two was sent by the thawed process, to a host that was no longer its own.
+                late += one.start > thawed or (one.start > frozen + 0.5 and other.start > thawed)
+        assert late <= IN_A_TURN
 
 
 def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:

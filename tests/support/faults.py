@@ -166,14 +166,14 @@ def blink(workers: Workers, rng: random.Random) -> list[float]:
 
 def lose_reply(workers: Workers, rng: random.Random) -> list[float]:
     """The server carries out a commit, and its reply is lost, five times."""
-    proxy, at = workers.proxy_of(rng.choice(workers.alive)), time.monotonic()
+    proxy = workers.proxy_of(rng.choice(workers.begun))
     for n in range(1, 6):
         proxy.lose_reply(b"\r\nEXEC\r\n")
         until = time.monotonic() + workers.lease
-        while proxy.n_lost < n and time.monotonic() < until:
+        while len(proxy.lost) < n and time.monotonic() < until:
             time.sleep(0.005)
-    assert proxy.n_lost, "no commit was made"
-    return [at, time.monotonic()]
+    assert proxy.lost, "no commit was made"
+    return proxy.lost  # each may cost what was in flight, and on a busy machine they are seconds apart
 
 
 def fill_memory(workers: Workers, rng: random.Random) -> list[float]:
@@ -194,6 +194,7 @@ def come_and_go(workers: Workers, rng: random.Random) -> list[float]:
     for _ in range(2):
         workers.start()
         time.sleep(rng.uniform(0.3, 1.0))
+    workers.wait_for_all()
     for process in workers.alive[:3]:
         process.send_signal(signal.SIGTERM)
         time.sleep(rng.uniform(0, 0.5))
@@ -256,13 +257,23 @@ OUTAGES = {restart_server, shut_server_down, cut_log, fail_over, blink, kill_oft
 """Faults in which the server is away for a moment, of which a worker need not stop."""
 
 
+_WHEN: dict[Fault, tuple[int, int]] = {kill_often: (10, 60), come_and_go: (40, 100)}
+"""After how many of some 320 requests a fault begins, at least and at most, if not in the middle."""
+
+
 def crawl_through(folder: Path, fault: Fault, seed: object, **settings: Any) -> tuple[Workers, Verdict]:
     """Have three workers crawl a small web while *fault* happens; returns what there is to see of it."""
     rng = random.Random(f"{fault.__name__} {seed}")
-    with running(folder, fsync="everysec", LOG_LEVEL="WARNING", **settings) as workers:
+    first, last = _WHEN.get(fault, (40, 220))
+    if fault is lose_reply:
+        # Several in a row may keep a worker from the server for two seconds on a busy machine: it rightly stops after a lease.
+        settings["lease"] = max(settings["lease"], 10.0)
+    if fault is come_and_go:
+        settings.setdefault("delay", 0.15)  # so that those who come find something to do
+    with running(folder, fsync="everysec", **settings) as workers:
         for _ in range(3):
             workers.start()
-        workers.wait_for(rng.randrange(10, 60) if fault is kill_often else rng.randrange(40, 220))
+        workers.wait_for(rng.randrange(first, last))
         faults = fault(workers, rng)
         if fault in OUTAGES:
             # One that was just starting may have stopped; if all were, somebody has to go on.

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from typing_extensions import Self
@@ -19,13 +20,13 @@ class Proxy:
     Attributes:
         port: Where it listens.
         target: Port that new connections are forwarded to.
-        n_lost: Replies that were lost.
+        lost: When replies were lost (``time.monotonic``).
     """
 
     def __init__(self, port: int) -> None:
         self.target = port
         self.port = 0
-        self.n_lost = 0
+        self.lost: list[float] = []
         self._is_cut = False
         self._loses = b""
         self._loop = asyncio.new_event_loop()
@@ -131,7 +132,7 @@ class Proxy:
                 if is_request and self._loses and self._loses in data:
                     self._loses, loses[0] = b"", True
                 elif not is_request and loses[0]:
-                    self.n_lost += 1
+                    self.lost.append(monotonic())
                     self._reset()
                     break
                 writer.write(data)

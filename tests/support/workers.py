@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from .proxy import Proxy
 SHARDS = 8
 LEASE = 3.0
 """Seconds."""
+IN_A_TURN = 2
+"""Requests, at most, that a frozen process still sends when it goes on: of what had a connection, the lease was looked at
+just before, and the same turn of the event loop was to send it."""
 DEADLINE = 90.0
 """Seconds that a crawl may take on a busy machine; it takes some five."""
 
@@ -123,6 +126,11 @@ class Workers:
         """Those that run."""
         return [process for process in self.all if process.poll() is None]
 
+    @property
+    def ended(self) -> list[int | None]:
+        """The exit code of each; ``None`` of those that run."""
+        return [process.poll() for process in self.all]
+
     def wait_for(self, n: int) -> None:
         """Wait until *n* requests were answered."""
         deadline = time.monotonic() + DEADLINE
@@ -130,20 +138,47 @@ class Workers:
             assert self.alive, self.said()
             time.sleep(0.005)
 
+    @property
+    def begun(self) -> list[subprocess.Popen[bytes]]:
+        """Those that run and hold shards, or did; before that, a signal may end one before it can handle any."""
+        return [
+            process
+            for number, process in enumerate(self.all)
+            if process.poll() is None and "This worker holds" in self.log(number).read_text()
+        ]
+
+    def wait_until_said(self, number: int, what: str, *, after: int = 0) -> None:
+        """Wait until the worker that was started as this one says *what* after so many characters."""
+        deadline = time.monotonic() + DEADLINE
+        while what not in self.log(number).read_text()[after:]:
+            assert self.all[number].poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+    def wait_for_all(self) -> None:
+        """Wait until each that runs holds shards, which on a busy machine takes one seconds longer than another."""
+        deadline = time.monotonic() + DEADLINE
+        while len(self.begun) < len(self.alive) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def wait(self) -> None:
         """Wait until all have ended by themselves, or were killed."""
-        for process in self.all:
-            process.wait(DEADLINE)
-            assert process in self.stopped or process.returncode in {0, -signal.SIGKILL}, self.said()
+        for number, process in enumerate(self.all):
+            ended = process.wait(DEADLINE)
+            if ended == -signal.SIGTERM and "Spider closed" in self.log(number).read_text():
+                continue  # the signal came when Scrapy no longer handled any
+            assert process in self.stopped or ended in {0, -signal.SIGKILL}, (self.ended, self.said())
         assert "Traceback" not in self.said()
 
 
 @contextmanager
-def running(folder: Path, *, fsync: str = "always", **settings: Any) -> Iterator[Workers]:
-    """Nobody is there yet."""
+def running(
+    folder: Path, *, fsync: str = "always", delay: float = 0.005, **settings: Any
+) -> Iterator[Workers]:
+    """Nobody is there yet, and a page takes *delay* seconds."""
     with (
         redis_server.Server(folder / "server", appendfsync=fsync) as redis,
-        Server(answer).run_in_thread() as web,
+        Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web,
     ):
         workers = Workers(folder, redis, web, **settings)
         try:
