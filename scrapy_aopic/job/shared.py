@@ -464,8 +464,10 @@ class SharedJob(Job):
             del self._opening[number]
             try:
                 held = opening.result()
-            except StorageError:
-                if not self._n_opened or self._is_odd(number):
+            except StorageError as error:
+                # The server was there a moment ago, so that a connection that breaks is no reason to give up.
+                is_hopeless = not self._n_opened and not isinstance(error, UnreachableError)
+                if is_hopeless or self._is_odd(number):
                     raise
                 continue
             if held is None:

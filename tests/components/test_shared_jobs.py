@@ -25,7 +25,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.storage import Address, open_snapshot, redis_lease
@@ -352,6 +352,43 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         assert job.failure is None
     assert isinstance(shards.lease(job.clock()), Lease)
     job.close()
+
+
+def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
+    settings, monkeypatch
+) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    shards = cast("Shards", job.crawl)
+    opened = job._keeper.open_store
+    failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
+
+    def open_store(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return opened(*args)
+
+    monkeypatch.setattr(job._keeper, "open_store", open_store)
+    tick_until(job, lambda: len(shards.held) == 2)
+    assert not failures
+    assert job.failure is None
+    job.close()
+
+
+def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+
+    def open_store(*args: Any) -> Any:
+        raise StorageError("It is damaged.")
+
+    monkeypatch.setattr(job._keeper, "open_store", open_store)
+    tick_until(job, lambda: job.failure is not None)
+    assert job.is_torn
+    with pytest.raises(StorageError, match="damaged"):
+        job.close()
 
 
 def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
