@@ -279,11 +279,10 @@ class Focus:
         visit = self._visits.get(response.request) if response.request is not None else None
         if self.valuing is None or visit is None or visit.seen is None or not visit.n_links:
             return
-        page = self._seen(visit, visit.seen)
         links = {key: text for key, text in visit.seen.texts.items() if visit.counts(key)}
         try:
-            visit.valued = await self.valuing.values(page, links) if links else {}
-        except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the user's function raises
+            visit.valued = await self.valuing.values(self._seen(visit, visit.seen), links) if links else {}
+        except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the function raises, or the store
             visit.valued = error
 
     # -- when its visit ends
