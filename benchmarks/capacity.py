@@ -28,11 +28,11 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 import redis
+from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
-from support.small_web import html
-from workers import SPIDER, cpu
+from workers import SPIDER
 
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server import Server
 
 WORKERS = 2
 TOPIC = {"AOPIC_TOPIC": '{"keywords": ["w7", "w8", "w9"]}'}
@@ -74,21 +74,8 @@ def of_topic(name: str) -> dict[str, str]:
 
 def crawl(options: argparse.Namespace, topic: str, *, on_disks: bool) -> list[str]:
     """The figures of a crawl, as cells of a table."""
-    n_hosts, n_pages = options.hosts, options.pages
-
-    def answer(exchange: Exchange) -> Answer:
-        host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
-        rng = random.Random(f"{host}/{page}")
-        links = [
-            f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(options.links)
-        ]
-        links += [
-            f"http://h{(host + 1) % n_hosts}.test/{page}",
-            f"http://h{host}.test/{(page + 1) % n_pages}",
-        ]
-        body = written(links, rng) if options.topic else html(links)
-        return Answer(headers={"Content-Type": "text/html"}, body=body)
-
+    size = Size(options.hosts, options.pages, options.links)
+    answer = linked_hosts(size, written) if options.topic else linked_hosts(size)
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_SHARDS": options.shards,
@@ -100,7 +87,7 @@ def crawl(options: argparse.Namespace, topic: str, *, on_disks: bool) -> list[st
         "TELNETCONSOLE_ENABLED": False,
         **of_topic(topic),
     }
-    total = n_hosts * n_pages
+    total = size.total
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import subprocess
 import sys
 import time
@@ -27,21 +26,20 @@ import redis
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
+from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
-from support.small_web import html
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.home import shard_folder, shards_on_disk
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server import Server
 from scrapy_aopic.web.suffixes import registered_domain
 
 SPIDER = TESTS / "support" / "follow_spider.py"
 IDLE = 5.0
 """Seconds."""
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
@@ -77,33 +75,14 @@ class Reading(NamedTuple):
     at: float
 
 
-def cpu(process: int) -> float:
-    """CPU seconds of a process so far, all threads."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
 def crawl(options: argparse.Namespace, n_workers: int) -> Cost:
     """The cost with so many workers; 0 is one process with a job in one piece."""
-    n_hosts, n_pages = options.hosts, options.pages
-
-    def answer(exchange: Exchange) -> Answer:
-        host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
-        rng = random.Random(f"{host}/{page}")
-        links = [
-            f"http://h{rng.randrange(n_hosts)}.test/{rng.randrange(n_pages)}" for _ in range(options.links)
-        ]
-        links += [
-            f"http://h{(host + 1) % n_hosts}.test/{page}",
-            f"http://h{host}.test/{(page + 1) % n_pages}",
-        ]
-        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
-
-    total = n_hosts * n_pages
+    size = Size(options.hosts, options.pages, options.links)
+    total = size.total
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(Redis(folder / "server"))
-        web = stack.enter_context(Server(answer).run_in_thread())
+        web = stack.enter_context(Server(linked_hosts(size)).run_in_thread())
         settings: dict[str, object] = {
             "SCHEDULER": "scrapy_aopic.Scheduler",
             "AOPIC_DURABILITY": options.durability,

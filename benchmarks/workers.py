@@ -19,7 +19,6 @@ import argparse
 import importlib.util
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -33,23 +32,16 @@ import redis
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
+from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
-from support.small_web import html
 from support.store_waits import PATTERN
 
 from scrapy_aopic.job.whole import audit_job, is_cut
 from scrapy_aopic.storage import Address
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server import Server
 
 SPIDER = TESTS / "support" / "follow_spider.py"
 LINKS_SPIDER = TESTS / "support" / "links_spider.py"
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def cpu(process: int) -> float:
-    """CPU seconds of a process so far, all threads."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 class Cost(NamedTuple):
@@ -128,39 +120,14 @@ def longest(url: str) -> float:
         )
 
 
-class Size(NamedTuple):
-    """How large a web is.
-
-    Attributes:
-        pages: Of each host.
-        links: Of each page, and two more.
-    """
-
-    hosts: int
-    pages: int
-    links: int
-
-
 def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int) -> Cost:
     """What a page costs in a crawl of that *kind*."""
 
-    def answer(exchange: Exchange) -> Answer:
-        host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
-        rng = random.Random(f"{host}/{page}")
-        links = [
-            f"http://h{rng.randrange(size.hosts)}.test/{rng.randrange(size.pages)}" for _ in range(size.links)
-        ]
-        links += [
-            f"http://h{(host + 1) % size.hosts}.test/{page}",
-            f"http://h{host}.test/{(page + 1) % size.pages}",
-        ]
-        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
-
-    total = size.hosts * size.pages
+    total = size.total
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(Redis(folder / "server"))
-        web = stack.enter_context(Server(answer).run_in_thread())
+        web = stack.enter_context(Server(linked_hosts(size)).run_in_thread())
         options = [
             part
             for name, value in settings_of(kind, shards, durability, folder, server.url).items()
