@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -28,9 +29,11 @@ from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.shared import SharedJob
+from scrapy_aopic.job.whole import audit_job
 from scrapy_aopic.storage import Address, open_snapshot, redis_lease
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_link import Link
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -442,3 +445,53 @@ def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, 
         assert not receiver.shard.counts.queued
     tick_until(job, lambda: receiver.shard.counts.queued)
     job.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid_out(
+    tmp_path: Path, monkeypatch, is_pinned: bool
+) -> None:
+    """A control: a server loses the commit that debits a letter; its receiver, whose own commits are all there, has applied it."""
+    if not is_pinned:
+        monkeypatch.setattr(Link, "pin", lambda self, run=b"": b"any")
+    with redis_server.Server(tmp_path / "server", appendfsync="always") as server:
+        address = Address("aopic:follow", server.url, lease=30.0)
+        begin_cut(address, 2, lambda: None)
+        job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+        shards = cast("Shards", job.crawl)
+        tick_until(job, lambda: len(shards.held) == 2)
+        sender, receiver = shards.held[0], shards.held[1]
+        hosts = [f"host{n}.test" for n in range(20)]
+        of = {number: [host for host in hosts if sender.shard.shard_of(host) == number] for number in (0, 1)}
+        shards.seed(link(of[0][0], 0), job.clock())
+        lease = shards.lease(job.clock())
+        assert isinstance(lease, Lease)
+        tick_until(
+            job, lambda: not (sender.shard.has_changes or sender.commits.is_writing or sender.has_post)
+        )
+        file = server.append_only_file()
+        size = file.stat().st_size
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                receiver, "tick", lambda now: None
+            )  # it applies the letter, and does not commit yet
+            links = [link(host, n) for n, host in enumerate(of[1])]
+            shards.release(lease, job.clock())
+            shards.settle(lease, links, job.clock())
+            tick_until(job, lambda: receiver.shard.counts.queued == len(links))
+            tick_until(job, lambda: not sender.commits.is_writing)
+            server.kill()
+            os.truncate(file, size)
+            server.start()
+        tick_until(
+            job, lambda: shards.held.get(0) not in (None, sender)
+        )  # its next commit is refused, or sooner
+        if is_pinned:
+            tick_until(job, lambda: shards.held.get(1) not in (None, receiver))
+        job.close()
+        violations = audit_job(address).violations
+        if is_pinned:
+            assert violations == []
+        else:
+            assert any("cash" in violation for violation in violations), violations
