@@ -9,15 +9,18 @@ that starts and ends do not count. Pages a second are by the clock of the wall, 
 of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
 (the 99.9th percentile of ``INFO latencystats``). *Waits* are those of the workers' event loops for the server, a page and
-over the whole crawl, and what all but one in a thousand of them took at most. ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
+over the whole crawl, and what all but one in a thousand of them took at most; ``--latency`` adds so much to each reply of the server.
+*Worst* is the longest transaction of all, to the millisecond (``LATENCY LATEST``). ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
 package would have it; all others have a spider with Scrapy's link extractor and a request for each link. The last two have no gaps between requests here, and make 8 at once to a host.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -25,7 +28,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import redis
 
@@ -39,6 +42,9 @@ from support.store_waits import PATTERN
 from scrapy_aopic.job.whole import audit_job, is_cut
 from scrapy_aopic.storage import Address
 from scrapy_aopic.testing.server import Server
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 SPIDER = TESTS / "support" / "follow_spider.py"
 LINKS_SPIDER = TESTS / "support" / "links_spider.py"
@@ -54,6 +60,7 @@ class Cost(NamedTuple):
         reads: Commands that read rows.
         writes: Transactions.
         longest: Milliseconds that all but one in a thousand of these took the server at most.
+        worst: Milliseconds that the longest of these took it.
         waits: Times that an event loop waited for the server.
         stay: Milliseconds that all but one in a thousand of these took at most.
     """
@@ -64,6 +71,7 @@ class Cost(NamedTuple):
     reads: float
     writes: float
     longest: float
+    worst: int
     waits: float
     stay: float
 
@@ -120,17 +128,68 @@ def longest(url: str) -> float:
         )
 
 
-def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int) -> Cost:
+def worst(url: str) -> int:
+    """Milliseconds that the longest command took; 0 if that is less than one."""
+    with redis.Redis.from_url(url) as link:
+        events = link.execute_command("LATENCY LATEST")
+    return max((int(event[3]) for event in events if event[0] == b"command"), default=0)
+
+
+def delay_replies(port: int, seconds: float, said: Connection) -> None:
+    """Forward connections to *port*, and hold each reply back for some *seconds*; says by *said* where it listens. Never ends."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
+        loop = asyncio.get_running_loop()
+
+        async def replies() -> None:
+            while data := await server_reader.read(1 << 18):
+                loop.call_later(seconds, writer.write, data)
+            loop.call_later(seconds, writer.close)
+
+        replying = loop.create_task(replies())
+        try:
+            while data := await reader.read(1 << 18):
+                server_writer.write(data)
+        finally:
+            server_writer.close()
+            await replying
+
+    async def serve() -> None:
+        server = await asyncio.start_server(forward, "127.0.0.1", 0)
+        said.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def delayed(stack: ExitStack, server: Redis, seconds: float) -> str:
+    """URL of *server* with so much between it and whoever uses the URL."""
+    if not seconds:
+        return server.url
+    hears, says = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(
+        target=delay_replies, args=(server.port, seconds, says), daemon=True
+    )
+    process.start()
+    stack.callback(process.kill)
+    return f"redis://127.0.0.1:{hears.recv()}/0"
+
+
+def crawl(
+    kind: str, size: Size, shards: int, n_workers: int, *, durability: int, latency: float = 0.0
+) -> Cost:
     """What a page costs in a crawl of that *kind*."""
 
     total = size.total
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        server = stack.enter_context(Redis(folder / "server"))
+        server = stack.enter_context(Redis(folder / "server", latency_monitor_threshold="1"))
+        url = delayed(stack, server, latency)
         web = stack.enter_context(Server(linked_hosts(size)).run_in_thread())
         options = [
             part
-            for name, value in settings_of(kind, shards, durability, folder, server.url).items()
+            for name, value in settings_of(kind, shards, durability, folder, url).items()
             for part in ("-s", f"{name}={value}")
         ]
         environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -152,7 +211,7 @@ def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int
             )
 
         begin, end = wait_for(0.1), wait_for(0.9)
-        longest_ms = longest(server.url)
+        longest_ms, worst_ms = longest(server.url), worst(server.url)
         if kind == "scrapy-redis":  # which stays idle
             while len(web.log) < total:
                 time.sleep(0.01)
@@ -176,6 +235,7 @@ def crawl(kind: str, size: Size, shards: int, n_workers: int, *, durability: int
         (end[4][0] - begin[4][0]) / pages,
         (end[4][1] - begin[4][1]) / pages,
         longest_ms,
+        worst_ms,
         len(waits) / total,
         waits[int(len(waits) * 0.999)] if waits else 0.0,
     )
@@ -190,13 +250,14 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=14, help="of each host")
     parser.add_argument("--links", type=int, default=20, help="of each page, and two more (%(default)s)")
     parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
+    parser.add_argument("--latency", type=float, default=0, help="milliseconds between workers and server")
     parser.add_argument("--rounds", type=int, default=1, help="of all crawls, by turns (%(default)s)")
     options = parser.parse_args()
     sys.stdout.write(
         "| crawl | shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages a CPU second of both "
-        "| reads a page | transactions a page | longest, ms | waits a page | longest, ms | pages/s |\n"
+        "| reads a page | transactions a page | longest, ms | worst, ms | waits a page | longest, ms | pages/s |\n"
     )
-    sys.stdout.write("|---|" + "---:|" * 12 + "\n")
+    sys.stdout.write("|---|" + "---:|" * 13 + "\n")
     first = 0.0
     cases = [
         ("rocksdb", 1, 1),
@@ -208,13 +269,15 @@ def main() -> None:
     cases.append(("scrapy", 1, 1))
     for kind, shards, n_workers in cases * options.rounds:
         size = Size(options.hosts, options.pages, options.links)
-        cost = crawl(kind, size, shards, n_workers, durability=options.durability)
+        cost = crawl(
+            kind, size, shards, n_workers, durability=options.durability, latency=options.latency / 1000
+        )
         if kind == "rocksdb":
             first = cost.workers
         sys.stdout.write(
             f"| {kind} | {shards} | {n_workers} | {cost.workers:.2f} | {cost.workers / first:.2f} | {cost.server:.3f} | "
             f"{1000 / (cost.workers + cost.server):.0f} | {cost.reads:.2f} | {cost.writes:.3f} | {cost.longest:.1f} | "
-            f"{cost.waits:.2f} | {cost.stay:.1f} | {cost.rate:.0f} |\n"
+            f"{cost.worst} | {cost.waits:.2f} | {cost.stay:.1f} | {cost.rate:.0f} |\n"
         )
         sys.stdout.flush()
 

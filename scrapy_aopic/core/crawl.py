@@ -421,7 +421,7 @@ class Crawl:
         del hosts, lease
         return self.pages.table.prefetch(keys)
 
-    def has_come(self, number: int, lease: Lease) -> bool:
+    def has_come(self, number: int, lease: Lease | None = None) -> bool:
         """Whether what is read for the page of *lease* is here, by what :meth:`prefetch_links` returned."""
         del lease
         return not number or self._prefetching is None or self._prefetching.has_come(number)

@@ -154,6 +154,10 @@ class Pages:
                     key for key in keys if key in self._foreseen
                 ]  # the others would have to be waited for
                 self._foreseen.difference_update(keys)
+            else:  # all of it at once, if that can be
+                self.table.prefetch(keys)
+                self.requests.prefetch(keys)
+                self._leads.prefetch(keys)
             self.table.get_many(keys)
             self.requests.read_ahead(keys)
             self._leads.read_ahead(keys)

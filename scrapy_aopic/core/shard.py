@@ -155,6 +155,14 @@ class Shard(Crawl):
             self.has_changes = True
         return received
 
+    def expect(self, letter: bytes) -> int:
+        """Begin to read what *letter*, which will be received soon, is about; see :meth:`.crawl.Crawl.has_come`.
+
+        Raises:
+            StorageError: If it is none, or is for another shard or job.
+        """
+        return self.receiver.prepare(letter) if self.receiver is not None else 0
+
     def mail_received(self) -> dict[int, int]:
         """The last letter of each shard that is in a commit of this one that has landed."""
         return self.mail.received_landed() if self.mail is not None else {}

@@ -82,9 +82,9 @@ class Support:
         if len(self._noted) > _MAX_NOTED:
             self._noted.clear()
 
-    def prefetch_elsewhere(self, found: Iterable[tuple[bytes, bytes]]) -> None:
-        """Begin to read the domains of the ways that :meth:`preload_elsewhere` will look at, if the store can do that."""
-        self._domains.table.prefetch(
+    def prefetch_elsewhere(self, found: Iterable[tuple[bytes, bytes]]) -> int:
+        """Begin to read the domains of the ways that :meth:`preload_elsewhere` will look at; returns the number of the request."""
+        return self._domains.table.prefetch(
             list({key for target, way in found for key in self._unknown(target, way)})
         )
 

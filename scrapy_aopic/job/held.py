@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 _READ_SECONDS = 0.01
 """Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
 
+_EXPECTED = 4
+"""Letters of one sender, one after another, for which the store reads at once; there is seldom more than one."""
+
+_EXPECTED_SECONDS = 0.1
+"""Seconds for which letters wait for that, so that the event loop need not: many times what a server takes."""
+
 _SEND_AGAIN = 30.0
 """Seconds after which letters are sent again of which none was acknowledged: many times what a commit takes."""
 
@@ -147,6 +153,8 @@ class Held:
         self._first: dict[int, tuple[int, float]] = {}
         self._routes: dict[int, int | str] = {}
         self._inbox: dict[tuple[int, int], bytes] = {}
+        self._expected = 0.0
+        self._request = 0
         self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(now)
@@ -309,6 +317,8 @@ class Held:
         """
         if not self._inbox or self.has_ended or self.commits.is_behind:
             return 0
+        if self.shard.prefetches and not self._has_expected():
+            return 0
         n, until = 0, time.perf_counter() + _READ_SECONDS
         for sender in {sender for sender, _ in self._inbox}:
             while (data := self._inbox.get((sender, self.shard.next_letter(sender)))) is not None:
@@ -318,6 +328,23 @@ class Held:
                 if time.perf_counter() > until:
                     return n
         return n
+
+    def _has_expected(self) -> bool:
+        """Let the store read what the letters are about that come next; whether it has, or took too long for those before."""
+        if not self._expected:
+            for sender in {sender for sender, _ in self._inbox}:
+                first = self.shard.next_letter(sender)
+                for number in range(first, first + _EXPECTED):
+                    if (data := self._inbox.get((sender, number))) is None:
+                        break
+                    self._request = max(self._request, self.shard.expect(data))
+                    self._expected = time.perf_counter() + _EXPECTED_SECONDS
+        if not self._expected or (
+            not self.shard.has_come(self._request) and time.perf_counter() < self._expected
+        ):
+            return False
+        self._expected, self._request = 0.0, 0
+        return True
 
     def acknowledged(self, states: Mapping[int, State]) -> None:
         """Other shards have *states*, and so have received letters of this one.

@@ -36,7 +36,7 @@ class Costs(NamedTuple):
 
 
 ON_SERVER = Costs(
-    worker_ms=3.62, server_us=138, server_kb=4.4, server_url=169, disk_url=0, worker_mb=140, looks=5
+    worker_ms=3.62, server_us=98, server_kb=3.3, server_url=169, disk_url=0, worker_mb=140, looks=5
 )
 """``python benchmarks/capacity.py``; bytes a URL: ``python benchmarks/bench redis``."""
 

@@ -183,6 +183,9 @@ def test_letters_are_applied_once_and_in_order_however_they_come():
         job.commit(0)
     first, second = job.shards[0].letters(1)
     receive = job.shards[1].receive
+    for data in (second, first):
+        assert job.shards[1].has_come(job.shards[1].expect(data))
+    assert not job.shards[1].has_changes
     assert receive([second], job.now) == Received(early=1)
     assert receive([second, first], job.now) == Received(applied=2)
     assert receive([first, second, first], job.now) == Received(known=3)

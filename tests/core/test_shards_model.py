@@ -192,14 +192,22 @@ class Mail(RuleBasedStateMachine):
         self.take(at)
         self.end_of_a_commit(at, "landed")
 
-    @rule(times=st.integers(1, 2), is_reversed=st.booleans(), is_lost=st.booleans(), commits=st.booleans())
-    def deliver(self, times, is_reversed, is_lost, commits):
+    @rule(
+        times=st.integers(1, 2),
+        is_reversed=st.booleans(),
+        is_lost=st.booleans(),
+        commits=st.booleans(),
+        expected=st.integers(0, 2),
+    )
+    def deliver(self, times, is_reversed, is_lost, commits, expected):
         """All that may leave arrives, maybe twice, or one by one out of order, or without what comes first."""
         for at, process in enumerate(self.processes):
             for to in process.shard.mail_waiting():
                 letters = process.shard.letters(to, n=1000)[int(is_lost) :] * times
                 self.letters += [(to, data) for data in letters[:2]]
                 receive = self.processes[to].shard.receive
+                for data in letters[:expected]:
+                    self.processes[to].shard.expect(data)
                 if is_reversed:
                     for data in letters[::-1]:
                         receive([data], self.now)

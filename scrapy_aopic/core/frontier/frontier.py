@@ -198,6 +198,10 @@ class Frontier:
         if wanted:
             self.hosts.get_many(wanted)
 
+    def prefetch(self, keys: Iterable[bytes]) -> int:
+        """Begin to read the hosts under *keys*, which :meth:`preload` will look at; returns the number of the request."""
+        return self.hosts.prefetch([key for key in keys if key not in self.active])
+
     def __len__(self) -> int:
         return self.pending
 

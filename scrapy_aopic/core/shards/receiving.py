@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .mail import Mail
 
 
+_MOST_PREPARED = 256
+"""Letters that are kept as they were read, at most: more than come to one shard at a time."""
+
+
 class Received(NamedTuple):
     """What became of the letters that a shard was given.
 
@@ -80,6 +84,25 @@ class Receiver:
         self._support = support
         self._merging = merging
         self._abroad = abroad
+        self._prepared: dict[bytes, tuple[Letter, list[_Paid]]] = {}
+
+    def prepare(self, data: bytes) -> int:
+        """Begin to read what is known of all that the letter *data* is about, which will be received soon.
+
+        Returns:
+            Number of the request to the store, after which it can be applied without a wait; 0 if there is none.
+
+        Raises:
+            StorageError: If it is none, or none for this shard.
+        """
+        if len(self._prepared) > _MOST_PREPARED:
+            self._prepared.clear()
+        letter, payments = self._prepared[data] = self._read(data)
+        return self._prefetch(payments, self._linked(letter, payments))
+
+    def _read(self, data: bytes) -> tuple[Letter, list[_Paid]]:
+        letter = read_letter(data, self._mail.cut)
+        return letter, _paid(letter)
 
     def receive(self, letters: Sequence[bytes], now: float) -> Received:
         """Apply those of *letters* that come next, in the order of their numbers.
@@ -87,13 +110,11 @@ class Receiver:
         Raises:
             StorageError: If one of them is none, or none for this shard; nothing was changed.
         """
-        read = sorted(
-            (read_letter(data, self._mail.cut) for data in letters),
-            key=lambda each: (each.sender, each.number),
-        )
-        paid = [_paid(letter) for letter in read]
+        prepared = self._prepared
+        read = [prepared.pop(data) if data in prepared else self._read(data) for data in letters]
+        read.sort(key=lambda each: (each[0].sender, each[0].number))
         applied = known = early = 0
-        for letter, payments in zip(read, paid, strict=True):
+        for letter, payments in read:
             expected = self._mail.expected(letter.sender)
             if letter.number < expected:
                 known += 1
@@ -108,10 +129,8 @@ class Receiver:
         self._mail.applied(letter)
         linked = self._linked(letter, payments)
         keys = [paid.link.key for paid in payments]
-        # One read for all pages, one for all hosts, and one for all domains; the first and the last of them at once.
-        self._pages.table.prefetch(keys)
-        if self._support is not None:
-            self._support.prefetch_elsewhere(linked)
+        # One read for all pages, one for all hosts, and one for all domains; all of them at once if that can be.
+        self._prefetch(payments, linked)
         self._pages.get_many(keys)
         self._frontier.preload({paid.link.key[:HOST_BYTES] for paid in payments})
         by_found: dict[int, list[_Paid]] = {}
@@ -134,6 +153,15 @@ class Receiver:
             self._abroad.granted(grant, letter.sender)
         for bequest in letter.bequests:
             self._abroad.inherited(bequest, now)
+
+    def _prefetch(self, payments: list[_Paid], linked: list[tuple[bytes, bytes]]) -> int:
+        """Begin to read what *payments*, and the domains of the hosts that are *linked* to, look at; see :meth:`prepare`."""
+        keys = [paid.link.key for paid in payments]
+        return max(
+            self._pages.table.prefetch(keys),
+            self._frontier.prefetch({key[:HOST_BYTES] for key in keys}),
+            self._support.prefetch_elsewhere(linked) if self._support is not None else 0,
+        )
 
     def _pay(self, group: list[_Paid], now: float, found: int) -> None:
         """Pay pages, each of them once; what comes for one that failed goes to the virtual page."""
