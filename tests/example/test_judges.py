@@ -277,6 +277,7 @@ async def with_links(
                 "AOPIC_LINK_SCORER": scorer,
                 "AOPIC_FOCUS": 1,
                 "AOPIC_MIN_GAP": 0.01,
+                "AOPIC_TOPIC_TIMEOUT": 60,
                 "CONCURRENT_REQUESTS": 1,
                 "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,  # so that the next page is chosen when links have their values
                 **settings,
@@ -302,7 +303,7 @@ async def test_a_service_says_which_links_come_first(
         "broad.judges.LinkService",
         monkeypatch,
         JUDGE_LINKS_URL=judge.url,
-        JUDGE_TIMEOUT=20,
+        JUDGE_TIMEOUT=60,
         JOBDIR=str(tmp_path),
         AOPIC_STORE="sqlite",
     )
@@ -326,7 +327,7 @@ async def test_pages_wait_for_the_values_of_their_links_and_nothing_else_does(
         "broad.judges.LinkService",
         monkeypatch,
         JUDGE_LINKS_URL=judge.url,
-        JUDGE_TIMEOUT=20,
+        JUDGE_TIMEOUT=60,
         CONCURRENT_REQUESTS=8,
         SCRAPER_SLOT_MAX_ACTIVE_SIZE=5_000_000,
     )
