@@ -261,7 +261,8 @@ def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None
 
 
 def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Path) -> None:
-    with running(tmp_path) as workers:
+    # So slow that the crawl goes on while the copy is started, also on a busy machine.
+    with running(tmp_path, delay=0.25) as workers:
         workers.start(0)
         workers.start(1)
         workers.wait_for(40)
