@@ -149,10 +149,8 @@ class Pages:
     def read_ahead(self, keys: Sequence[bytes]) -> None:
         """Read the pages under *keys*, and their requests, the first of which is wanted now, with one read each."""
         if not self.requests.is_at_hand(keys[0]):
-            if keys[0] in self._foreseen:
-                keys = [
-                    key for key in keys if key in self._foreseen
-                ]  # the others would have to be waited for
+            if keys[0] in self._foreseen:  # the others would have to be waited for
+                keys = [key for key in keys if key in self._foreseen]
                 self._foreseen.difference_update(keys)
             else:  # all of it at once, if that can be
                 self.table.prefetch(keys)
