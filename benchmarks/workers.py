@@ -153,7 +153,7 @@ def delay_replies(port: int, seconds: float, said: Connection) -> None:
                 server_writer.write(data)
         finally:
             server_writer.close()
-            await replying
+            replying.cancel()  # who has left reads no more
 
     async def serve() -> None:
         server = await asyncio.start_server(forward, "127.0.0.1", 0)
