@@ -315,22 +315,14 @@ class Link:
 
     def _look(self, link: socket) -> None:
         """Take the replies that are here."""
-        seconds = link.gettimeout()
+        seconds, n_before = link.gettimeout(), len(self._ahead)
         link.settimeout(0)
         try:
-            while self._owed:
-                reply = self._reader.gets()
-                if reply is not False:
-                    self._ahead.append(reply)
-                    self._owed -= 1
-                    continue
-                data = link.recv(_RECEIVE_BYTES)
-                if not data:
-                    raise ConnectionError("the server closed the connection")
-                self._reader.feed(data)
+            self._read(link, self._ahead, self._owed)
         except (BlockingIOError, SSLWantReadError):
             pass
         finally:
+            self._owed -= len(self._ahead) - n_before
             link.settimeout(seconds)
 
     def error(self, action: str, cause: str) -> StorageError:
