@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pickle
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
+from support.commands import run_aopic
 from support.small_web import Web, crawl
 
 from scrapy_aopic.exceptions import StorageError
@@ -82,17 +81,7 @@ def fill(client: redis.Redis, queue: str, requests: list[Request], fetched: list
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", "import-redis", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+    return run_aopic("import-redis", *arguments, folder=folder)
 
 
 def queued() -> list[Request]:

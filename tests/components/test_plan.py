@@ -6,11 +6,11 @@ import ast
 import json
 import re
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from support.commands import run_aopic
 
 from scrapy_aopic.lab.plan import (
     LOAD,
@@ -28,13 +28,7 @@ PAGE = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", "plan", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_aopic("plan", *arguments, folder=ROOT)
 
 
 def test_the_plan_in_the_documents_is_what_the_command_says() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
-from support.commands import run_aopic
+from support.commands import run_aopic, said
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -63,12 +63,6 @@ def settings(server, client) -> dict[str, Any]:
 @pytest.fixture
 def address(server) -> Address:
     return Address("aopic:follow", server.url)
-
-
-def said(folder: Path, *arguments: str) -> str:
-    done = run_aopic(*arguments, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @deferred_f_from_coro_f

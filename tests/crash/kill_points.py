@@ -17,6 +17,7 @@ from pathlib import Path
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.testing.faults import Fault, FaultyStore
@@ -33,13 +34,20 @@ def crawl(kind: str, folder: Path, steps: int, now: float, kill_at: int = 0) -> 
         crawl_twelve_pages(store, Policy(max_active=2, page_cache=3), now, steps=steps, n_hosts=7)
 
 
+def opened(folder: Path) -> Store | None:
+    """A view of what is stored; ``None`` if the crawl was killed before there was anything."""
+    try:
+        return open_snapshot(folder)
+    except StorageError:
+        if exists(folder):
+            raise
+        return None
+
+
 def check(folder: Path, visited: int = 0) -> None:
     """Fail unless what is stored is whole, and *visited* pages were, if that is given."""
-    try:
-        store = open_snapshot(folder)
-    except StorageError:
-        if exists(folder):  # else it was killed before there was anything
-            raise
+    store = opened(folder)
+    if store is None:
         return
     with closing(store):
         store.verify()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
+from support.commands import said
 from support.killed_crawl import N_HOSTS, N_PAGES
 from support.workers import SHARDS, Workers, check_all, running
 
@@ -30,21 +28,6 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.web.suffixes import registered_domain
 
 pytestmark = pytest.mark.slow
-
-
-def said(folder: Path, *arguments: str) -> str:
-    """What a command says of a job that is being crawled."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def look(address: Address, folder: Path) -> int:

@@ -13,7 +13,6 @@ them, or another number of pages than the strategy has learned from, and this sc
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -31,60 +30,36 @@ from scrapy_aopic.core.order import Focused, whole_value
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch, Family, Store
 from scrapy_aopic.core.records import QUEUED, VISITED, Link, host_key, page_key, unpack_page
-from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.storage import exists, open_snapshot, open_store
+from scrapy_aopic.storage import open_store
 from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from crash.kill_points import in_a_fork
-from support.twelve_pages import LINKS, PAGES
+from crash.kill_points import in_a_fork, opened
+from support.twelve_pages import LINKS, PAGES, links_of
 
 STEPS = 18
 POLICY = Policy(order=Focused(0.9), max_active=2, page_cache=3)
 
 
-class TornStore:
+class TornStore(FaultyStore):
     """Writes the rows of a batch family by family, so that a process may die between."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         for family, rows in batch.items():
-            self._store.write({family: rows}, sync=sync)
-
-    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        return self._store.get_many(family, keys)
-
-    def scan(
-        self, family: Family, start: bytes = b"", stop: bytes | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
-        return self._store.scan(family, start, stop)
-
-    def size_bytes(self) -> int:
-        return self._store.size_bytes()
-
-    def verify(self) -> None:
-        self._store.verify()
-
-    def close(self) -> None:
-        self._store.close()
+            super().write({family: rows}, sync=sync)
 
 
 def crawl(
     kind: str, folder: Path, steps: int, now: float, kill_at: int = 0, *, is_torn: bool = False
 ) -> None:
     faults = [Fault("kill", kill_at)] if kill_at else []
-    faulty = FaultyStore(open_store(folder, kind), *faults)
-    with closing(TornStore(faulty) if is_torn else faulty) as store:
+    wrap = TornStore if is_torn else FaultyStore
+    with closing(wrap(open_store(folder, kind), *faults)) as store:
         _crawl(store, now, steps)
 
 
 def _crawl(store: Store, now: float, steps: int) -> None:
-    hosts = [f"h{n % 7}" for n in LINKS]
-    links = [
-        Link(page_key(host_key(host), bytes((0, 0, 0, n))), host, b"%d" % n) for n, host in enumerate(hosts)
-    ]
+    links = links_of(7)
     crawl = Crawl(store, POLICY, now)
     learned = int(crawl.strategy() or b"0")
     crawl.seed(links[0], now)
@@ -125,11 +100,8 @@ def worth(lead: Lead, step: int) -> int:
 
 def check(folder: Path, visited: int = 0) -> None:
     """Fail unless what is stored is whole, with what was learned of just the pages that were visited, *visited* if that is given."""
-    try:
-        store = open_snapshot(folder)
-    except StorageError:
-        if exists(folder):  # else it was killed before there was anything
-            raise
+    store = opened(folder)
+    if store is None:
         return
     with closing(store):
         store.verify()

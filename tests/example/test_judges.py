@@ -208,17 +208,21 @@ async def test_a_service_that_never_responds_costs_grades_and_no_pages(
     assert "AOPIC_TOPIC_TIMEOUT" in caplog.text
 
 
+def wrong_service(judges: list[Judge], body: bytes) -> str:
+    """URL of a service that responds with *body*, or of none at all without one."""
+    if body:
+        return start(judges, 1, body).url
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/"
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b'{"grade": 2}', b'{"grade": NaN}', b"[]"])
 @deferred_f_from_coro_f
 async def test_a_service_that_is_down_or_wrong_costs_grades_and_no_pages(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
-    if body:
-        url = start(judges, 1, body).url
-    else:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    url = wrong_service(judges, body)
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=url)
     assert set(seen.values()) == {0.0}
     assert stat(crawler, "aopic/topic/ungraded") == N + 1
@@ -362,12 +366,7 @@ async def test_without_the_service_links_get_what_was_learned(
 async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pages(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
-    if body:
-        url = start(judges, 1, body).url
-    else:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    url = wrong_service(judges, body)
     urls, crawler = await with_links("broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=url)
     assert n_left(urls) >= len(LEFT) - 2
     assert stat(crawler, "aopic/topic/unvalued") == N_LINKING

@@ -24,3 +24,10 @@ def run_aopic(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def said(folder: Path, *arguments: object) -> str:
+    """What the command prints, which has to succeed."""
+    done = run_aopic(*arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -16,6 +16,14 @@ LINKS = {n: [(n * 3 + 1) % PAGES, (n * 5 + 2) % PAGES, (n + 1) % PAGES] for n in
 """Pages that each page links to, by number; its number is also its request."""
 
 
+def links_of(n_hosts: int) -> list[Link]:
+    """A link to each of the pages, on so many hosts by turns."""
+    hosts = [f"h{n % n_hosts}" for n in LINKS]
+    return [
+        Link(page_key(host_key(host), bytes((0, 0, 0, n))), host, b"%d" % n) for n, host in enumerate(hosts)
+    ]
+
+
 def crawl_twelve_pages(
     store: Store, policy: Policy, now: float, *, steps: int, n_hosts: int, may_fail: bool = False
 ) -> None:
@@ -23,10 +31,7 @@ def crawl_twelve_pages(
 
     If commits *may_fail*, the crawl goes on, as it does in a job; a store that cannot be read ends it at once.
     """
-    hosts = [f"h{n % n_hosts}" for n in LINKS]
-    links = [
-        Link(page_key(host_key(host), bytes((0, 0, 0, n))), host, b"%d" % n) for n, host in enumerate(hosts)
-    ]
+    links = links_of(n_hosts)
     crawl = Crawl(store, policy, now)
     crawl.seed(links[0], now)
     for step in range(steps):
