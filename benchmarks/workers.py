@@ -9,7 +9,8 @@ that starts and ends do not count. Pages a second are by the clock of the wall, 
 of this together. What the server was asked for in between is from its ``INFO commandstats``: commands that read rows
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
 (the 99.9th percentile of ``INFO latencystats``). *Waits* are those of the workers' event loops for the server, a page and
-over the whole crawl, and what all but one in a thousand of them took at most; ``--latency`` adds so much to each reply of the server.
+over the whole crawl, and what all but one in a thousand of them took at most. *Requests to commit* are those of the threads that
+write, each of which is a round trip; transactions are those of leases and looks at the other workers, too. ``--latency`` adds so much to each reply of the server.
 *Worst* is the longest transaction of all, to the millisecond (``LATENCY LATEST``). ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
 package would have it; all others have a spider with Scrapy's link extractor and a request for each link. The last two have no gaps between requests here, and make 8 at once to a host.
 """
@@ -63,6 +64,7 @@ class Cost(NamedTuple):
         worst: Milliseconds that the longest of these took it.
         waits: Times that an event loop waited for the server.
         stay: Milliseconds that all but one in a thousand of these took at most.
+        requests: Requests of the threads that commit.
     """
 
     workers: float
@@ -74,6 +76,7 @@ class Cost(NamedTuple):
     worst: int
     waits: float
     stay: float
+    requests: float
 
 
 def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str) -> dict[str, object]:
@@ -226,7 +229,8 @@ def crawl(
         fetched = {(entry.host, entry.target) for entry in web.log}
         if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):
             sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
-        waits = sorted(1000 * each for file in folder.glob(PATTERN) for each in json.loads(file.read_text()))
+        noted = [json.loads(file.read_text()) for file in folder.glob(PATTERN)]
+        waits = sorted(1000 * each for found in noted for each in found["waits"])
     pages = end[2] - begin[2]
     return Cost(
         (end[0] - begin[0]) / pages * 1000,
@@ -238,6 +242,7 @@ def crawl(
         worst_ms,
         len(waits) / total,
         waits[int(len(waits) * 0.999)] if waits else 0.0,
+        sum(found["writes"] for found in noted) / total,
     )
 
 
@@ -255,9 +260,10 @@ def main() -> None:
     options = parser.parse_args()
     sys.stdout.write(
         "| crawl | shards | workers | workers, ms CPU a page | ratio | server, ms CPU a page | pages a CPU second of both "
-        "| reads a page | transactions a page | longest, ms | worst, ms | waits a page | longest, ms | pages/s |\n"
+        "| reads a page | transactions a page | longest, ms | worst, ms | waits a page | longest, ms | requests to commit, a page "
+        "| pages/s |\n"
     )
-    sys.stdout.write("|---|" + "---:|" * 13 + "\n")
+    sys.stdout.write("|---|" + "---:|" * 14 + "\n")
     first = 0.0
     cases = [
         ("rocksdb", 1, 1),
@@ -277,7 +283,7 @@ def main() -> None:
         sys.stdout.write(
             f"| {kind} | {shards} | {n_workers} | {cost.workers:.2f} | {cost.workers / first:.2f} | {cost.server:.3f} | "
             f"{1000 / (cost.workers + cost.server):.0f} | {cost.reads:.2f} | {cost.writes:.3f} | {cost.longest:.1f} | "
-            f"{cost.worst} | {cost.waits:.2f} | {cost.stay:.1f} | {cost.rate:.0f} |\n"
+            f"{cost.worst} | {cost.waits:.2f} | {cost.stay:.1f} | {cost.requests:.3f} | {cost.rate:.0f} |\n"
         )
         sys.stdout.flush()
 

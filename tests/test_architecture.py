@@ -302,6 +302,7 @@ def test_a_crawl_needs_no_extra():
         "lab.results",
         "storage.redis",
         "storage.redis_ahead",
+        "storage.redis_commit",
         "storage.redis_link",
         "storage.redis_view",
         "storage.rocksdb",

@@ -13,8 +13,8 @@ nothing is committed any more, and the job ends as if its process had died.
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
 from scrapy_aopic.core.ports import prefetching
@@ -23,6 +23,7 @@ from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.ports import Batch, Store
@@ -87,18 +88,64 @@ class WatchedStore:
         self._store.close()
 
 
-class Commits:
-    """Writes the changes of *crawl*, with what the job remembers beside them, to *store*.
+class Writer(Protocol):
+    """What writes the commits of one crawl, in a thread."""
+
+    def write(self, batch: Batch) -> Future[None]:
+        """Write *batch*, at the latest when :meth:`flush` was called."""
+        ...
+
+    def flush(self) -> None:
+        """Begin to write what was put off."""
+        ...
+
+
+class OwnWriter:
+    """Writes to *store*, which has a thread of its own for that.
 
     Args:
-        check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
+        check: Raises an error if the job is no longer ours; called before each write, in that thread.
+    """
+
+    def __init__(self, store: Store, check: Callable[[], object]) -> None:
+        self._store = store
+        self._check = check
+        self._executor = ThreadPoolExecutor(1, "aopic-commit")
+
+    def write(self, batch: Batch) -> Future[None]:
+        return self._executor.submit(self._write, batch)
+
+    def _write(self, batch: Batch) -> None:
+        self._check()
+        self._store.write(batch, sync=True)
+
+    def flush(self) -> None:
+        """Nothing: nothing is put off."""
+
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._executor.submit(task)
+
+    def close(self) -> None:
+        """End the thread, with what it was given to do."""
+        self._executor.shutdown()
+
+
+class Commits:
+    """Writes the changes of *crawl*, with what the job remembers beside them, by *writer*.
+
+    Args:
+        store: What the crawl reads.
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
+        shift: Of the instants at which commits are due, which are one *interval* from the next, in seconds; ``None`` for one an
+            interval after the last one, whenever that was.
         within: Seconds; a commit that landed longer ago than this is too old for another lease.
+        saved_at: Instant of the last commit that has landed; by default now.
         name: What the job is called in messages.
-        writer: The thread that writes, if it is shared; :meth:`close` does not end it then.
 
     Attributes:
         failure: Why the last commit was not stored; ``None`` if it was.
+        taken_at: Instant at which the last one was taken.
         n_landed: Commits that were stored.
         slowest: Seconds that the slowest of them took.
         last: Seconds that the last of them took.
@@ -111,24 +158,25 @@ class Commits:
         clock: JobClock,
         offsets: Offsets,
         *,
-        check: Callable[[], object],
+        writer: Writer,
         interval: float,
+        shift: float | None = None,
         within: float,
+        saved_at: float | None = None,
         name: str,
-        writer: ThreadPoolExecutor | None = None,
     ) -> None:
         self._store = store
         self._crawl = crawl
         self._clock = clock
         self._offsets = offsets
-        self._check = check
         self._interval = interval
+        self._shift = shift
         self._within = within
         self._name = name
-        self._is_shared = writer is not None
-        self._writer = writer or ThreadPoolExecutor(1, "aopic-commit")
+        self._writer = writer
         self._write: Future[None] | None = None
-        self._taken_at = self._saved_at = clock()
+        self.taken_at = clock()
+        self._saved_at = saved_at if saved_at is not None else self.taken_at
         self._steps = 0
         self._is_urgent = False
         self.failure: StorageError | None = None
@@ -181,14 +229,16 @@ class Commits:
         if self._store.torn is not None:
             return
         now = self._clock()
-        is_due = (
-            now - self._taken_at >= self._interval
-            or self._steps > self._store.most_steps
-            or self.is_full
-            or self._is_urgent
-        )
+        is_due = self._is_time(now) or self._steps > self._store.most_steps or self.is_full or self._is_urgent
         if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
             self.take()
+
+    def _is_time(self, now: float) -> bool:
+        """Whether another commit is due by the clock."""
+        interval, shift = self._interval, self._shift
+        if shift is None or not 0 < interval < math.inf:
+            return now - self.taken_at >= interval
+        return (now - shift) // interval > (self.taken_at - shift) // interval
 
     def look(self) -> None:
         """Take note of a commit that ended, and begin none."""
@@ -199,18 +249,14 @@ class Commits:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._is_urgent = self._interval != math.inf
 
-    def run(self, task: Callable[[], object]) -> Future[object]:
-        """Run *task*, which may wait for the disk, between two commits."""
-        return self._writer.submit(task)
-
     def take(self, *, is_clean: bool = False) -> None:
         """Start a commit of all that has changed; *is_clean* says that it is the last one."""
-        self._taken_at, self._steps, self._is_urgent = self._clock(), 0, False
-        batch = self._crawl.take_changes(self._taken_at, is_clean=is_clean)
+        self.taken_at, self._steps, self._is_urgent = self._clock(), 0, False
+        batch = self._crawl.take_changes(self.taken_at, is_clean=is_clean)
         batch[Family.META][SEEDS_KEY] = self._offsets.take()
         batch[Family.META][CLOCK_KEY] = pack(self._clock.mark())
         self._note_taken(batch, is_clean=is_clean)
-        self._write = self._writer.submit(self._write_batch, batch)
+        self._write = self._writer.write(batch)
 
     def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
         """*batch* is about to be written; for subclasses."""
@@ -218,22 +264,20 @@ class Commits:
     def _note_landed(self) -> None:
         """It is stored; for subclasses."""
 
-    def _write_batch(self, batch: Batch) -> None:
-        self._check()
-        self._store.write(batch, sync=True)
-
     def land(self) -> None:
         """Take note of how the commit that was under way ended; waits for it."""
         write, self._write = self._write, None
         if write is None:
             return
+        if not write.done():
+            self._writer.flush()
         error = write.exception()
         if error is None:
             self._crawl.changes_landed()
             self._offsets.land()
-            self._saved_at = self._taken_at
+            self._saved_at = self.taken_at
             self.n_landed += 1
-            self.last = self._clock() - self._taken_at
+            self.last = self._clock() - self.taken_at
             self.slowest = max(self.slowest, self.last)
             self.failure = None
             self._note_landed()
@@ -243,14 +287,13 @@ class Commits:
             error = StorageError(f"The job folder {self._name} cannot be written: {error!r}.")
         self.failure = error
 
-    def commit(self, *, is_clean: bool = False) -> None:
-        """Commit now and wait for it, unless a read has failed."""
+    def begin(self, *, is_clean: bool = False) -> None:
+        """Start a commit now, once the one that is under way has ended, unless a read has failed."""
         self.land()
         if self._store.torn is None:
             self.take(is_clean=is_clean)
-            self.land()
 
-    def close(self) -> None:
-        """End the thread, with what it was given to do."""
-        if not self._is_shared:
-            self._writer.shutdown()
+    def commit(self, *, is_clean: bool = False) -> None:
+        """Commit now and wait for it, unless a read has failed."""
+        self.begin(is_clean=is_clean)
+        self.land()

@@ -28,15 +28,19 @@ from scrapy_aopic.storage.redis_shards import Registry
 
 from .folder import store_folder
 from .home import Home, read_home, shard_folder, shards_on_disk, write_home
+from .together import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis_homes import Homes
     from scrapy_aopic.storage.redis_shards import JobCut, Look
+
+    from .shard_store import ShardStore
 
 logger = logging.getLogger(__name__)
 
@@ -183,6 +187,10 @@ class OnDisk:
                 "where": _where(read_homes(self._address), awaited),
             },
         )
+
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+        """Write *batches* one after another: each is of a store in files of its own."""
+        return one_by_one(batches)
 
     def say_asleep(self, numbers: Sequence[int]) -> None:
         """Say where the shards *numbers* are, which nobody has open."""

@@ -12,10 +12,9 @@ no pause in other hands. One that was lost is dropped as it is.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, SEEDS_KEY, Family
-from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
@@ -28,7 +27,6 @@ from .offsets import read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import ThreadPoolExecutor
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
@@ -36,6 +34,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.shard import ShardId
 
     from .clock import SharedClock
+    from .commits import Writer
+    from .shard_store import ShardStore
+    from .together import Together
 
 _READ_SECONDS = 0.01
 """Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
@@ -60,28 +61,6 @@ _WINDOW = 64
 nobody has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
 
 
-class ShardStore(Store, Protocol):
-    """The store of a shard, which nobody else may change."""
-
-    @property
-    def head(self) -> bytes:
-        """What names its last commit, as no other commit is named."""
-        ...
-
-    def check_lease(self) -> None:
-        """Do nothing if nobody else may change it, as far as that is known without waiting.
-
-        Raises:
-            LostError: If it is lost to somebody else.
-        """
-        ...
-
-    @property
-    def is_fading(self) -> bool:
-        """Whether it may soon be lost, so that nothing new should be begun."""
-        ...
-
-
 class Held:
     """The shard *shard_id* of a job, whose *store* is the caller's own.
 
@@ -89,8 +68,8 @@ class Held:
         name: What messages call it.
         policy: How its cash is spent; its own.
         interval: Seconds between commits.
-        phase: Part of *interval* by which its commits are shifted, so that the shards of a process take turns.
-        writer: The thread that writes.
+        phase: Part of *interval* by which its commits are shifted: all commits with the same one are due at the same instants.
+        together: By which its commits are written.
         worker: Token of this process.
 
     Attributes:
@@ -119,7 +98,7 @@ class Held:
         *,
         interval: float,
         phase: float,
-        writer: ThreadPoolExecutor,
+        together: Together,
         worker: str,
     ) -> None:
         self.number = shard_id.number
@@ -165,12 +144,12 @@ class Held:
             self,
             self._watched,
             clock,
+            writer=together.writer_of(self._store),
             interval=interval,
-            phase=phase,
-            saved_at=now,
+            shift=phase * interval,
             within=policy.commit_within,
+            saved_at=now,
             name=name,
-            writer=writer,
         )
 
     # -- how it is
@@ -453,27 +432,26 @@ class _ShardCommits(Commits):
         store: WatchedStore,
         clock: SharedClock,
         *,
+        writer: Writer,
         interval: float,
-        phase: float,
-        saved_at: float,
+        shift: float,
         within: float,
+        saved_at: float,
         name: str,
-        writer: ThreadPoolExecutor,
     ) -> None:
         super().__init__(
             store,
             held.shard,
             clock,
             held.offsets,
-            check=lambda: None,  # the store does
-            interval=interval,
-            within=within,
-            name=name,
             writer=writer,
+            interval=interval,
+            shift=shift,
+            within=within,
+            saved_at=saved_at,
+            name=name,
         )
         self._held = held
-        self._taken_at -= phase * interval
-        self._saved_at = saved_at
 
     def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
         del is_clean
@@ -482,7 +460,7 @@ class _ShardCommits(Commits):
             for row, data in batch[Family.META].items()
             if row[:1] == OUTBOX and data is not None
         }
-        self._held.note_taken(letters, self._taken_at)
+        self._held.note_taken(letters, self.taken_at)
 
     def _note_landed(self) -> None:
         self._held.note_landed()

@@ -22,7 +22,7 @@ from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.storage import Leased, is_safe, lock_job, note_server, open_store
 
 from .clock import JobClock
-from .commits import Commits, WatchedStore
+from .commits import Commits, OwnWriter, WatchedStore
 from .folder import store_folder
 from .offsets import read_offsets
 from .rescoring import Rescoring
@@ -126,17 +126,18 @@ class Job:
             self.offsets = read_offsets(self._store)
             self._rescoring = Rescoring(self.crawl, self.clock)
             opened.callback(self._rescoring.close)
+            self._writer = OwnWriter(self._watched, lock.check if lock is not None else lambda: None)
+            opened.callback(self._writer.close)
             self._commits = self.commits_class(
                 self._watched,
                 self.crawl,
                 self.clock,
                 self.offsets,
-                check=lock.check if lock is not None else lambda: None,
+                writer=self._writer,
                 interval=interval,
                 within=policy.commit_within,
                 name=self.name,
             )
-            opened.callback(self._commits.close)
             # Before the first lease, so that a crash is distinguished from a clean stop however soon it comes.
             self._commits.commit()
             if self.failure is not None:
@@ -281,7 +282,7 @@ class Job:
 
     def run(self, task: Callable[[], object]) -> Future[object]:
         """Run *task*, which may wait for the disk, between two commits."""
-        return self._commits.run(task)
+        return self._writer.run(task)
 
     def rank(self) -> None:
         """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.opening import open_store_of_shard
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis import RedisStore
     from scrapy_aopic.storage.redis_shards import Look
 
-    from .held import ShardStore
+    from .shard_store import ShardStore
 
 
 class Keeper(Protocol):
@@ -53,6 +55,14 @@ class Keeper(Protocol):
         """
         ...
 
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+        """Write *batches*, in a thread, each to a store that it has opened.
+
+        Returns:
+            Why each was not stored; ``None`` if it was.
+        """
+        ...
+
     def say_asleep(self, numbers: Sequence[int]) -> None:
         """Say where the shards *numbers* are, which nobody has open; in a thread."""
         ...
@@ -79,9 +89,12 @@ class OnServer:
     is_fading = False  # each shard has a lease of its own
 
     def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
+        from scrapy_aopic.storage.redis_commit import Together  # noqa: PLC0415 (only for jobs on a server)
+
         if folder is not None:
             note_server(store_folder(folder), address)
         self._address = address
+        self._together = Together(address)
         self.registry = Registry(address, shards)
 
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
@@ -89,8 +102,13 @@ class OnServer:
         del look, clock
         return open_store_of_shard(self._address.of_shard(number))
 
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+        """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis_commit`."""
+        return self._together.write([(cast("RedisStore", store).opened, batch) for store, batch in batches])
+
     def say_asleep(self, numbers: Sequence[int]) -> None:
         """Nothing: a shard that nobody has open is soon opened by somebody."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Close the connection that commits share."""
+        self._together.close()

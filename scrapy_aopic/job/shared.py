@@ -41,6 +41,7 @@ from .keeping import OnServer
 from .learning import SharedLearning
 from .offsets import Offsets
 from .shards import Shards
+from .together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +77,10 @@ _LEAST_HOSTS = 200
 
 _SERVER = "server"
 """The way of letters to shards that may be anywhere."""
+
+_COMMIT_SECONDS = 0.005
+"""Seconds of the event loop that commits may take at once to begin and to end; that of one shard takes up to three times as
+long."""
 
 _PAUSE = 0.005
 """Seconds between looks at the shards, which cost a few microseconds each."""
@@ -134,6 +139,7 @@ class SharedJob(Job):
         self._slowest = 0.0
         self._said = (-1, -1)
         self._asleep: list[int] = []
+        self._turns: list[Held] = []
         with ExitStack() as opened:
             self._keeper = keeper or OnServer(folder, address, shards)
             opened.callback(self._keeper.close)
@@ -149,8 +155,9 @@ class SharedJob(Job):
             self.clock = self._shared_clock
             self._shards = Shards(shards, policy, self._shared_clock)
             self.crawl = cast("Crawl", self._shards)  # which answers what a session asks a crawl
-            self._writer = ThreadPoolExecutor(1, "aopic-commit")
-            opened.callback(self._writer.shutdown)
+            self._executor = ThreadPoolExecutor(1, "aopic-commit")
+            opened.callback(self._executor.shutdown)
+            self._together = Together(self._executor, self._keeper.write)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
             if has_topic:
@@ -277,12 +284,32 @@ class SharedJob(Job):
                 held.post_failed(post)
         for look, own in looks:
             is_news |= self._take(look, own)
+        self._commit(now)
         for held in self._usable():
             with self._watching(held):
                 is_news |= self._go_on_with(held, now, is_seen=bool(looks))
         if looks:
             self._balance(looks[-1][0])
         return is_news
+
+    def _commit(self, now: float) -> None:
+        """Let commits begin and end, shard by shard, for some milliseconds, and go on with the next shard at the next tick.
+
+        When all have had their turn, those that have begun are written.
+        """
+        if not self._turns:
+            self._turns = [*self._shards.held.values()]
+        until = time.perf_counter() + _COMMIT_SECONDS
+        while self._turns and time.perf_counter() < until:
+            held = self._turns.pop()
+            is_there = self._shards.held.get(held.number) is held and held.failure is None
+            if is_there and not (
+                held.is_leaving and held.is_free
+            ):  # these make their last commit by themselves
+                with self._watching(held):
+                    held.tick(now)
+        if not self._turns:
+            self._together.flush()
 
     def _go_on_with(self, held: Held, now: float, *, is_seen: bool) -> bool:
         """Do what is due for *held*; returns whether letters were read."""
@@ -291,7 +318,6 @@ class SharedJob(Job):
                 self._hand_over(held)
             return False
         has_read = held.read(self.clock) > 0
-        held.tick(now)
         if held.has_post or is_seen:
             self._post(held)
         return has_read
@@ -324,7 +350,7 @@ class SharedJob(Job):
 
     def run(self, task: Callable[[], object]) -> Future[object]:
         """Run *task*, which may wait for the disk, between two commits."""
-        return self._writer.submit(task)
+        return self._executor.submit(task)
 
     def rank(self) -> None:
         """Nothing: no order of a job in shards looks at the whole graph."""
@@ -441,8 +467,8 @@ class SharedJob(Job):
                 self._shared_clock,
                 ShardId(number, self._n),
                 interval=self._interval,
-                phase=number / self._n,
-                writer=self._writer,
+                phase=self._phase(number),
+                together=self._together,
                 worker=self._registry.token,
             )
         except (InUseError, LostError):
@@ -454,6 +480,15 @@ class SharedJob(Job):
             held.close()
             raise
         return held
+
+    def _phase(self, number: int) -> float:
+        """Part of the interval by which the commits of a shard are shifted.
+
+        On a server, the shards of a worker commit together, and the workers one after another; on disks, the shards take turns.
+        """
+        if self._keeper.own is not None:
+            return number / self._n
+        return int(self._registry.token[:4], 16) / 0x10000
 
     def _adopt(self) -> bool:
         """Take the shards that were opened; returns whether there are any."""
@@ -582,10 +617,13 @@ class SharedJob(Job):
                         )
             self._opening = {}
             error = self.failure
+            ending = [held for held in self._shards.held.values() if error is None and held.failure is None]
+            for held in ending:
+                held.has_ended = True
+                held.commits.begin(is_clean=True)
             for held in self._shards.held.values():
-                if error is None and held.failure is None:
-                    held.has_ended = True
-                    held.commits.commit(is_clean=True)
+                if held in ending:
+                    held.commits.land()
                     if held.failure is None:
                         with self._watching(held):
                             self._post(held)

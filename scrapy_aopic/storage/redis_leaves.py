@@ -155,6 +155,10 @@ class Leaves:
             )
         ]
 
+    def may_wait(self, separator: bytes, keys: Sequence[bytes]) -> bool:
+        """Whether a leaf that :meth:`to_read` names only has a few rows too many, and may be cut by a later batch than that of *keys*."""
+        return MOST_ROWS < self._counts[separator] <= _BULK_ROWS - len(keys)
+
     def _may_join(self, separator: bytes, n_rows: int) -> bool:
         """Whether a leaf that has *n_rows* afterwards may go into the one before it."""
         if n_rows > _FEW_ROWS or not separator:
@@ -172,7 +176,7 @@ class Leaves:
 
         Args:
             groups: Their keys, as :meth:`group` returns them.
-            known: Rows of the leaves that :meth:`to_read` names, by their separators.
+            known: Rows of the leaves that :meth:`to_read` names, by their separators; of those that may wait, not all.
         """
         changes: dict[bytes, Change] = {}
         new: list[bytes] = []

@@ -156,6 +156,11 @@ class Link:
         self._run = self._run or self._read_run()
         return self._run
 
+    @property
+    def run(self) -> bytes:
+        """The run of the server that it is pinned to; empty if it is not."""
+        return self._run
+
     def unpin(self) -> None:
         """Use whatever run there is."""
         self._run = b""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .redis import Scan, ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
+from .redis import Scan
 from .redis_connect import connect
 from .redis_keys import Keys, leaf_name
+from .redis_rows import ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

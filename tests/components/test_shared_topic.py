@@ -178,7 +178,9 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     shards.settle(lease, found, job.clock())
     tick_until(lambda: shards.counts.queued == 40)
     job.hurry()
-    tick_until(lambda: not any(held.shard.has_changes for held in shards.held.values()))
+    tick_until(
+        lambda: not any(held.shard.has_changes or held.commits.is_writing for held in shards.held.values())
+    )
     valued, at, steps = list[str](), b"", 0
 
     def worth(lead: Lead) -> int:

@@ -1,4 +1,5 @@
-"""How often the event loop of a crawl waits for its server, and for how long: an extension that counts and writes it to a file.
+"""How often the event loop of a crawl waits for its server, and for how long, and how many requests its commits make: an
+extension that counts and writes it to a file.
 
 EXTENSIONS = {"support.store_waits.StoreWaits": 0}
 """
@@ -20,15 +21,21 @@ from scrapy_aopic.storage.redis_ahead import Ahead
 from scrapy_aopic.storage.redis_link import Link
 
 PATTERN = "store-waits-*.json"
-"""Names of the files, one for each process, in its working folder: seconds of each wait."""
+"""Names of the files, one for each process, in its working folder: an object with ``waits``, seconds of each wait,
+``writes``, requests of the thread that commits, and ``commits``."""
+
+WRITER = "aopic-commit"
+"""What the name of that thread begins with."""
 
 
 class StoreWaits:
-    """Notes each wait of the thread that made it, until the spider is closed."""
+    """Notes each wait of the thread that made it, and each request of the one that commits, until the spider is closed."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._seconds: list[float] = []
+        self._writes = 0
         self._thread = threading.get_ident()
+        self._stats = crawler.stats
         crawler.signals.connect(self._opened, signal=signals.spider_opened)
         crawler.signals.connect(self._closed, signal=signals.spider_closed)
 
@@ -37,7 +44,13 @@ class StoreWaits:
         return cls(crawler)
 
     def _opened(self) -> None:
-        ask, look = Link.ask, Ahead.look
+        ask, look, exchange = Link.ask, Ahead.look, Link._exchange
+
+        def exchanged(link: Link, commands: Any) -> Any:
+            replies = exchange(link, commands)
+            if replies and threading.current_thread().name.startswith(WRITER):
+                self._writes += 1
+            return replies
 
         def asked(link: Link, *commands: Any) -> Any:
             return self._timed(ask, link, *commands)
@@ -47,6 +60,7 @@ class StoreWaits:
             if waits and not ahead.has_come(ahead._n_sent):
                 self._timed(look, ahead, waits=True)
 
+        setattr(Link, "_exchange", exchanged)  # noqa: B010 - as below
         setattr(Link, "ask", asked)  # noqa: B010 - mypy takes methods to be what they were
         setattr(Ahead, "look", looked)  # noqa: B010
 
@@ -60,4 +74,7 @@ class StoreWaits:
             self._seconds.append(time.perf_counter() - began)
 
     def _closed(self) -> None:
-        Path(PATTERN.replace("*", str(os.getpid()))).write_text(json.dumps(self._seconds), "utf-8")
+        commits = self._stats.get_value("aopic/commits") if self._stats is not None else None
+        Path(PATTERN.replace("*", str(os.getpid()))).write_text(
+            json.dumps({"waits": self._seconds, "writes": self._writes, "commits": commits}), "utf-8"
+        )

@@ -1,0 +1,29 @@
+"""What a process needs of the store of a shard, wherever that lies."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from scrapy_aopic.core.ports import Store
+
+
+class ShardStore(Store, Protocol):
+    """The store of a shard, which nobody else may change."""
+
+    @property
+    def head(self) -> bytes:
+        """What names its last commit, as no other commit is named."""
+        ...
+
+    def check_lease(self) -> None:
+        """Do nothing if nobody else may change it, as far as that is known without waiting.
+
+        Raises:
+            LostError: If it is lost to somebody else.
+        """
+        ...
+
+    @property
+    def is_fading(self) -> bool:
+        """Whether it may soon be lost, so that nothing new should be begun."""
+        ...

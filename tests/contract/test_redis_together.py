@@ -1,0 +1,291 @@
+"""Batches of several stores on one server in one transaction: all land that can, and each fails for itself."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.proxy import Proxy
+from support.redis_server import WHY_NOT, Server, find_server
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import LostError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+if find_server() is None:
+    pytest.skip(WHY_NOT, allow_module_level=True)
+redis = pytest.importorskip("redis")
+pytest.importorskip("hiredis")
+
+from scrapy_aopic.storage import redis_leaves
+from scrapy_aopic.storage.address import Address
+from scrapy_aopic.storage.redis import RedisStore
+from scrapy_aopic.storage.redis_commit import Together
+from scrapy_aopic.storage.redis_link import Link
+from scrapy_aopic.storage.redis_view import RedisView
+
+N = 3
+"""Stores that are written to together."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def job(server) -> Address:
+    return Address(os.urandom(6).hex(), server.url)
+
+
+@contextmanager
+def opened(job: Address, n: int = N) -> Iterator[list[RedisStore]]:
+    """The stores of the shards of *job*."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(RedisStore(job.of_shard(number), is_one_of_many=True)))
+            for number in range(n)
+        ]
+
+
+@pytest.fixture
+def stores(job) -> Iterator[list[RedisStore]]:
+    with opened(job) as stores:
+        yield stores
+
+
+@pytest.fixture
+def together(job) -> Iterator[Together]:
+    with closing(Together(job)) as together:
+        yield together
+
+
+def write(
+    together: Together, stores: Sequence[RedisStore], value: bytes, keys: Sequence[bytes] = (b"key",)
+) -> list[StorageError | None]:
+    return together.write([(store.opened, {Family.PAGES: dict.fromkeys(keys, value)}) for store in stores])
+
+
+def values(stores: Sequence[RedisStore], key: bytes = b"key") -> list[bytes | None]:
+    return [store.get_many(Family.PAGES, [key])[0] for store in stores]
+
+
+@contextmanager
+def requests() -> Iterator[list[list[Any]]]:
+    """The words of each request that is made meanwhile."""
+    found: list[list[Any]] = []
+    exchange = Link._exchange
+
+    def noted(link: Link, commands: Any) -> Any:
+        found.append([each[0] for each in commands])
+        return exchange(link, commands)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "_exchange", noted)
+        yield found
+
+
+def test_it_is_one_transaction_of_two_requests(stores, together):
+    assert write(together, stores, b"1") == [None] * N
+    with requests() as found:
+        assert write(together, stores, b"2") == [None] * N
+    first, second = found
+    assert first.count(b"WATCH") == first.count(b"MULTI") == 1
+    assert first.count(b"HSET") == N
+    assert second == [b"EXEC"]
+    assert values(stores) == [b"2"] * N
+
+
+def test_leaves_that_grow_too_large_cost_no_request_of_their_own(stores, together):
+    """They are read with the commit that finds them too large, and cut by the next one."""
+    rng = random.Random(1)
+    keys = [b"%05d" % n for n in range(20_000)]
+    known: dict[bytes, bytes] = {}
+    with requests() as found:
+        for n in range(60):
+            some = rng.sample(keys, 150)
+            assert write(together, stores, b"%d" % n, some) == [None] * N
+            known.update(dict.fromkeys(some, b"%d" % n))
+    assert len(found) < 2.2 * 60
+    for store in stores:
+        assert dict(store.scan(Family.PAGES)) == known
+        store.verify()
+        leaves = store.opened.leaves[Family.PAGES]
+        assert max(map(leaves.count_of, leaves.filled)) <= 2 * redis_leaves.MOST_ROWS
+        assert len(leaves.filled) > 60
+
+
+def test_a_store_that_another_process_has_opened_takes_no_part(server, stores, together):
+    with redis.Redis.from_url(server.url) as client:
+        head = stores[1].opened.keys.head
+        mine = client.get(head).split()
+        client.set(head, b" ".join((mine[0], b"another", mine[2])))
+    failures = write(together, stores, b"1")
+    assert failures[::2] == [None, None]
+    assert isinstance(failures[1], LostError)
+    assert "another process has opened it" in str(failures[1])
+    assert values(stores) == [b"1", None, b"1"]
+    assert write(together, stores[::2], b"2") == [None] * 2
+    assert values(stores) == [b"2", None, b"2"]
+
+
+def test_a_store_that_is_closed_or_broken_takes_no_part(server, stores, together):
+    stores[0].close()
+    with redis.Redis.from_url(server.url) as client:
+        client.set(stores[1].opened.keys.leaf(Family.PAGES, b""), b"of another kind")
+    failures = write(together, stores, b"1")
+    assert failures[2] is None
+    assert "is closed; open it again" in str(failures[0])
+    assert "could not carry out a part of a commit" in str(failures[1])
+    assert values(stores[2:]) == [b"1"]
+    assert "takes no more writes" in str(write(together, stores, b"2")[1])
+
+
+def test_a_leaf_that_is_damaged_is_a_matter_of_its_store_only(server, stores, together):
+    keys = [b"%03d" % n for n in range(redis_leaves.MOST_ROWS)]
+    assert write(together, stores, b"before", keys) == [None] * N
+    assert write(together, stores, b"before", [b"more", b"yet"]) == [None] * N
+    leaf = stores[0].opened.keys.leaf(Family.PAGES, stores[0].opened.leaves[Family.PAGES].of(b"more"))
+    with redis.Redis.from_url(server.url) as client:
+        client.hset(leaf, keys[-1], b"nonsense")
+    failures = write(together, stores, b"after", [keys[-1], b"more"])
+    assert "is not as it was written" in str(failures[0])
+    assert failures[1:] == [None] * (N - 1)
+    assert values(stores[1:], b"more") == [b"after"] * (N - 1)
+
+
+def test_a_view_shows_each_store_as_it_was(job, stores, together):
+    keys = [b"%04d" % n for n in range(1000)]
+    assert write(together, stores, b"before", keys) == [None] * N
+    with closing(RedisView(job.of_shard(1))) as view:
+        for _ in range(2):
+            assert write(together, stores, b"after", keys[::2]) == [None] * N
+        assert {*dict(view.scan(Family.PAGES)).values()} == {b"before"}
+    scan = stores[2].scan(Family.PAGES)
+    assert next(scan) == (keys[0], b"after")
+    assert write(together, stores, b"last", keys) == [None] * N
+    assert {value for _, value in scan} == {b"before", b"after"}
+    assert values(stores, keys[1]) == [b"last"] * N
+
+
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_a_reply_that_is_lost_is_found_out_for_each(job, stores, together, monkeypatch, has_landed):
+    assert write(together, stores, b"1") == [None] * N
+    tell = Link.tell
+
+    def told(link: Link, *commands: Any) -> Any:
+        if commands[0][0] != b"EXEC":
+            return tell(link, *commands)
+        if has_landed:
+            tell(link, *commands)
+        link.close()
+        raise ConnectionResetError("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "tell", told)
+        failures = write(together, stores, b"2")
+    if has_landed:
+        assert failures == [None] * N
+    else:
+        assert all("Cannot write to the store" in str(each) for each in failures)
+    assert values(stores) == [b"2" if has_landed else b"1"] * N
+    assert write(together, stores, b"3") == [None] * N
+    for store in stores:
+        store.verify()
+
+
+def test_a_server_that_was_restarted_is_no_longer_that_of_any(tmp_path):
+    with Server(tmp_path, appendfsync="always") as own:
+        job = Address("job", own.url)
+        with opened(job) as stores, closing(Together(job)) as together:
+            assert write(together, stores, b"1") == [None] * N
+            own.kill()
+            assert all(isinstance(each, StorageError) for each in write(together, stores, b"2"))
+            own.start()
+            assert all(isinstance(each, LostError) for each in write(together, stores, b"2"))
+            again = [RedisStore(job.of_shard(number), is_one_of_many=True) for number in (7, 8)]
+            # Of both runs: those of the run that is there are stored.
+            failures = write(together, [stores[0], *again], b"3")
+            assert isinstance(failures[0], LostError)
+            assert failures[1:] == [None] * 2
+            assert values(again) == [b"3"] * 2
+            for store in again:
+                store.close()
+
+
+def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
+    with Server(tmp_path) as own:
+        job = Address("job", own.url)
+        with (
+            opened(job) as stores,
+            closing(Together(job)) as together,
+            redis.Redis.from_url(own.url) as client,
+        ):
+            assert write(together, stores, b"1") == [None] * N
+            client.config_set("maxmemory", 1)
+            failures = write(together, stores, b"2")
+            assert all("no memory left" in str(each) for each in failures)
+            client.config_set("maxmemory", 0)
+            assert values(stores) == [b"1"] * N
+            assert write(together, stores, b"2") == [None] * N
+
+
+def test_a_connection_that_breaks_between_two_commits_is_made_again(server):
+    with Proxy(server.port) as between:
+        job = Address(os.urandom(6).hex(), between.url, lease=60.0)
+        with opened(job) as stores, closing(Together(job)) as together:
+            assert write(together, stores, b"1") == [None] * N
+            between.cut()
+            between.heal()
+            assert write(together, stores, b"2") == [None] * N
+            assert values(stores) == [b"2"] * N
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_walk_agrees_with_dicts(job, monkeypatch, seed):
+    """Over leaves so small that nearly every commit cuts and joins some; stores take part or not, and are opened again."""
+    for name, rows in (("MOST", 6), ("_BULK", 10), ("_CUT", 4), ("_FEW", 2), ("_JOINED", 5)):
+        monkeypatch.setattr(redis_leaves, f"{name}_ROWS", rows)
+    rng = random.Random(seed)
+    families = (Family.PAGES, Family.QUEUE)
+    keys = [b"%02d" % n for n in range(80)]
+    models: list[dict[Family, dict[bytes, bytes]]] = [{family: {} for family in families} for _ in range(N)]
+    for _ in range(4):
+        with opened(job) as stores, closing(Together(job)) as together, ExitStack() as views:
+            for step in range(60):
+                numbers = rng.sample(range(N), rng.randrange(1, N + 1))
+                batches = []
+                for number in numbers:
+                    changes: dict[Family, dict[bytes, bytes | None]] = {
+                        family: {
+                            key: rng.choice((None, b"%d" % step))
+                            for key in rng.sample(keys, rng.randrange(12))
+                        }
+                        for family in families
+                    }
+                    batches.append((stores[number].opened, changes))
+                    for family, rows in changes.items():
+                        model = models[number][family]
+                        for key, value in rows.items():
+                            if value is None:
+                                model.pop(key, None)
+                            else:
+                                model[key] = value
+                assert together.write(batches) == [None] * len(batches)
+                if rng.random() < 0.05:
+                    view = views.enter_context(closing(RedisView(job.of_shard(rng.randrange(N)))))
+                    views.callback(same, view, dict(view.scan(Family.PAGES)))
+            for store, model in zip(stores, models, strict=True):
+                for family in families:
+                    assert dict(store.scan(family)) == model[family]
+                store.verify()
+
+
+def same(view: RedisView, rows: dict[bytes, bytes]) -> None:
+    assert dict(view.scan(Family.PAGES)) == rows
