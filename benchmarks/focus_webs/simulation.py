@@ -12,7 +12,7 @@ from zlib import crc32
 
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.order import Focused, revalued, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
@@ -150,10 +150,7 @@ class Crawl:
             if refit is not None:
                 self.strategy.adopt(refit())
             if page.links:
-                values = [
-                    max(value, FLOOR)
-                    for value in self.strategy.values(seen, [text for _, text in page.links])
-                ]
+                values = self.values(seen, page.links, done)
         split = shares(values, focus=self.focus)
         if self.strategy is not None:
             split = shares(
@@ -173,6 +170,23 @@ class Crawl:
             self.push(target)
         if self.strategy is not None:
             self.sweep(done)
+
+    def values(
+        self, seen: PageSeen, links: Sequence[tuple[int, LinkText]], done: dict[int, None]
+    ) -> list[float]:
+        """Values of the *links* of the page that was *seen*, as a real crawl gives them."""
+        assert self.strategy is not None
+        known: list[float | None] = [None] * len(links)
+        if not self.strategy.values_known:
+            known = [known_value(self.page(target, done)) for target, _ in links]
+        unknown = [text for (_, text), value in zip(links, known, strict=True) if value is None]
+        valued = iter(self.strategy.values(seen, unknown) if unknown else ())
+        return [max(next(valued), FLOOR) if value is None else value for value in known]
+
+    def page(self, number: int, done: dict[int, None]) -> Page | None:
+        """What a crawl knows of a page that it has read."""
+        is_read = number in done
+        return Page(State.VISITED, 1, score=whole_value(self.grades[number])) if is_read else None
 
     def sweep(self, done: dict[int, None]) -> None:
         assert self.strategy is not None

@@ -29,7 +29,7 @@ from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.stand_in import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy
+from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
@@ -48,7 +48,7 @@ from .stats import FirstOnly
 from .visit import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
     from scrapy_aopic.core.focus.strategy import MakeStrategy
+    from scrapy_aopic.core.records import Link
     from scrapy_aopic.focus import LinkScorer, PageScorer
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.settings.parse import TopicGiven
@@ -74,9 +75,6 @@ _RARELY = 10
 
 _SLOW = 0.2
 """Seconds that a user's function may take in the event loop without a warning: a hundred times what a page takes otherwise."""
-
-_NO_TEXT = LinkText("")
-"""What a page says of a link that is none of its elements: nothing."""
 
 Given: TypeAlias = "str | type[Strategy] | LinkScorer"
 """What ``AOPIC_LINK_SCORER`` may be: a name, a class, or a function."""
@@ -192,10 +190,14 @@ class Focus:
 
     def read(self, response: Response, visit: Visit) -> None:
         """Grade the page of *response*, and note what it says of its links."""
-        text, texts = self._context(response)
+        text, urls, links = self._context(response)
         keeps = self.learning.strategy.reads_text
         visit.seen = Seen(
-            self._grade(response, text, visit), texts, text if keeps else "", text[: 2 * EXCERPT_CHARACTERS]
+            self._grade(response, text, visit),
+            urls,
+            links,
+            text if keeps else "",
+            text[: 2 * EXCERPT_CHARACTERS],
         )
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
@@ -211,14 +213,14 @@ class Focus:
         if visit is not None and visit.seen is not None:
             visit.seen.grade = 1.0
 
-    def _context(self, response: Response) -> tuple[str, dict[bytes, LinkText]]:
-        """The text of *response*, and what it says of its links."""
+    def _context(self, response: Response) -> tuple[str, Mapping[bytes, str], Mapping[str, LinkText]]:
+        """The text of *response*, the URLs of its links by the latter halves of their page keys, and what it says of these."""
         if not isinstance(response, TextResponse):
-            return "", {}
+            return "", {}, {}
         try:
             root = response.selector.root
             if not hasattr(root, "iter"):  # JSON
-                return response.text[:PAGE_CHARACTERS], {}
+                return response.text[:PAGE_CHARACTERS], {}, {}
             context = page_context(
                 root,
                 response.url,
@@ -228,15 +230,14 @@ class Focus:
                 side=SIDE if self.learning.is_on and self.valuing is None else LINK_CHARACTERS,
             )
         except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
-            return "", {}
+            return "", {}, {}
         if not self.values_links:
-            return context.text, {}
-        texts: dict[bytes, LinkText] = {}
-        for url, text in context.links.items():
-            key = self._place(url).key
-            if key:
-                texts.setdefault(key[HOST_BYTES:], text)
-        return context.text, texts
+            return context.text, {}, {}
+        urls: dict[bytes, str] = {}
+        for url, place in zip(context.links, map(self._place, context.links), strict=True):
+            if place.key:
+                urls.setdefault(place.page, url)
+        return context.text, urls, context.links
 
     def _grade(self, response: Response, text: str, visit: Visit) -> float:
         if self._given.by_items:
@@ -279,7 +280,7 @@ class Focus:
         visit = self._visits.get(response.request) if response.request is not None else None
         if self.valuing is None or visit is None or visit.seen is None or not visit.n_links:
             return
-        links = {key: text for key, text in visit.seen.texts.items() if visit.counts(key)}
+        links = {key: visit.seen.links[url] for key, url in visit.seen.urls.items() if visit.counts(key)}
         try:
             visit.valued = await self.valuing.values(self._seen(visit, visit.seen), links) if links else {}
         except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the function raises, or the store
@@ -334,10 +335,13 @@ class Focus:
 
     def _split(self, visit: Visit, found: Findings, page: PageSeen, seen: Seen) -> Findings:
         """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
-        texts = [seen.texts.get(link.key[HOST_BYTES:], _NO_TEXT) for link in visit.links]
+        known = self._known_values(visit)
+        unknown = [link for link, value in zip(visit.links, known, strict=True) if value is None]
+        texts = [seen.of(link.key[HOST_BYTES:]) for link in unknown]
         if self.learning.is_on:  # as it will learn from them
             texts = all_bounded(texts)
-        values = self._values(visit, page, texts)
+        valued = iter(self._values(visit, page, unknown, texts) if unknown else ())
+        values = [next(valued) if value is None else value for value in known]
         strategy = self.learning.strategy
         split = shares(
             values,
@@ -345,9 +349,10 @@ class Focus:
             null_mass=strategy.null_mass,
             power=strategy.power,
         )
-        leads = [b""] * len(texts)
+        leads = [b""] * len(values)
         if self.learning.is_on:
-            leads = list(map(LeadsOfPage(page.key, page.grade, page.depth + 1).pack, texts))
+            packed = map(LeadsOfPage(page.key, page.grade, page.depth + 1).pack, texts)
+            leads = [next(packed) if value is None else b"" for value in known]
         given = sum([link.weight for link in visit.links])
         visit.links = [
             replace(link, weight=weight * link.weight, value=whole_value(value), lead=lead)
@@ -359,9 +364,18 @@ class Focus:
         whole = sum([link.weight for link in visit.links]) + null_mass + int(UNIT * FLOOR) * lost
         return found._replace(weight=max(whole, 1))
 
-    def _values(self, visit: Visit, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+    def _known_values(self, visit: Visit) -> list[float | None]:
+        """What is known of the links of *visit* without asking the strategy; ``None`` for those that it has to value."""
+        if self.learning.strategy.values_known:
+            return [None] * len(visit.links)
+        keys, hosts = [link.key for link in visit.links], [link.host for link in visit.links]
+        return list(map(known_value, self._job.crawl.find_many(keys, hosts, visit.lease)))
+
+    def _values(
+        self, visit: Visit, page: PageSeen, links: Sequence[Link], texts: Sequence[LinkText]
+    ) -> list[float]:
         if self.valuing is not None:
-            return self._values_given(visit, page, texts)
+            return self._values_given(visit, page, links, texts)
         begin = perf_counter()
         try:
             values = [max(part(value), FLOOR) for value in self.learning.strategy.values(page, texts)]
@@ -380,11 +394,13 @@ class Focus:
             self._note_time("AOPIC_LINK_SCORER", page.url, perf_counter() - begin)
         return values
 
-    def _values_given(self, visit: Visit, page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
-        """What the user's asynchronous function gave for the links of *visit*, and what was learned for others."""
+    def _values_given(
+        self, visit: Visit, page: PageSeen, links: Sequence[Link], texts: Sequence[LinkText]
+    ) -> list[float]:
+        """What the user's asynchronous function gave for *links* of *visit*, and what was learned for others."""
         given = visit.valued
         if isinstance(given, dict):
-            keys = [link.key[HOST_BYTES:] for link in visit.links]
+            keys = [link.key[HOST_BYTES:] for link in links]
             unknown = [number for number, key in enumerate(keys) if key not in given]
             others = iter(
                 self.learning.strategy.values(page, [texts[number] for number in unknown]) if unknown else ()

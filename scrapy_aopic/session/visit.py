@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha1
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -58,20 +59,30 @@ class Mark(Struct, frozen=True, gc=False):
     key: bytes = b""
 
 
+_NO_TEXT = LinkText("")
+
+
 class Seen(Struct):
     """What was read of a page in work for a topic (:mod:`.focus`).
 
     Attributes:
         grade: How relevant it is.
-        texts: What it says of its links, by the latter halves of their page keys.
+        urls: Those of its links, by the latter halves of their page keys.
+        links: What it says of each of them.
         text: Its text, if the strategy reads it.
         beginning: The beginning of its text, for people.
     """
 
     grade: float
-    texts: dict[bytes, LinkText]
+    urls: Mapping[bytes, str]
+    links: Mapping[str, LinkText]
     text: str = ""
     beginning: str = ""
+
+    def of(self, page: bytes) -> LinkText:
+        """What it says of the link to the page with this latter half of a page key: nothing of what is none of its elements."""
+        url = self.urls.get(page)
+        return self.links[url] if url is not None else _NO_TEXT
 
 
 class Visit:

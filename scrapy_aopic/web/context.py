@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,11 +61,11 @@ class PageContext(NamedTuple):
     Attributes:
         text: Its title and its text, without what it hides.
         links: What it says of each URL that it links to, absolute and without fragment; the first link to it counts. A
-            hidden one says nothing but its URL.
+            hidden one says nothing but its URL. It is put together when it is asked for, as most of it seldom is.
     """
 
     text: str
-    links: dict[str, LinkText]
+    links: Mapping[str, LinkText]
 
 
 class _Found(NamedTuple):
@@ -97,16 +98,34 @@ def page_context(
     """
     reader = _Reader(has_links=has_links, side=min(side, _SIDE))
     reader.read(root)
-    links: dict[str, LinkText] = {}
+    links: dict[str, _Found] = {}
     join = Page(url, base or url, encoding).join
     for found in reader.found:
         joined = join(found.href) if len(found.href) <= _LONGEST_HREF else None
         if joined is None or not joined.startswith(("http://", "https://")):
             continue
         target = joined.partition("#")[0]
-        if target not in links:
-            links[target] = reader.text_of(found, target)
-    return PageContext(_normal(" ".join(reader.pieces)[:PAGE_CHARACTERS]), links)
+        links.setdefault(target, found)
+    return PageContext(
+        _normal(" ".join(reader.pieces)[:PAGE_CHARACTERS]), _LinkTexts(links, reader) if links else {}
+    )
+
+
+class _LinkTexts(Mapping[str, LinkText]):
+    """What a page that *reader* has read says of *links*, by URL."""
+
+    def __init__(self, links: dict[str, _Found], reader: _Reader) -> None:
+        self._links = links
+        self._reader = reader
+
+    def __getitem__(self, url: str) -> LinkText:
+        return self._reader.text_of(self._links[url], url)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._links)
+
+    def __len__(self) -> int:
+        return len(self._links)
 
 
 class _Reader:

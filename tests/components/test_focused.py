@@ -187,6 +187,54 @@ def broken(*_: Any) -> Any:
     raise RuntimeError("no idea")
 
 
+class Asked(Strategy):
+    """Values all links the same, and notes of which pages it was asked for which."""
+
+    values_known = False
+    asked: ClassVar[dict[str, list[str]]] = {}
+
+    def __init__(self, topic: Topic, chance: Random) -> None:
+        self.asked.clear()
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
+        self.asked[page.url] = [link.path for link in links]
+        return [0.5] * len(links)
+
+
+class AskedAgain(Asked):
+    """The same, of all links of all pages."""
+
+    values_known = True
+
+
+@pytest.mark.parametrize("strategy", [Asked, AskedAgain])
+@deferred_f_from_coro_f
+async def test_links_to_pages_that_were_read_are_worth_what_those_are(
+    serve: Serve, strategy: type[Asked]
+) -> None:
+    """So that nobody is asked for them."""
+    serve(
+        {
+            HOME: page(OTHER, ["/one", "/two"]),
+            f"{HOME}one": page(OTHER, ["/two", "/", "/three"]),
+            f"{HOME}two": page(TOPIC, ["/one", "/three", "/four"]),
+            f"{HOME}three": page(OTHER, []),
+            f"{HOME}four": page(OTHER, []),
+        }
+    )
+    crawler = await crawl(Follow, focused(AOPIC_LINK_SCORER=strategy))
+    assert stat(crawler, "aopic/errors") is None
+    asked = {url.removeprefix(HOME): paths for url, paths in Asked.asked.items()}
+    if strategy.values_known:
+        assert asked == {
+            "": ["/one", "/two"],
+            "one": ["/two", "/", "/three"],
+            "two": ["/one", "/three", "/four"],
+        }
+    else:
+        assert asked == {"": ["/one", "/two"], "one": ["/two", "/three"], "two": ["/three", "/four"]}
+
+
 @deferred_f_from_coro_f
 async def test_functions_that_fail_lose_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     web = serve(WEB)

@@ -179,6 +179,7 @@ class Learned(Strategy):
     """
 
     learns: ClassVar[bool] = True
+    values_known: ClassVar[bool] = False
     discount: ClassVar[float] = DISCOUNT
     n_levels: ClassVar[int] = 0
     host_weight: ClassVar[int] = 0

@@ -15,10 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from scrapy_aopic.core.order import LARGEST_VALUE, value_of
+from scrapy_aopic.core.records import QUEUED
+
 from .shares import NULL_MASS, POWER
 from .topic import LinkText
 
 if TYPE_CHECKING:
+    from scrapy_aopic.core.records import Page
+
     from .topic import Topic
 
 FLOOR = 0.01
@@ -75,6 +80,7 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
+        values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
         power: See :func:`.shares.shares`.
         null_mass: The same.
@@ -82,6 +88,7 @@ class Strategy:
 
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
+    values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False
     power: ClassVar[float] = POWER
     null_mass: ClassVar[float] = NULL_MASS
@@ -123,6 +130,17 @@ class Strategy:
         Raises:
             StorageError: If *data* is damaged, or of another strategy; it is as new then.
         """
+
+
+def known_value(page: Page | None) -> float | None:
+    """What a link to *page* is worth if that was read: what it is; ``None`` if a strategy has to value it.
+
+    That one which waits keeps its value on pages that are not relevant was tried, too: it saves as much again, and finds more
+    behind tunnels, but less on real pages.
+    """
+    if page is None or page.state == QUEUED or page.outcome or not page.score & LARGEST_VALUE:
+        return None
+    return value_of(page.score)
 
 
 class ByFunction(Strategy):
