@@ -12,6 +12,11 @@ the topics that defaults may be chosen on; without it the others are used. Seeds
 or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give;
 with ``--hindsight`` a strategy begins with what it has learned in a first crawl from the same seeds of so many fetches.
 
+Oracles are told what no crawler knows. The one-step oracle: of each known page whether it is relevant. The host oracle, only with
+``--only``: what part of each host's pages is relevant; links to hosts with any come before all others, in the order of that, and
+links within a host by the default's values. The page oracle is the other half: links within a host to relevant pages come before
+all others, and links to other hosts by the default's values.
+
 Printed: mean harvest, which is the part of the fetched pages that is relevant as the mean over all prefixes of the crawl; harvest
 at 500 fetches; recall of the relevant pages that can be reached; the part of their PageRank that the first 500 fetches got; and the paired
 difference of the mean harvest to that of --peer over topics, kinds of seeds and sets, with its 95 % interval (Student's t, which
@@ -53,6 +58,9 @@ POLICIES: dict[str, Policy] = {
     "one-step oracle": Policy(),
 }
 """Focus 1 for what the literature knows without cash; the default focus for what is this package's own."""
+
+HALF_ORACLES = {"host oracle": Policy("contextual"), "page oracle": Policy("contextual")}
+"""Only with ``--only``: what the default lacks of what the one-step oracle knows."""
 
 DIAL = (0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 1.0)
 STEP = 10
@@ -275,7 +283,8 @@ def main() -> None:
     if options.dial:
         policies = {f"focus {focus:g}": Policy("contextual", focus) for focus in DIAL}
     if options.only:
-        policies = {name: POLICIES.get(name) or Policy(name) for name in options.only.split(",")}
+        known = POLICIES | HALF_ORACLES
+        policies = {name: known.get(name) or Policy(name) for name in options.only.split(",")}
     peer = options.peer or next(name for name in ("jlse", "focus 0.9", *policies) if name in policies)
     found = run(options, policies)
     if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
-from scrapy_aopic.core.order import Focused, revalued, value_of, whole_value
+from scrapy_aopic.core.order import LARGEST_VALUE, Focused, revalued, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
 
 from . import Web
@@ -86,6 +87,9 @@ class Crawl:
         self.version = 0
         self.spent = 0.0
         self.heap: list[tuple[float, int, int]] = []
+        self.hosts = [urlsplit(page.url).netloc for page in web.pages] if policy[0].endswith("oracle") else []
+        relevant = Counter(host for host, label in zip(self.hosts, labels, strict=False) if label)
+        self.parts = {host: relevant[host] / n for host, n in Counter(self.hosts).items()}
 
     def key(self, page: int) -> bytes:
         """Key of a *page*, as in a store: its host first."""
@@ -102,7 +106,16 @@ class Crawl:
         if self.name == "cash":
             return self.cash[page]
         waiting = Page(State.QUEUED, 1, score=revalued(0, self.value[page]))
-        return self.queues.front_queue(waiting, int(self.cash[page] * SEED))
+        queue = self.queues.front_queue(waiting, int(self.cash[page] * SEED))
+        parent = self.found_on[page][0]
+        if self.name in ("host oracle", "page oracle") and parent >= 0:
+            is_of_host = self.hosts[parent] == self.hosts[page]
+            if self.name == "page oracle":
+                return 2.0 * LARGEST_VALUE * self.labels[page] if is_of_host else queue
+            return (
+                queue if is_of_host else LARGEST_VALUE * self.parts[self.hosts[page]] + queue / LARGEST_VALUE
+            )
+        return queue
 
     def push(self, page: int) -> None:
         heapq.heappush(self.heap, (-self.score(page), self.order[page], page))
