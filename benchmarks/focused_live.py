@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 import demo_web
 import focus
+from focus_webs.demo import KEYWORDS
 from focused import interval
 
 from scrapy_aopic.testing.server import Answer, Exchange
@@ -34,12 +35,6 @@ from scrapy_aopic.testing.server import Answer, Exchange
 STRATEGIES = (
     "best-first shark-search context-graph otie ata jlse-paper jlse focused learned portfolio contextual"
 )
-TOPICS = {
-    "astronomy": ("comet", "galaxy", "stars", "telescope"),
-    "weaving": ("warp", "tapestry", "threads", "loom"),
-}
-"""Topics of the demo web, and the keywords that a crawl is given: two of each are words of it, and one is on other pages too."""
-
 STEPS = 4
 
 
@@ -69,7 +64,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     print(f"{'':16}" + "".join(f"{f'at {step}':>9}" for step in steps) + "     mean  seconds")
     kept: dict[str, list[list[bool]]] = {}
     for turn in range(options.turns):
-        topic, keywords = list(TOPICS.items())[turn % len(TOPICS)]
+        topic, keywords = list(KEYWORDS.items())[turn % len(KEYWORDS)]
         given: dict[str, object] = {"keywords": keywords}
         if options.examples:
             given = _examples(topic, options.examples, random.Random(turn), folder / str(turn))

@@ -15,12 +15,17 @@ from . import Web, leaf
 
 EXAMPLE = Path(__file__).parents[2] / "example_project"
 
+KEYWORDS = {
+    "astronomy": ["comet", "galaxy", "stars", "telescope"],
+    "weaving": ["warp", "tapestry", "threads", "loom"],
+}
+"""What a crawl for each topic is given if by keywords: two of each are words of it, and one is on other pages, too."""
+
 
 def load() -> Web:
     """Its pages; redirects lead to where they redirect."""
     sys.path.insert(0, str(EXAMPLE))
     import demo_web
-    from demo_web.grammar import TOPICS
 
     made = demo_web.DemoWeb(has_topics=True)
     urls = made.urls()
@@ -50,7 +55,7 @@ def load() -> Web:
                 links.append((target, said))
         pages.append(leaf(url, context.text, links))
     topics = {}
-    for topic, nouns in TOPICS.items():
-        topics[topic] = [made.topic(page.url) == topic for page in pages], list(nouns)[:3]
+    for topic, keywords in KEYWORDS.items():
+        topics[topic] = [made.topic(page.url) == topic for page in pages], keywords
     seeds = [number[seed] for seed in made.seeds if seed in number]
     return Web(pages, topics, seeds)
