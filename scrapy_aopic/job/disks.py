@@ -188,7 +188,7 @@ class OnDisk:
             },
         )
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* one after another: each is of a store in files of its own."""
         return one_by_one(batches)
 

@@ -55,7 +55,7 @@ class Keeper(Protocol):
         """
         ...
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
         """Write *batches*, in a thread, each to a store that it has opened.
 
         Returns:
@@ -102,7 +102,7 @@ class OnServer:
         del look, clock
         return open_store_of_shard(self._address.of_shard(number))
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> list[StorageError | None]:
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis_commit`."""
         return self._together.write([(cast("RedisStore", store).opened, batch) for store, batch in batches])
 

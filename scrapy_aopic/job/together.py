@@ -10,8 +10,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
-from scrapy_aopic.exceptions import StorageError
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
@@ -30,7 +28,7 @@ wait."""
 class Writes(Protocol):
     """What writes batches to several stores."""
 
-    def __call__(self, batches: Batches, /) -> list[StorageError | None]:
+    def __call__(self, batches: Batches, /) -> Sequence[Exception | None]:
         """Write *batches*, each to a store of its own; returns why each was not stored, ``None`` if it was."""
         ...
 
@@ -94,14 +92,18 @@ class ShardWriter:
         self._together.flush()
 
 
-def one_by_one(batches: Batches) -> list[StorageError | None]:
-    """Write *batches* one after another, as stores have nothing in common that lie in files of their own."""
+def one_by_one(batches: Batches) -> list[Exception | None]:
+    """Write *batches* one after another, as stores have nothing in common that lie in files of their own.
+
+    Returns:
+        Why each was not stored, whatever that is; ``None`` if it was.
+    """
     return [_failure(store, batch) for store, batch in batches]
 
 
-def _failure(store: ShardStore, batch: Batch) -> StorageError | None:
+def _failure(store: ShardStore, batch: Batch) -> Exception | None:
     try:
         store.write(batch, sync=True)
-    except StorageError as error:
+    except Exception as error:  # noqa: BLE001 - it is that of this store, and others have landed
         return error
     return None

@@ -1,0 +1,100 @@
+"""Commits of several shards: which are written together, and what becomes of each."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.job import together as together_module
+from scrapy_aopic.job.together import Together, one_by_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.job.shard_store import ShardStore
+
+
+class Store:
+    """Fails if it is told to."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+        self.written: list[Batch] = []
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        assert sync
+        if self.failure is not None:
+            raise self.failure
+        self.written.append(batch)
+
+
+def batch(n: int) -> Batch:
+    return {Family.PAGES: {b"%d" % number: b"" for number in range(n)}, Family.META: {}}
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def add(together: Together, store: Store, n: int = 1) -> Future[None]:
+    return together.writer_of(cast("ShardStore", store)).write(batch(n))
+
+
+def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> None:
+    lost = LostError("lost")
+    stores = [Store(), Store(lost), Store()]
+    groups: list[int] = []
+
+    def write(batches: Any) -> Sequence[Any]:
+        groups.append(len(batches))
+        return one_by_one(batches)
+
+    together = Together(executor, write)
+    futures = [add(together, store) for store in stores]
+    assert not any(future.done() for future in futures)
+    together.flush()
+    assert [future.exception(10) for future in futures] == [None, lost, None]
+    assert [len(store.written) for store in stores] == [1, 0, 1]
+    together.flush()
+    assert groups == [3]
+
+
+def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -> None:
+    monkeypatch.setattr(together_module, "MOST_ROWS", 10)
+    groups: list[int] = []
+
+    def write(batches: Any) -> Sequence[Any]:
+        groups.append(sum(len(rows) for _, found in batches for rows in found.values()))
+        return one_by_one(batches)
+
+    together = Together(executor, write)
+    futures = [add(together, Store(), n) for n in (4, 5, 2, 30, 8, 2)]
+    together.flush()
+    assert [future.exception(10) for future in futures] == [None] * 6
+    assert groups == [9, 2, 30, 10]
+
+
+def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) -> None:
+    error = ZeroDivisionError("a bug")
+
+    def write(batches: Any) -> Sequence[Any]:
+        raise error
+
+    together = Together(executor, write)
+    futures = [add(together, Store()) for _ in range(2)]
+    together.writer_of(cast("ShardStore", Store())).flush()
+    assert [future.exception(10) for future in futures] == [error] * 2
+
+
+def test_one_by_one_each_fails_for_itself_whatever_it_raises() -> None:
+    bug, full = ZeroDivisionError("a bug"), StorageError("full")
+    stores = [Store(), Store(bug), Store(full), Store()]
+    assert one_by_one([(cast("ShardStore", store), batch(1)) for store in stores]) == [None, bug, full, None]
+    assert [len(store.written) for store in stores] == [1, 0, 0, 1]
