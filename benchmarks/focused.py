@@ -149,7 +149,9 @@ def outcome(given: Given, fetched: list[int], fetches: int, spent: float) -> Out
     ranked = sum(ranks[page] for page in fetched[:EARLY] if labels[page])
     ranked /= sum(ranks[page] for page in wanted) or 1.0
     recall = n / max(len(wanted), 1)
-    return Outcome(statistics.mean(curve), curve[EARLY // STEP - 1], recall, ranked, curve, spent)
+    return Outcome(
+        statistics.mean(curve), curve[min(EARLY, fetches) // STEP - 1], recall, ranked, curve, spent
+    )
 
 
 def webs(options: argparse.Namespace) -> Iterator[tuple[str, Web, list[str], list[str]]]:
