@@ -4,8 +4,8 @@
 2. A batch is one transaction, which also compares and moves on the head of the job: see :mod:`.redis_lease`. The
    server appends a transaction to its file as a whole, so after any crash of the server the job is as after one of
    its commits.
-3. Commands are sent, checked and queued by the server before the lock is taken under which they are carried out, so
-   that a reader waits no longer than the server itself needs.
+3. Commands are sent before the lock is taken under which the server carries them out, so that a reader waits little longer
+   than the server itself needs: see :mod:`.redis_commit`.
 4. Before a leaf changes, its rows are saved for whoever still has to see them: in memory for the scans of this store,
    on the server (``COPY``) for the views that other processes have open (:mod:`.redis_view`).
 """

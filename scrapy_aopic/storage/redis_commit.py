@@ -2,11 +2,13 @@
 
 1. A transaction also compares and moves on the head of each job that it changes: see :mod:`.redis_lease`. A store whose head is
    not as it was takes no part, and is lost; the others are carried out without it.
-2. A commit that finds everything as it expects it takes two round trips: in the first, the server reads the heads, and
-   checks and queues all commands; in the second, it carries them out. Another one comes before these if a leaf has to be
-   read that cannot wait: one that may be gone afterwards, or is far too large. One that is just too large is read with the
-   first, and cut by the next commit that changes it.
-3. Readers of a store wait only for the second one. Rows and leaves that they see are those before it or those after it.
+2. A commit takes one round trip if nobody else has touched its stores since the last one: that one has also watched the heads
+   for it, and read them. Otherwise it takes two: in the first, the server watches and reads the heads, and checks and
+   queues all commands; in the second, it carries them out. Another one comes before these if a leaf has to be read that
+   cannot wait: one that may be gone afterwards, or is far too large. One that is just too large, or has few rows left, is
+   read with the last one, and cut or joined by the next commit that changes it.
+3. Commands are sent before the lock is taken under which they are carried out. Rows and leaves that a reader of a store sees
+   are those before a commit or those after it.
 4. Whether a commit landed whose reply is lost is seen by the heads.
 
 One transaction for all that a process commits at a time was chosen over one for each store: it makes a request of what would
@@ -46,11 +48,11 @@ _ATTEMPTS = 50
 _VALUES_AT_ONCE = 500
 """Pairs in a command, at most, so that no command is large."""
 
-_MOST_LATE = 20
-"""Leaves that a commit reads for the next one, at most, so that neither waits for long."""
+_MOST_LATE = 8
+"""Leaves of a store that a commit reads for the next one, at most, so that neither waits for long."""
 
 _TO_CUT = 100
-"""Leaves that a store keeps in memory until a commit cuts them: some hundred kilobytes."""
+"""Leaves that a store keeps in memory until a commit cuts or joins them: some hundred kilobytes."""
 
 
 class Reading(Protocol):
@@ -76,12 +78,12 @@ class Opened:
 
     Attributes:
         reader: Connection that is used with *reading* held.
-        writer: Connection that is used with *writing* held.
+        writer: What its commits are sent by unless they are sent with others; used with *writing* held.
         writing: One commit at a time.
         reading: Leaves and rows do not change while this is held.
         readings: Who is reading leaves one after another.
         views: Of other processes: leaves that were saved for each.
-        to_cut: Leaves that have too many rows, with these, as of the last commit.
+        to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
         broken: Why it takes no more writes; empty if it does.
     """
 
@@ -96,7 +98,8 @@ class Opened:
         self.address = address
         self.keys = keys
         self.lease = lease
-        self.reader, self.writer = links
+        self.reader, writer = links
+        self.writer = Writer(writer)
         self.leaves = leaves
         self.ahead = Ahead(self.reader, keys)
         self.writing = threading.Lock()
@@ -115,6 +118,11 @@ class Opened:
         """
         if self.is_closed:
             raise StorageError(f"The store in {self.address} is closed; open it again.")
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether there may be another commit, as far as that is known."""
+        return not (self.is_closed or self.broken or self.lease.is_lost)
 
     def check_writable(self) -> None:
         """Do nothing if it is open and takes writes, as far as that is known without asking the server.
@@ -143,7 +151,61 @@ class Opened:
                 self.is_closed = True
                 self.lease.close()
                 self.reader.close()
-                self.writer.close()
+                self.writer.link.close()
+
+
+class Writer:
+    """What commits are sent by: *link*, and what is watched on it for the next one.
+
+    It is used by one thread at a time, and its connection by nothing else, for each transaction ends all that is watched.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._stores: list[Opened] = []
+        self._found: dict[Opened, list[Reply]] = {}
+        self._connection = 0
+
+    def watching(self, commits: Iterable[Commit]) -> list[Sequence[Argument]]:
+        """What watches and looks at the stores of *commits*, and those before that are still open, for the next commit."""
+        stores = dict.fromkeys([*self._stores, *(each.opened for each in commits)])
+        self._stores = [each for each in stores if each.can_commit]
+        return watching(self._stores)
+
+    def note(self, replies: Sequence[Reply]) -> None:
+        """What :meth:`watching` named is watched since *replies*."""
+        if self._stores and not any(isinstance(each, ReplyError) for each in replies):
+            self._found = dict(zip(self._stores, looks_of(replies), strict=True))
+            self._connection = self.link.n_opened
+
+    def found(self, commits: Iterable[Commit]) -> list[list[Reply]] | None:
+        """What was found in the stores of *commits*, all of which are watched since; ``None`` if one is not.
+
+        It is found once, because whatever comes next ends that.
+        """
+        found, self._found = self._found, {}
+        if self._connection != self.link.n_opened:
+            return None
+        known = [found.get(each.opened) for each in commits]
+        return [each for each in known if each is not None] if None not in known else None
+
+
+def watching(stores: Sequence[Opened]) -> list[Sequence[Argument]]:
+    """What watches and looks at *stores*; nothing if there are none."""
+    keys = [each.keys for each in stores]
+    if not keys:
+        return []
+    looks: list[Sequence[Argument]] = [
+        (b"WATCH", *(name for each in keys for name in (each.head, each.views)))
+    ]
+    for each in keys:
+        looks += ((b"GET", each.head), (b"SMEMBERS", each.views))
+    return looks
+
+
+def looks_of(replies: Sequence[Reply]) -> list[list[Reply]]:
+    """Head and views of each store in the *replies* to what :func:`watching` returned."""
+    return [[*pair] for pair in zip(replies[1::2], replies[2::2], strict=True)]
 
 
 class Commit:
@@ -163,7 +225,6 @@ class Commit:
         self._groups: dict[Family, dict[bytes, list[bytes]]] = {}
         self._missing: list[tuple[Family, bytes]] = []
         self._late: list[tuple[Family, bytes]] = []
-        self._late_rows: list[Rows] = []
         self._commands: list[Sequence[Argument]] = []
         self._saving: _Saving | None = None
         self._counting: dict[Family, dict[bytes, list[tuple[int, int]]]] = {}
@@ -187,10 +248,15 @@ class Commit:
                 groups = self._groups[family] = leaves.group(rows)
                 for each in leaves.to_read(rows, groups):
                     if (family, each) not in opened.to_cut:
-                        may_wait = leaves.may_wait(each, groups[each])
+                        may_wait = leaves.may_wait(each, groups[each], rows)
                         (self._late if may_wait else self._missing).append((family, each))
         del self._late[_MOST_LATE:]
         return self._reading(self._missing)
+
+    @property
+    def late(self) -> list[Sequence[Argument]]:
+        """What reads, after the transaction, the leaves that the next one cuts or joins."""
+        return self._reading(self._late)
 
     def _reading(self, leaves: Iterable[tuple[Family, bytes]]) -> list[Sequence[Argument]]:
         return [(b"HGETALL", self.opened.keys.leaf(*each)) for each in leaves]
@@ -237,28 +303,20 @@ class Commit:
 
     # -- the transaction
 
-    @property
-    def looks(self) -> list[Sequence[Argument]]:
-        """What reads all that :meth:`compare` needs."""
-        keys = self.opened.keys
-        return [(b"GET", keys.head), (b"SMEMBERS", keys.views), *self._reading(self._late)]
+    def expects(self, head: Reply, views: Reply) -> bool:
+        """Whether nobody has the store open for whom something would have to be saved, and the *head* is that of its last commit."""
+        self._saving = None
+        return not views and not self.opened.lease.why_refused(head)
 
-    def compare(self, replies: Sequence[Reply]) -> list[bytes]:
-        """Compare *replies* to :attr:`looks` with what they should be; returns the views that are open.
+    def compare(self, head: Reply, views: Reply) -> list[bytes]:
+        """Compare the *head*, as it is now, with what it should be; returns the *views* that are open.
 
         The store is lost if it has another head.
-
-        Raises:
-            StorageError: If a leaf is not as it was written.
         """
-        head, views, *leaves = replies
+        self._saving = None
         if why := self.opened.lease.why_refused(head):
             self.fail(self.opened.lease.lost(why))
             return []
-        keys = self.opened.keys
-        self._late_rows = [
-            read_rows(keys, family, reply) for (family, _), reply in zip(self._late, leaves, strict=True)
-        ]
         return [*views]
 
     def save_for(self, views: Iterable[bytes], link: Link) -> bool:
@@ -313,14 +371,13 @@ class Commit:
         n_saving = len(self._saving.commands) if self._saving is not None else 0
         self._apply(replies[n_saving:])
 
-    def find_out(self, head: bytes | None, link: Link, error: OSError) -> None:
-        """The reply is lost because of *error*, and the server has *head* now.
+    def find_out(self, head: bytes | None, link: Link) -> None:
+        """The reply is lost, and the server has *head* now; it is done if that is its own.
 
         Raises:
             StorageError: If the server cannot be reached.
         """
         if head != self._after.packed():
-            self.fail(self.opened.writer.error("write to", str(error)))
             return
         # It landed. The rows of leaves are counted again; what replies would have said of the rest is not needed.
         for family, plan in self._plans.items():
@@ -339,22 +396,23 @@ class Commit:
         for family, plan in self._plans.items():
             leaves = opened.leaves[family]
             leaves.apply(plan, _Counted(leaves, self._counting[family], replies))
-        self._note_to_cut()
+            for change in plan.changes:
+                opened.to_cut.pop((family, change.separator), None)
         self.is_done = True
 
-    def _note_to_cut(self) -> None:
-        """Keep the leaves that have too many rows for the next commit."""
-        to_cut = self.opened.to_cut
-        late = dict(zip(self._late, self._late_rows, strict=True))
-        for family, plan in self._plans.items():
-            for change in plan.changes:
-                to_cut.pop((family, change.separator), None)
-                rows = late.get((family, change.separator))
-                if rows is not None and len(to_cut) < _TO_CUT:
-                    after = rows | change.puts
-                    for key in change.deletes:
-                        after.pop(key, None)
-                    to_cut[family, change.separator] = after
+    def note_to_cut(self, replies: Sequence[Reply]) -> None:
+        """Keep what :attr:`late` has read for the next commit, if this one has landed."""
+        opened = self.opened
+        if self.failure is not None or not self.is_done:
+            return
+        for (family, separator), reply in zip(self._late, replies, strict=True):
+            if len(opened.to_cut) == _TO_CUT:
+                return
+            try:
+                opened.to_cut[family, separator] = read_rows(opened.keys, family, reply)
+            except StorageError:
+                opened.broken = f"a leaf of {family.name} is not as it was written"
+                return
 
 
 class _Counted:
@@ -403,20 +461,24 @@ class _Saving:
             saved.update(names)
 
 
-def commit(commits: Sequence[Commit], link: Link) -> None:
-    """Carry out *commits* by *link* as one transaction; what has become of each is in its attributes.
+def commit(commits: Sequence[Commit], writer: Writer) -> None:
+    """Carry out *commits* by *writer* as one transaction; what has become of each is in its attributes.
 
     Args:
         commits: Of stores on one server, whose ``writing`` is held.
-        link: Pinned to the run of the server that the stores are pinned to, if they are.
+        writer: Its link is pinned to the run of the server that the stores are pinned to, if they are.
     """
+    link = writer.link
     try:
         _plan(commits, link)
         is_bold = True
         for _ in range(_ATTEMPTS):
             if not (todo := [each for each in commits if not each.is_done]):
                 return
-            is_bold = _try(todo, link, is_bold=is_bold)
+            if (found := writer.found(todo)) is not None:
+                _try_at_once(todo, found, writer)
+            else:
+                is_bold = _try(todo, writer, is_bold=is_bold)
         raise link.error("write to", "too many views of it are opened and closed")
     except StorageError as error:
         failure = error
@@ -436,8 +498,25 @@ def _plan(commits: Sequence[Commit], link: Link) -> None:
             each.plan([*islice(replies, len(commands))])
 
 
-def _try(commits: Sequence[Commit], link: Link, *, is_bold: bool) -> bool:
-    """Try to carry out *commits*; those that are not done then have to be tried once more.
+def _try_at_once(commits: Sequence[Commit], found: Sequence[Sequence[Reply]], writer: Writer) -> None:
+    """Try to carry out *commits*, whose stores are watched since that was *found* in them; if one is not done then, look at
+    them first.
+
+    Raises:
+        StorageError: If the server refuses, or something cannot be read; nothing was done.
+    """
+    if not all(each.expects(*looks) for each, looks in zip(commits, found, strict=True)):
+        return
+    queued = _queued(commits)
+    try:
+        writer.link.send_ahead(*queued)
+    except OSError:  # while it was not used
+        return
+    _carry_out(commits, writer, len(queued))
+
+
+def _try(commits: Sequence[Commit], writer: Writer, *, is_bold: bool) -> bool:
+    """Look at the stores of *commits*, and try to carry them out; those that are not done then have to be tried once more.
 
     Args:
         is_bold: Whether to let the server queue everything before it is known whether views are open, for which something would
@@ -450,16 +529,14 @@ def _try(commits: Sequence[Commit], link: Link, *, is_bold: bool) -> bool:
         StorageError: If the server refuses, or something cannot be read; nothing was done.
         OSError: If the connection broke before anything was done.
     """
-    looks = [each.looks for each in commits]
-    watched = (key for each in commits for key in (each.opened.keys.head, each.opened.keys.views))
-    queued = [(b"MULTI",), *chain(*(each.commands for each in commits))] if is_bold else []
+    link = writer.link
+    looks = watching([each.opened for each in commits])
     # On a new connection, if need be. After this, a connection that breaks must not be replaced.
-    found = _accepted(link, link.inquire((b"WATCH", *watched), *chain(*looks), *queued))
-    replies = iter(found[1:])
-    views: list[list[bytes]] = []
-    for each, asked in zip(commits, looks, strict=True):
-        with _failing(each):
-            views.append(each.compare([*islice(replies, len(asked))]))
+    replies = _accepted(link, link.inquire((b"UNWATCH",), *looks, *(_queued(commits) if is_bold else ())))
+    views = [
+        each.compare(*found)
+        for each, found in zip(commits, looks_of(replies[1 : 1 + len(looks)]), strict=True)
+    ]
     has_views = any(views)
     if any(each.is_done for each in commits) or (is_bold and has_views):
         link.ask((b"DISCARD",) if is_bold else (b"UNWATCH",))
@@ -469,36 +546,57 @@ def _try(commits: Sequence[Commit], link: Link, *, is_bold: bool) -> bool:
             if not each.save_for(open_, link):
                 link.ask((b"UNWATCH",))
                 return False
-        _accepted(link, link.tell((b"MULTI",), *chain(*(each.commands for each in commits))))
+        _accepted(link, link.tell(*_queued(commits)))
+    if error := _carry_out(commits, writer):
+        for each in commits:
+            if not each.is_done:
+                each.fail(link.error("write to", str(error)))
+    return is_bold
+
+
+def _queued(commits: Iterable[Commit]) -> list[Sequence[Argument]]:
+    """What lets the server queue *commits*."""
+    return [(b"MULTI",), *chain(*(each.commands for each in commits))]
+
+
+def _carry_out(commits: Sequence[Commit], writer: Writer, n_ahead: int = 0) -> OSError | None:
+    """Carry out what is queued; nothing was done if none is done afterwards.
+
+    Args:
+        n_ahead: Commands that were sent ahead.
+
+    Returns:
+        What the connection broke of, if it did.
+
+    Raises:
+        StorageError: If the server refuses, or cannot be reached.
+    """
+    link = writer.link
+    late = [each.late for each in commits]
     with ExitStack() as held:
         for each in commits:
             held.enter_context(each.opened.reading)
         for each in commits:
             each.save_for_readings()
-        _carry_out(commits, link)
-    return is_bold
-
-
-def _carry_out(commits: Sequence[Commit], link: Link) -> None:
-    """Carry out what is queued; nothing was done if none is done afterwards.
-
-    Raises:
-        StorageError: If the server refuses, or cannot be reached.
-    """
-    try:
-        (done,) = link.tell((b"EXEC",))
-    except OSError as error:
-        heads = link.ask(*((b"GET", each.opened.keys.head) for each in commits))
-        for each, head in zip(commits, heads, strict=True):
-            each.find_out(head, link, error)
-        return
-    if done is None:  # a head has changed, or a view was opened
-        return
-    if isinstance(done, ReplyError):
-        raise link.error("write to", str(done))
-    replies = iter(done)
-    for each in commits:
-        each.carried_out([*islice(replies, len(each.commands))])
+        try:
+            done, *replies = link.tell((b"EXEC",), *chain(*late), *writer.watching(commits))
+        except OSError as error:
+            heads = link.ask(*((b"GET", each.opened.keys.head) for each in commits))
+            for each, head in zip(commits, heads, strict=True):
+                each.find_out(head, link)
+            return error
+        refused = [each for each in link.came(n_ahead) or () if isinstance(each, ReplyError)]
+        if isinstance(done, ReplyError):
+            raise link.error("write to", str((*refused, done)[0]))
+        if done is not None:  # else a head has changed, or a view was opened
+            carried_out = iter(done)
+            for each in commits:
+                each.carried_out([*islice(carried_out, len(each.commands))])
+    rest = iter(replies)
+    for each, asked in zip(commits, late, strict=True):
+        each.note_to_cut([*islice(rest, len(asked))])
+    writer.note([*rest])
+    return None
 
 
 def _accepted(link: Link, replies: list[Reply]) -> list[Reply]:
@@ -524,8 +622,8 @@ def _failing(commit: Commit) -> Iterator[None]:
         commit.fail(error)
 
 
-def write_together(batches: Sequence[tuple[Opened, Batch]], link: Link) -> list[StorageError | None]:
-    """Write *batches*, each to a store of its own, as one transaction by *link*; see :func:`commit`.
+def write_together(batches: Sequence[tuple[Opened, Batch]], writer: Writer) -> list[StorageError | None]:
+    """Write *batches*, each to a store of its own, as one transaction by *writer*; see :func:`commit`.
 
     Returns:
         Why each was not stored, ``None`` if it was.
@@ -535,7 +633,7 @@ def write_together(batches: Sequence[tuple[Opened, Batch]], link: Link) -> list[
         for opened, batch in batches:
             held.enter_context(opened.writing)
             commits.append(Commit(opened, batch))
-        commit([each for each in commits if not each.is_done], link)
+        commit([each for each in commits if not each.is_done], writer)
         return [each.failure for each in commits]
 
 
@@ -544,41 +642,39 @@ class Together:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._link: Link | None = None
+        self._writer: Writer | None = None
 
     def write(self, batches: Sequence[tuple[Opened, Batch]]) -> list[StorageError | None]:
         """Write *batches*, each to a store of its own; returns why each was not stored, ``None`` if it was."""
-        if len(batches) == 1:
-            return write_together(batches, batches[0][0].writer)
         failures: list[StorageError | None] = [None] * len(batches)
         runs: dict[bytes, list[int]] = {}
         for place, (opened, _) in enumerate(batches):
             runs.setdefault(opened.lease.run, []).append(place)
         for run, places in runs.items():
             try:
-                link = self._connected(run)
+                writer = self._connected(run)
             except StorageError as error:
                 found: list[StorageError | None] = [error] * len(places)
             else:
-                found = write_together([batches[place] for place in places], link)
+                found = write_together([batches[place] for place in places], writer)
             for place, failure in zip(places, found, strict=True):
                 failures[place] = failure
         return failures
 
-    def _connected(self, run: bytes) -> Link:
-        """The connection, to that *run* of the server.
+    def _connected(self, run: bytes) -> Writer:
+        """What commits are sent by, to that *run* of the server.
 
         Raises:
             LostError: If another run is there.
             StorageError: If the server cannot be reached.
         """
-        if self._link is None:
-            self._link = connect(self._address)
-        if self._link.run != run:
-            self._link.pin(run)
-        return self._link
+        if self._writer is None:
+            self._writer = Writer(connect(self._address))
+        if self._writer.link.run != run:
+            self._writer.link.pin(run)
+        return self._writer
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
-        if self._link is not None:
-            self._link.close()
+        if self._writer is not None:
+            self._writer.link.close()

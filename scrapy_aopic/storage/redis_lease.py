@@ -153,6 +153,11 @@ class Lease:
             )
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it is known that the job is no longer ours."""
+        return bool(self._why_lost)
+
+    @property
     def is_fading(self) -> bool:
         """Whether half of it has passed without a renewal, so that nothing new should be begun.
 

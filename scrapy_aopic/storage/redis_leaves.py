@@ -6,7 +6,7 @@
 2. The owner of a job keeps all separators in memory (one for some 80 rows), so that a row is found without a read.
 3. In the server's list of separators are exactly those of leaves that have rows. So rows that are gone are noticed.
 4. A leaf that overflows is cut, and one that has few rows left is joined to the one before it, in the transaction of
-   the commit that does it.
+   the commit that does it, or of the next one that changes the leaf, so that its rows need not be read first.
 """
 
 from __future__ import annotations
@@ -155,9 +155,13 @@ class Leaves:
             )
         ]
 
-    def may_wait(self, separator: bytes, keys: Sequence[bytes]) -> bool:
-        """Whether a leaf that :meth:`to_read` names only has a few rows too many, and may be cut by a later batch than that of *keys*."""
-        return MOST_ROWS < self._counts[separator] <= _BULK_ROWS - len(keys)
+    def may_wait(self, separator: bytes, keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> bool:
+        """Whether a leaf that :meth:`to_read` names, for the *keys* of a batch of *rows*, may be cut or joined by a later batch: it
+        only has a few rows too many, or some will be left."""
+        n_before = self._counts[separator]
+        if n_before > MOST_ROWS:
+            return n_before <= _BULK_ROWS - len(keys)
+        return n_before + len(keys) <= _BULK_ROWS and n_before > sum(rows[key] is None for key in keys)
 
     def _may_join(self, separator: bytes, n_rows: int) -> bool:
         """Whether a leaf that has *n_rows* afterwards may go into the one before it."""
