@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Batches = Sequence[tuple[ShardStore, Batch]]
 
-MOST_ROWS = 6_000
+MOST_ROWS = 4_000
 """Rows that are written together, at most, unless one commit has more: for a server some 5 to 15 ms, for which all its readers
 wait."""
 

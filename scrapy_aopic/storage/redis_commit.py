@@ -306,12 +306,15 @@ class Commit:
     def expects(self, head: Reply, views: Reply) -> bool:
         """Whether nobody has the store open for whom something would have to be saved, and the *head* is that of its last commit."""
         self._saving = None
-        return not views and not self.opened.lease.why_refused(head)
+        return not views and head == self.opened.lease.head.packed()
 
     def compare(self, head: Reply, views: Reply) -> list[bytes]:
         """Compare the *head*, as it is now, with what it should be; returns the *views* that are open.
 
         The store is lost if it has another head.
+
+        Raises:
+            StorageError: If the head is none.
         """
         self._saving = None
         if why := self.opened.lease.why_refused(head):
@@ -533,10 +536,10 @@ def _try(commits: Sequence[Commit], writer: Writer, *, is_bold: bool) -> bool:
     looks = watching([each.opened for each in commits])
     # On a new connection, if need be. After this, a connection that breaks must not be replaced.
     replies = _accepted(link, link.inquire((b"UNWATCH",), *looks, *(_queued(commits) if is_bold else ())))
-    views = [
-        each.compare(*found)
-        for each, found in zip(commits, looks_of(replies[1 : 1 + len(looks)]), strict=True)
-    ]
+    views: list[list[bytes]] = []
+    for each, found in zip(commits, looks_of(replies[1 : 1 + len(looks)]), strict=True):
+        with _failing(each):
+            views.append(each.compare(*found))
     has_views = any(views)
     if any(each.is_done for each in commits) or (is_bold and has_views):
         link.ask((b"DISCARD",) if is_bold else (b"UNWATCH",))
@@ -566,7 +569,7 @@ def _carry_out(commits: Sequence[Commit], writer: Writer, n_ahead: int = 0) -> O
         n_ahead: Commands that were sent ahead.
 
     Returns:
-        What the connection broke of, if it did.
+        Why the connection broke, if it did.
 
     Raises:
         StorageError: If the server refuses, or cannot be reached.

@@ -164,6 +164,18 @@ def test_a_store_that_another_process_has_opened_takes_no_part(server, stores, t
     assert values(stores) == [b"2", before, b"2"]
 
 
+@pytest.mark.parametrize("n_before", range(2))
+def test_a_store_whose_head_is_damaged_takes_no_part(server, stores, together, n_before):
+    for _ in range(n_before):
+        assert write(together, stores, b"0") == [None] * N
+    with redis.Redis.from_url(server.url) as client:
+        client.set(stores[1].opened.keys.head, b"nonsense")
+    failures = write(together, stores, b"1")
+    assert failures[::2] == [None, None]
+    assert "is damaged: its head is b'nonsense'" in str(failures[1])
+    assert values(stores[::2]) == [b"1"] * 2
+
+
 def test_a_store_that_is_closed_or_broken_takes_no_part(server, stores, together):
     stores[0].close()
     with redis.Redis.from_url(server.url) as client:
