@@ -48,6 +48,13 @@ def test_words_of_urls_are_parted_at_capitals_and_lose_numbers() -> None:
     assert url_words("/docs/SecureShell_v2.html?page=17") == ["docs", "secure", "shell", "v", "html", "page"]
 
 
+@given(st.text(st.sampled_from("abz019/_-.?=%&'") | st.characters(max_codepoint=127), max_size=100))
+def test_words_of_a_url_are_the_same_whatever_comes_behind_it(path: str) -> None:
+    """One in small letters is cut in another way than one with a capital letter, or with one beyond ASCII."""
+    assert url_words(f"{path}/Z") == [*url_words(path), "z"]
+    assert url_words(f"{path}/é") == [*url_words(path), "é"]
+
+
 @given(st.text())
 def test_features_are_a_vector_of_length_1(text: str) -> None:
     found = features([("page", words(text))])

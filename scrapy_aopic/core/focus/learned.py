@@ -211,26 +211,33 @@ class Learned(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         where = self._where(page.grade, page.key)
-        return [self._value(said.places, where, said.prior(page.grade)) for said in map(self._read, links)]
+        return self._values([(said.places, said.prior(page.grade)) for said in map(self._read, links)], where)
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
         said = self._read(link)
-        return self._value(said.places, self._where(parent_grade, parent), said.prior(parent_grade))
+        where = self._where(parent_grade, parent)
+        return self._values([(said.places, said.prior(parent_grade))], where)[0]
 
     @property
     def version(self) -> int:
         return self._version
 
-    def _value(self, places: array[int], where: Where, prior: float) -> float:
-        """How likely a link with words in these *places* leads somewhere, by a first guess with the log odds *prior*."""
+    def _values(self, links: Iterable[tuple[array[int], float]], where: Where) -> list[float]:
+        """How likely each of *links*, of one page, leads somewhere, by the places of its words and the log odds of a first guess."""
         level, host = where
         weights = self._tables[0].weights
-        x = sum(map(weights.__getitem__, places))
-        if level:
-            x += sum(map(self._tables[level].weights.__getitem__, places))
-        if host >= 0:
-            x += self.host_weight * weights[host]
-        return logistic(self._bias + self._trust * prior + x / self._length(places, where))
+        weight_of, weight_on = weights.__getitem__, self._tables[level].weights.__getitem__
+        n_host = self.host_weight if host >= 0 else 0
+        of_host = n_host * weights[host]
+        bias, trust, root = self._bias, self._trust, math.sqrt
+        values = []
+        for places, prior in links:
+            x, n = sum(map(weight_of, places)), len(places)
+            if level:
+                x += sum(map(weight_on, places))
+                n += n
+            values.append(logistic(bias + trust * prior + (x + of_host) / root(n + n_host or 1)))
+        return values
 
     def _length(self, places: array[int], where: Where) -> float:
         """Length of the vector of all that counts: words once or twice, and the host."""
@@ -251,10 +258,9 @@ class Learned(Strategy):
             anchor, anchor_places = self._anchors[kept.anchor]
             path, path_places = self._paths[kept.path]
             around = self._topic.words(kept.around)  # of hardly two links the same
-            places = array("H", anchor_places)
-            places.extend(path_places)
-            places.extend(set(map(self._around.__getitem__, around)))
-            places.extend(self._headings[kept.heading][1])
+            around_places = set(map(self._around.__getitem__, around))
+            heading_places = self._headings[kept.heading][1]
+            places = array("H", [*anchor_places, *path_places, *around_places, *heading_places])
             fit = self._topic.fit
             text = anchor + path
             guess = ANCHOR_PART * fit(text) + AROUND_PART * fit(text + around)
@@ -304,7 +310,8 @@ class Learned(Strategy):
     def _step(self, example: _Example) -> None:
         """One step towards what *example* is worth."""
         places, (level, host) = example.places, example.where
-        error = self._value(places, example.where, example.prior) - example.worth
+        (value,) = self._values([(places, example.prior)], example.where)
+        error = value - example.worth
         hosts = self.host_weight if host >= 0 else 0
         slope = error / self._length(places, example.where)
         square = slope * slope

@@ -97,8 +97,9 @@ class Topic:
     def fit(self, found: Sequence[str]) -> float:
         """The same of a link that says the words *found*."""
         if self._keywords or self._phrases:
-            has_word = not self._keywords.isdisjoint(found)
-            return float(has_word or any(_count(phrase, found) for phrase in self._phrases))
+            if not self._keywords.isdisjoint(found):
+                return 1.0
+            return float(bool(self._phrases) and any(_count(phrase, found) for phrase in self._phrases))
         if found and self.has_examples:
             return self.pages.score(features([("page", found)]))
         return 0.0

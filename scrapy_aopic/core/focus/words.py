@@ -49,6 +49,9 @@ _WORD = re.compile(r"\w+")
 _BETWEEN = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 """What parts words in ASCII: to put spaces there and to split takes half the time of a regular expression."""
 
+_BETWEEN_LETTERS = {code: " " for code in range(128) if not chr(code).isalpha()}
+"""The same in a URL without capital letters."""
+
 _URL_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 """A word of a URL: parted by anything but letters, and before a capital letter."""
 
@@ -75,7 +78,10 @@ def words(text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
 
 def url_words(path: str) -> list[str]:
     """The words of a URL's *path* and query, without numbers, in lower case."""
-    return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path[:LINK_CHARACTERS])]
+    path = path[:LINK_CHARACTERS]
+    if path.isascii() and path.islower():
+        return [word[:LONGEST_WORD] for word in path.translate(_BETWEEN_LETTERS).split()]
+    return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path)]
 
 
 class Places(dict[str, int]):
