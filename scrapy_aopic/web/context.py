@@ -10,10 +10,10 @@ page nor of a link. What style sheets or scripts hide is text: nobody knows with
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 
@@ -223,4 +223,7 @@ def _clean(text: str) -> str:
 
 
 def _normal(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    """*text* in NFKC; word by word, as most are ASCII, and spaces compose with nothing."""
+    if text.isascii():
+        return text
+    return " ".join([word if word.isascii() else normalize("NFKC", word) for word in text.split(" ")])

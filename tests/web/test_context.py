@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lxml import html
 
 import scrapy_aopic.web.context as context_module
@@ -41,6 +44,15 @@ def test_the_first_link_to_a_page_counts_and_others_are_no_pages() -> None:
 
 def test_full_width_letters_are_letters() -> None:
     assert read("<p><a href=a>\uff32\uff33\uff21</a></p>").links[BASE + "a"].anchor == "RSA"
+
+
+@given(
+    st.text(
+        st.sampled_from("a \u00a0\u0301\u0323e\ufb01\uac00\u1100\u1161\uff21") | st.characters(), max_size=50
+    )
+)
+def test_a_text_is_in_its_compatible_form(text: str) -> None:
+    assert context_module._normal(text) == unicodedata.normalize("NFKC", text)
 
 
 @pytest.mark.parametrize(

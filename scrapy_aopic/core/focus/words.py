@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
@@ -58,21 +59,35 @@ _URL_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 
 def words(text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
     """The words of *text*, in NFKC, in lower case; of scripts without spaces every two neighbouring characters."""
-    text = text[:limit].casefold()
+    text = text[:limit]
     if text.isascii():
-        found = text.translate(_BETWEEN).split()
-    elif _HAS_JOINED.search(text) is None:
-        found = _WORD.findall(text)
-    else:
+        found = _plain_words(text)
+    else:  # most of it is ASCII nevertheless, and cut in a tenth of the time
         found = []
-        for match in _RUN.finditer(text):
-            run = match[0]
-            if match[1] is None or len(run) == 1:
-                found.append(run)
-            else:
-                found.extend(run[i : i + 2] for i in range(len(run) - 1))
+        for is_plain, parts in groupby(text.split(), str.isascii):
+            found += (_plain_words if is_plain else _other_words)(" ".join(parts))
     if max(map(len, found), default=0) > LONGEST_WORD:
         found = [word[:LONGEST_WORD] for word in found]
+    return found
+
+
+def _plain_words(text: str) -> list[str]:
+    """The words of a *text* of ASCII."""
+    return text.lower().translate(_BETWEEN).split()
+
+
+def _other_words(text: str) -> list[str]:
+    """The words of any *text*."""
+    text = text.casefold()
+    if _HAS_JOINED.search(text) is None:
+        return _WORD.findall(text)
+    found = []
+    for match in _RUN.finditer(text):
+        run = match[0]
+        if match[1] is None or len(run) == 1:
+            found.append(run)
+        else:
+            found.extend(run[i : i + 2] for i in range(len(run) - 1))
     return found
 
 
