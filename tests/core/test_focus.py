@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 from random import Random
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import scrapy_aopic.core.focus.words as words_module
 from scrapy_aopic.core.focus.classifier import Classifier
 from scrapy_aopic.core.focus.harvest import Harvest
+from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
-from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, features, url_words, words
+from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
 from scrapy_aopic.core.records import Page, State
@@ -280,14 +283,58 @@ def test_harvest_that_cannot_be_read_begins_anew(data: bytes) -> None:
 
 @given(st.text(st.sampled_from("aZ09_é\u2019ß-. \t\u00a0日本ไทย") | st.characters(), max_size=200))
 def test_words_are_cut_the_same_way_whichever_way_is_fast(text: str) -> None:
+    normal = normalize("NFKC", text).casefold()
     if not re.search(
-        "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]", text.casefold()
+        "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]", normal
     ):
-        assert words(text) == [word[:LONGEST_WORD] for word in re.findall(r"\w+", text.casefold())]
+        assert words(text) == [word[:LONGEST_WORD] for word in re.findall(r"\w+", normal)]
     # Characters of scripts without spaces take the slow way; next to a word of another one they change nothing of it.
     assert [word for word in words(f"{text} \u4e00") if word != "\u4e00"] == [
         word for word in words(text) if word != "\u4e00"
     ]
+
+
+@given(
+    st.lists(st.text(st.sampled_from("aZ_-. \u00e9\u2019\1 日本") | st.characters(), max_size=30), max_size=8)
+)
+def test_words_of_several_texts_are_those_of_each(texts: list[str]) -> None:
+    assert all_words(texts) == list(map(words, texts))
+
+
+def test_marks_that_combine_cost_no_more_than_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python sorts them by comparing each with all others: 20,000 would take seconds."""
+    most = 0
+
+    def counted(form: str, text: str) -> str:
+        nonlocal most
+        most = max(most, len(text))
+        return normalize(form, text)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(words_module, "normalize", counted)
+    words("a" + "\u0301\u0323" * 20_000)
+    assert 0 < most <= 200
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "query", "é"]), max_size=12))
+def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found: list[str]) -> None:
+    classifier = Classifier()
+    for word, target in (("a", 1.0), ("b", 0.0), ("query", 1.0), ("c", 0.0)) * 3:
+        classifier.learn(features([("page", [word, "x"])]), target)
+    assert classifier.score_words(found) == pytest.approx(classifier.score(features([("page", found)])))
+
+
+@pytest.mark.parametrize(
+    ("page", "is_it"),
+    [
+        (None, True),
+        (Page(State.QUEUED, 1, score=revalued(0, 100)), True),
+        (Page(State.QUEUED, 1, score=revalued(0, 101)), False),
+        (Page(State.VISITED, 1, score=revalued(0, 1)), False),
+        (Page(State.FAILED, 1), False),
+    ],
+)
+def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less(page: Page | None, is_it: bool) -> None:
+    assert is_led(page, 101) is is_it
 
 
 def test_words_that_are_too_long_are_cut_in_every_script() -> None:
