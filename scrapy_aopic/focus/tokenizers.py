@@ -32,12 +32,14 @@ class Words:
 
     Attributes:
         name: What the tokeniser is called in a model; empty for the package's own.
+        is_plain: Whether it is that.
     """
 
     def __init__(self, cut: Tokenizer | None = None, *, is_lenient: bool = False) -> None:
         self._cut = cut
         self._is_lenient = is_lenient
         self._has_failed = False
+        self.is_plain = cut is None
         self.name = (
             f"{getattr(cut, '__module__', '')}.{getattr(cut, '__qualname__', '')}" if cut is not None else ""
         )

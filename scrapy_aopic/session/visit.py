@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from scrapy_aopic.core.focus.topic import LinkText
+from scrapy_aopic.core.focus.topic import LinkText, Surroundings
 from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.web.context import PageContext
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
@@ -68,21 +69,30 @@ class Seen(Struct):
     Attributes:
         grade: How relevant it is.
         urls: Those of its links, by the latter halves of their page keys.
-        links: What it says of each of them.
+        context: What it says of each of them.
         text: Its text, if the strategy reads it.
         beginning: The beginning of its text, for people.
     """
 
     grade: float
     urls: Mapping[bytes, str]
-    links: Mapping[str, LinkText]
+    context: PageContext
     text: str = ""
     beginning: str = ""
 
     def of(self, page: bytes) -> LinkText:
         """What it says of the link to the page with this latter half of a page key: nothing of what is none of its elements."""
         url = self.urls.get(page)
-        return self.links[url] if url is not None else _NO_TEXT
+        return self.context.links[url] if url is not None else _NO_TEXT
+
+    def named(self, page: bytes) -> LinkText:
+        """The same without what stands around it."""
+        url = self.urls.get(page)
+        return self.context.named(url) if url is not None else _NO_TEXT
+
+    def around(self, pages: Sequence[bytes]) -> Surroundings | None:
+        """The words around the links to *pages*; ``None`` if its words were not cut."""
+        return self.context.around(list(map(self.urls.get, pages)))
 
 
 class Visit:

@@ -17,7 +17,7 @@ from scrapy_aopic.core.focus.portfolio import Portfolio
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.topic import LinkText, Surroundings, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
 
@@ -206,6 +206,33 @@ def test_the_same_words_are_worth_something_else_on_relevant_pages() -> None:
     no, yes = (strategy.values(page, [LinkText("Details")])[0] for page in on)
     assert yes > 5 * no
     assert strategy.revalue(1.0, LinkText("Details"), b"new host a page ") == pytest.approx(yes)
+
+
+@given(
+    st.sampled_from([["query"], ["query plan"], ["elsewhere"], []]),
+    st.lists(st.sampled_from(["a", "b", "query", "plan", "c", "d"]), max_size=30),
+    st.data(),
+)
+def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
+    keywords: list[str], said: list[str], data: st.DataObject
+) -> None:
+    topic = Topic(keywords)
+    if not keywords:
+        for text, grade in (("query plan", 1.0), ("a b c", 0.0)) * 5:
+            topic.learn_page(text, grade)
+    strategy = Contextual(topic, Random(0))
+    for number, word in enumerate(["query", "a", "b", "plan"] * 10):
+        strategy.learn(found(b"%8d" % number, HOSTS[0] + b" listing", word, float(number % 2)))
+    place = st.integers(0, len(said))
+    places = [tuple(sorted(data.draw(st.tuples(place, place, place, place)))) for _ in range(3)]
+    texts = [
+        LinkText("go", " ".join(said[a:b] + said[c:d]), path=f"/{number}")
+        for number, (a, b, c, d) in enumerate(places)
+    ]
+    page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
+    cut = page._replace(around=Surroundings(said, places))  # type: ignore[arg-type]
+    alone = [text._replace(around="") for text in texts]
+    assert strategy.values(cut, alone) == pytest.approx(strategy.values(page, texts))
 
 
 def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lxml import html
 
 import scrapy_aopic.web.context as context_module
-from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
-from scrapy_aopic.web.context import MOST_ELEMENTS, MOST_LINKS, PageContext, page_context
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS, all_words, words
+from scrapy_aopic.web.context import MOST_LINKS, MOST_TAGS, PageContext, page_context
 
 BASE = "http://www.example.com/docs/"
 
@@ -52,7 +52,7 @@ def test_full_width_letters_are_letters() -> None:
     )
 )
 def test_a_text_is_in_its_compatible_form(text: str) -> None:
-    assert context_module._normal(text) == unicodedata.normalize("NFKC", text)
+    assert context_module._clean(text).split() == unicodedata.normalize("NFKC", text).split()
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,73 @@ def test_text_behind_whatever_is_skipped_is_read() -> None:
     assert context.text.split() == list("abcdefg")
 
 
+NAMES = (
+    "a href=x1",
+    "a href='x2' title=t",
+    "a",
+    "p",
+    "h1",
+    "b",
+    "div hidden",
+    "i style='display:none'",
+    "noscript",
+    "template",
+)
+TREES = st.recursive(
+    st.sampled_from(
+        ["w", " v ", "<!-- a > b -->", "<br>", "<img alt=u>", "&lt;z&gt;", "<script>a<b</script>", ""]
+    ),
+    lambda inner: st.builds(
+        lambda name, parts: f"<{name}>{''.join(parts)}</{name.split()[0]}>",
+        st.sampled_from(NAMES),
+        st.lists(inner, max_size=4),
+    ),
+    max_leaves=20,
+)
+
+
+def walked(root: Any, pieces: list[str], links: list[tuple[str, int, int]]) -> None:
+    """The texts under *root*, and the first and the last of those of each link, by a plain walk over the tree."""
+    unseen = root.tag in ("script", "noscript", "template") or not isinstance(root.tag, str)
+    hides = not unseen and (root.get("hidden") is not None or "none" in (root.get("style") or ""))
+    begin = len(pieces)
+    if hides:
+        links += [(link.get("href"), begin, begin) for link in root.iter("a") if link.get("href")]
+    elif not unseen:
+        if root.text and root.text.strip():
+            pieces.append(root.text.strip())
+        if root.tag == "img":
+            pieces.append(root.get("alt"))
+        for child in root:
+            walked(child, pieces, links)
+        if root.tag == "a" and root.get("href"):
+            links.append((root.get("href"), begin, len(pieces)))
+    if root.tail and root.tail.strip():
+        pieces.append(root.tail.strip())
+
+
+@given(st.lists(TREES, min_size=1, max_size=4))
+def test_a_page_says_what_a_walk_over_its_tree_finds(trees: list[str]) -> None:
+    root = html.document_fromstring(f"<html><body><p>begin{''.join(trees)}</p></body></html>")
+    pieces: list[str] = []
+    links: list[tuple[str, int, int]] = []
+    walked(root, pieces, links)
+    context = page_context(root, BASE, cut=all_words)
+    assert context.text == " ".join(" ".join(pieces).split())
+    assert context.words == words(context.text)
+    firsts: dict[str, tuple[int, int]] = {}
+    for href, begin, end in links:
+        firsts.setdefault(BASE + href, (begin, end))
+    assert {url: link.anchor.removeprefix("t").strip() for url, link in context.links.items()} == {
+        url: " ".join(" ".join(pieces[begin:end]).split()) for url, (begin, end) in firsts.items()
+    }
+    around = context.around(list(context.links))
+    assert around is not None
+    for link, (a, b, c, d) in zip(context.links.values(), around.places, strict=True):
+        assert [*around.words[a:b], *around.words[c:d]] == words(link.around)
+    assert context.around([None]) == ([*around.words], [(0, 0, 0, 0)])
+
+
 class Counted:
     """A pattern that counts what it is asked for."""
 
@@ -143,10 +210,10 @@ def test_no_more_of_a_page_is_looked_at_than_its_bounds(monkeypatch: pytest.Monk
     page = read("<body>" + f"<p style='{style}'>w" * 200 + "<a href=x>x</a>" * 50_000)
     assert counted.characters == 200 * LINK_CHARACTERS
     assert len(page.links) == 1
-    n = MOST_ELEMENTS + 5_000
+    n = MOST_TAGS + 5_000
     page = read("<body>" + "".join(f"<b style='a'>{n}</b>" for n in range(n)) + "<a href=x>x</a>")
-    assert counted.characters < 200 * LINK_CHARACTERS + MOST_ELEMENTS
-    assert page.links == {}
+    assert counted.characters < 200 * LINK_CHARACTERS + MOST_TAGS
+    assert dict(page.links) == {}
     assert len(page.text) <= PAGE_CHARACTERS
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import struct
 from array import array
+from collections import Counter
+from operator import mul
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .words import BITS
+from .words import BITS, places_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .words import Features
 
 _RATE = 0.5
@@ -48,6 +52,21 @@ class Classifier:
         """How likely what has these *features* is relevant, 0 to 1."""
         weights = self._weights
         return logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
+
+    def score_words(self, found: Iterable[str], field: str = "page") -> float:
+        """The same of what has the words *found* in one *field*, without its features, in half of the time.
+
+        It differs from :meth:`score` only if two of the words have one place, by less than how a page is judged matters.
+        """
+        counts = Counter(found)
+        places = map(places_in(field).__getitem__, counts)
+        if len(counts) == counts.total():
+            x, square = sum(map(self._weights.__getitem__, places)), float(len(counts))
+        else:
+            values = [1.0 + math.log(n) if n > 1 else 1.0 for n in counts.values()]
+            x = sum(map(mul, map(self._weights.__getitem__, places), values))
+            square = sum(map(mul, values, values))
+        return logistic(self.bias + (x / math.sqrt(square) if square else 0.0))
 
     def part(self, features: Features, place: int) -> float:
         """What one *place* of *features* adds to the log odds."""

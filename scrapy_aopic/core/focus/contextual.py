@@ -16,7 +16,8 @@ from zlib import crc32
 
 from scrapy_aopic.core.records import HOST_BYTES
 
-from .learned import BITS, Learned, Where
+from .learned import Learned, Where
+from .weights import BITS
 
 if TYPE_CHECKING:
     from .strategy import PageSeen

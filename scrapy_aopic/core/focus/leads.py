@@ -14,8 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import LEADS, STRATEGY_KEY
+from scrapy_aopic.core.order import LARGEST_VALUE
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
+from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, QUEUED, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
 from .topic import LinkText
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.records import Page
 
 _ANCHOR, _AROUND, _HEADING, _PATH = 80, 200, 60, 100
 """Characters of a link's texts that are kept: some 13 words of its own, 30 around it, 10 of its heading."""
@@ -73,6 +75,11 @@ def all_bounded(links: Sequence[LinkText]) -> list[LinkText]:
     """The same of all *links* of a page; behind the :data:`IN_FULL` first ones, only their own texts and URLs."""
     kept = list(map(bounded, links[:IN_FULL]))
     return kept + [bounded(link._replace(around="", heading="")) for link in links[IN_FULL:]]
+
+
+def is_led(page: Page | None, value: int) -> bool:
+    """Whether a link to *page* that is worth *value*, as links hold it, is what leads to it now: if it waits, the best link is."""
+    return page is None or (page.state == QUEUED and value > page.score & LARGEST_VALUE)
 
 
 class LeadsOfPage:

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import math
 import struct
-import zlib
 from array import array
-from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import StorageError
@@ -30,19 +29,14 @@ from .classifier import logistic
 from .leads import bounded
 from .strategy import Strategy
 from .topic import RELEVANT
+from .weights import BITS, Weights
 from .words import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from .strategy import Chance, PageSeen
-    from .topic import LinkText, Topic
-
-BITS = 16
-"""Places of features are numbers below 2**16, which an array of 16 bits holds."""
-
-RATE = 0.1
-"""Size of the first step of each weight, in log odds."""
+    from .topic import LinkText, Surroundings, Topic
 
 DISCOUNT = 0.5
 """What a page is worth of the best one that a link of it leads to: on the way to the goal, and not the goal."""
@@ -84,10 +78,12 @@ _TEXTS = 5_000
 _LEAST = 0.001
 """Guesses are kept this far from 0 and 1, where the log odds end."""
 
-_HEAD = struct.Struct("<4sBdddIIII")
-_MAGIC = b"AOLM"
+_HEAD = struct.Struct("<4sBdddIIIB")
+_MAGIC = b"AOLN"
 _EXAMPLE = struct.Struct("<16s16sddBiI")
-_WEIGHT_BYTES = 4 << BITS
+
+_NONE = (0, 0, 0, 0)
+"""Where no words are around a link."""
 
 NOWHERE = -1
 """The place of a host that does not count."""
@@ -101,7 +97,7 @@ class Said(NamedTuple):
         guess: The parts of the first guess that are its own.
     """
 
-    places: array[int]
+    places: list[int]
     guess: float
 
     def prior(self, grade: float) -> float:
@@ -119,17 +115,6 @@ class Where(NamedTuple):
 
     level: int = 0
     host: int = NOWHERE
-
-
-class _Table(NamedTuple):
-    """What was learned of words, by their places: a weight, and the sum of its squared slopes."""
-
-    weights: array[float]
-    squares: array[float]
-
-
-def _new_table() -> _Table:
-    return _Table(array("f", bytes(_WEIGHT_BYTES)), array("f", bytes(_WEIGHT_BYTES)))
 
 
 class _Texts(dict[str, "tuple[list[str], list[int]]"]):
@@ -179,6 +164,7 @@ class Learned(Strategy):
     """
 
     learns: ClassVar[bool] = True
+    reads_around: ClassVar[bool] = True
     values_known: ClassVar[bool] = False
     discount: ClassVar[float] = DISCOUNT
     n_levels: ClassVar[int] = 0
@@ -197,7 +183,7 @@ class Learned(Strategy):
 
     def _begin(self) -> None:
         """Know nothing."""
-        self._tables = [_new_table() for _ in range(self.n_levels + 1)]
+        self._tables = [Weights() for _ in range(self.n_levels + 1)]
         self._bias = 0.0
         self._trust = 1.0
         self._slopes = 1.0
@@ -210,8 +196,13 @@ class Learned(Strategy):
     # -- values
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        where = self._where(page.grade, page.key)
-        return self._values([(said.places, said.prior(page.grade)) for said in map(self._read, links)], where)
+        read = self._read_all(links) if page.around is None else self._read_around(links, page.around)
+        priors = {said.guess: 0.0 for said in read}  # few, as most links say nothing of the topic
+        for guess in priors:
+            priors[guess] = _log_odds(guess + PAGE_PART * page.grade)
+        return self._values(
+            [(said.places, priors[said.guess]) for said in read], self._where(page.grade, page.key)
+        )
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
         said = self._read(link)
@@ -222,24 +213,24 @@ class Learned(Strategy):
     def version(self) -> int:
         return self._version
 
-    def _values(self, links: Iterable[tuple[array[int], float]], where: Where) -> list[float]:
+    def _values(self, links: Iterable[tuple[Sequence[int], float]], where: Where) -> list[float]:
         """How likely each of *links*, of one page, leads somewhere, by the places of its words and the log odds of a first guess."""
         level, host = where
-        weights = self._tables[0].weights
-        weight_of, weight_on = weights.__getitem__, self._tables[level].weights.__getitem__
+        weights = self._tables[0].values
+        weight_of, weight_on = weights.__getitem__, self._tables[level].values.__getitem__
         n_host = self.host_weight if host >= 0 else 0
         of_host = n_host * weights[host]
-        bias, trust, root = self._bias, self._trust, math.sqrt
+        bias, trust, times = self._bias, self._trust, 2 if level else 1
+        root = math.sqrt
         values = []
         for places, prior in links:
-            x, n = sum(map(weight_of, places)), len(places)
+            x = of_host + sum(map(weight_of, places))
             if level:
                 x += sum(map(weight_on, places))
-                n += n
-            values.append(logistic(bias + trust * prior + (x + of_host) / root(n + n_host or 1)))
+            values.append(logistic(bias + trust * prior + x / root(times * len(places) + n_host or 1)))
         return values
 
-    def _length(self, places: array[int], where: Where) -> float:
+    def _length(self, places: Sequence[int], where: Where) -> float:
         """Length of the vector of all that counts: words once or twice, and the host."""
         n = len(places) << bool(where.level)
         return math.sqrt(n + self.host_weight * (where.host >= 0) or 1)
@@ -249,23 +240,44 @@ class Learned(Strategy):
         del grade, page
         return Where()
 
+    # -- what links say
+
     def _read(self, link: LinkText) -> Said:
         known = self._said.get(link)
-        if known is None:
-            if len(self._said) >= _CACHE:
-                self._said.clear()
-            kept = bounded(link)
-            anchor, anchor_places = self._anchors[kept.anchor]
-            path, path_places = self._paths[kept.path]
-            around = self._topic.words(kept.around)  # of hardly two links the same
-            around_places = set(map(self._around.__getitem__, around))
-            heading_places = self._headings[kept.heading][1]
-            places = array("H", [*anchor_places, *path_places, *around_places, *heading_places])
-            fit = self._topic.fit
-            text = anchor + path
-            guess = ANCHOR_PART * fit(text) + AROUND_PART * fit(text + around)
-            known = self._said[link] = Said(places, guess)
-        return known
+        return known if known is not None else self._read_all([link])[0]
+
+    def _read_all(self, links: Sequence[LinkText]) -> list[Said]:
+        """What *links* say; the last ones are remembered."""
+        found = list(map(self._said.get, links))
+        new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
+        if len(self._said) + len(new) > _CACHE:
+            self._said.clear()
+        all_around = self._topic.all_words([text.around for text in new.values()])
+        place = self._around.__getitem__
+        for (number, text), around in zip(new.items(), all_around, strict=True):
+            found[number] = self._said[links[number]] = self._said_by(text, around, set(map(place, around)))
+        return cast("list[Said]", found)
+
+    def _read_around(self, links: Sequence[LinkText], around: Surroundings) -> list[Said]:
+        """What *links* say, which stand on one page: whatever is *around* them was cut with it."""
+        words, ranges = around
+        places = list(map(self._around.__getitem__, words))
+        fits = self._topic.fits_by(words)
+        return [
+            self._said_by(link, words[a:b] + words[c:d] if fits else (), {*places[a:b], *places[c:d]})
+            for link, (a, b, c, d) in zip(links, chain(ranges, repeat(_NONE)), strict=False)
+        ]
+
+    def _said_by(self, link: LinkText, around: Sequence[str], places_around: Iterable[int]) -> Said:
+        """What *link* says with the words *around* it, which are none if they cannot make it fit better."""
+        anchor, _, heading, path = link
+        found, anchor_places = self._anchors[anchor]
+        path_found, path_places = self._paths[path]
+        found = found + path_found
+        fit = self._topic.fit
+        own = fit(found)
+        guess = ANCHOR_PART * own + AROUND_PART * (fit([*found, *around]) if around else own)
+        return Said([*anchor_places, *path_places, *places_around, *self._headings[heading][1]], guess)
 
     # -- learning
 
@@ -277,7 +289,7 @@ class Learned(Strategy):
         )  # a duplicate is worth nothing
         said = self._read(page.link)
         prior, where = said.prior(page.parent_grade), self._where(page.parent_grade, page.parent)
-        self._add(page.key, _Example(said.places, where, prior, worth, page.parent))
+        self._add(page.key, _Example(array("H", said.places), where, prior, worth, page.parent))
         self._hand_back(page.key)
         for _ in range(STEPS):
             self._step(self._order[self._chance.randrange(len(self._order))])
@@ -313,13 +325,12 @@ class Learned(Strategy):
         (value,) = self._values([(places, example.prior)], example.where)
         error = value - example.worth
         hosts = self.host_weight if host >= 0 else 0
-        slope = error / self._length(places, example.where)
-        square = slope * slope
         if abs(error) >= WRONG:
-            _descend(self._tables[0], places, slope, square)
+            slope = error / self._length(places, example.where)
+            self._tables[0].descend(places, slope)
             if level:
-                _descend(self._tables[level], places, slope, square)
-            _descend(self._tables[0], (host,) * hosts, slope, square)
+                self._tables[level].descend(places, slope)
+            self._tables[0].descend((host,) * hosts, slope)
         self._bias -= 0.05 * error
         slope = error * example.prior
         self._slopes += slope * slope
@@ -329,21 +340,9 @@ class Learned(Strategy):
 
     def pack(self) -> bytes:
         examples = [(key, example) for key, example in self._examples.items() if len(key) == PAGE_BYTES]
-        numbers = zlib.compress(
-            b"".join([numbers.tobytes() for table in self._tables for numbers in table]), 1
-        )  # mostly zeros
-        head = _HEAD.pack(
-            _MAGIC,
-            BITS,
-            self._bias,
-            self._trust,
-            self._slopes,
-            self.n_learned,
-            self._version,
-            len(examples),
-            len(numbers),
-        )
-        parts = [head, numbers]
+        n, n_tables = len(examples), len(self._tables)
+        numbers = (self._bias, self._trust, self._slopes, self.n_learned, self._version)
+        parts = [_HEAD.pack(_MAGIC, BITS, *numbers, n, n_tables), *[table.pack() for table in self._tables]]
         for key, example in examples:
             parts += (
                 _EXAMPLE.pack(
@@ -361,28 +360,22 @@ class Learned(Strategy):
     def restore(self, data: bytes) -> None:
         try:
             self._restore(memoryview(data))
-        except (struct.error, zlib.error, ValueError) as error:
+        except (struct.error, ValueError) as error:
             self._begin()
             raise StorageError(f"what it has learned is damaged ({error})") from None
 
     def _restore(self, data: memoryview) -> None:
-        magic, bits, self._bias, self._trust, self._slopes, self.n_learned, self._version, n, size = (
+        magic, bits, self._bias, self._trust, self._slopes, self.n_learned, self._version, n, n_tables = (
             _HEAD.unpack_from(data)
         )
-        if magic != _MAGIC or bits != BITS:
+        if magic != _MAGIC or bits != BITS or n_tables != len(self._tables):
             raise ValueError("it is of another version")
-        at = _HEAD.size + size
-        whole = 2 * _WEIGHT_BYTES * len(self._tables)
-        numbers = zlib.decompressobj().decompress(data[_HEAD.size : at], whole)
-        if len(numbers) != whole:
-            raise ValueError("weights are missing")
-        halves = [
-            array("f", numbers[begin : begin + _WEIGHT_BYTES]) for begin in range(0, whole, _WEIGHT_BYTES)
-        ]
-        self._tables = [_Table(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
-        floats = (self._bias, self._trust, self._slopes, *chain.from_iterable(halves))
-        if not all(map(math.isfinite, floats)) or min(map(min, halves[1::2])) < 0 or self._slopes <= 0:
+        if not all(map(math.isfinite, (self._bias, self._trust, self._slopes))) or self._slopes <= 0:
             raise ValueError("its numbers cannot be right")
+        data = data[_HEAD.size :]
+        for number in range(n_tables):
+            self._tables[number], data = Weights.unpack(data)
+        at = 0
         if n > REPLAY:
             raise ValueError("it has too many examples")
         for _ in range(n):
@@ -408,15 +401,6 @@ class Learned(Strategy):
 def _until(n: int) -> int:
     """Examples after the *n*-th until waiting links are valued anew."""
     return min(max(int(n * (GROWTH - 1.0)), FIRST), OFTENEST)
-
-
-def _descend(table: _Table, places: Iterable[int], slope: float, square: float) -> None:
-    """Take one step down the *slope* with all *places* of *table*."""
-    weights, squares = table
-    step, root = RATE * slope, math.sqrt
-    for place in places:
-        squares[place] = total = squares[place] + square
-        weights[place] -= step / root(total)
 
 
 def _log_odds(guess: float) -> float:

@@ -19,7 +19,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED
 
 from .shares import NULL_MASS, POWER
-from .topic import LinkText
+from .topic import LinkText, Surroundings
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
@@ -56,6 +56,7 @@ class PageSeen(NamedTuple):
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
+        around: Its words, and those around the links that are to be valued; ``None`` if their texts have to be cut.
     """
 
     url: str
@@ -68,6 +69,7 @@ class PageSeen(NamedTuple):
     depth: int = 0
     parent_grade: float = 0.0
     text: str = ""
+    around: Surroundings | None = None
 
 
 Refit: TypeAlias = Callable[[], object]
@@ -80,6 +82,7 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
+        reads_around: Whether it reads :attr:`PageSeen.around`.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
         power: See :func:`.shares.shares`.
@@ -88,6 +91,7 @@ class Strategy:
 
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
+    reads_around: ClassVar[bool] = False
     values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False
     power: ClassVar[float] = POWER

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .classifier import Classifier
-from .words import LINK_CHARACTERS, features, place_of, url_words, words
+from .words import LINK_CHARACTERS, all_words, features, place_of, url_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,18 +40,31 @@ class LinkText(NamedTuple):
     path: str = ""
 
 
+class Surroundings(NamedTuple):
+    """The words of a page, cut once, and which of them stand around its links.
+
+    Attributes:
+        words: All of them, in their order.
+        places: Of each link: where the words before it begin and end, and where those behind it do.
+    """
+
+    words: list[str]
+    places: list[tuple[int, int, int, int]]
+
+
 class Topic:
     """A topic, by examples if it has learned from some of both kinds, else by keywords.
 
     Args:
         keywords: Words and phrases of the topic.
         pages: What was learned from examples.
-        cut: Cuts text into words.
+        cut: Cuts text into words; if it has a true ``is_plain``, as :func:`.words.words` does.
         cut_url: Cuts path and query of a URL into words.
 
     Attributes:
         words: The same as *cut*. All text of a topic is cut by it, that which a strategy learns from as well.
         url_words: The same as *cut_url*.
+        is_cut_plainly: Whether the words of a text are those of its parts, one part after the other.
     """
 
     def __init__(
@@ -62,10 +76,16 @@ class Topic:
     ) -> None:
         self.words = cut
         self.url_words = cut_url
+        self.is_cut_plainly: bool = cut is words or getattr(cut, "is_plain", False)
         phrases = dict.fromkeys(each for each in (tuple(cut(text)) for text in keywords) if each)
         self._keywords = frozenset(words[0] for words in phrases if len(words) == 1)
         self._phrases = [words for words in phrases if len(words) > 1]
+        self._any_word = frozenset(chain.from_iterable(phrases))
         self.pages = pages if pages is not None else Classifier()
+
+    def all_words(self, texts: Sequence[str]) -> list[list[str]]:
+        """The words of each of *texts*, of which one page has several: faster than one by one."""
+        return all_words(texts) if self.is_cut_plainly else list(map(self.words, texts))
 
     @property
     def has_examples(self) -> bool:
@@ -78,10 +98,11 @@ class Topic:
 
     def grade(self, text: str) -> float:
         """How relevant a page with this *text* is, 0 to 1."""
-        found = self.words(text)
-        if self.has_examples:
-            return self.pages.score(features([("page", found)]))
-        return self._density(found)
+        return self.grade_words(self.words(text))
+
+    def grade_words(self, found: Sequence[str]) -> float:
+        """The same of a page with the words *found*."""
+        return self.pages.score_words(found) if self.has_examples else self._density(found)
 
     def explain(self, text: str) -> list[tuple[str, float]]:
         """What each word of a page with this *text* adds to its log odds by what was learned, the largest part first."""
@@ -100,9 +121,11 @@ class Topic:
             if not self._keywords.isdisjoint(found):
                 return 1.0
             return float(bool(self._phrases) and any(_count(phrase, found) for phrase in self._phrases))
-        if found and self.has_examples:
-            return self.pages.score(features([("page", found)]))
-        return 0.0
+        return self.pages.score_words(found) if found and self.has_examples else 0.0
+
+    def fits_by(self, found: Sequence[str]) -> bool:
+        """Whether the words *found* on a page may make any link of it fit better: by keywords, most pages have none of them."""
+        return (self.has_examples and not self._any_word) or not self._any_word.isdisjoint(found)
 
     def _density(self, found: Sequence[str]) -> float:
         """Grade by keywords: 1/2 if they are one word in :data:`DENSE`."""
