@@ -677,10 +677,10 @@ class Crawl:
         """Set aside up to *size* pages for people to label, drawn by *chance*."""
         self.sample.begin(size, chance)
 
-    def set_aside(self, key: bytes, page: Sampled) -> None:
-        """Maybe set aside *page*, which was graded and is under *key*."""
+    def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
+        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
         del key  # of a job in shards, it says which shard has it
-        self.sample.offer(page)
+        self.sample.offer(page, text)
 
     def lead(self, key: bytes) -> bytes:
         """What led to the page under *key*, packed; empty if that is not known."""

@@ -583,11 +583,11 @@ class Shards:
             held.shard.begin_sample(*self._sample)
 
     @_watched
-    def set_aside(self, key: bytes, page: Sampled) -> None:
-        """Maybe set aside *page*, which was graded and is under *key*."""
+    def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
+        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
         held = self._of_key(key)
         if held is not None:
-            held.shard.set_aside(key, page)
+            held.shard.set_aside(key, page, text)
 
     # -- robots.txt
 

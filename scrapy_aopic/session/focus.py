@@ -172,6 +172,7 @@ class Focus:
         self.valuing: Valuing | None = None
         if self.values_links and not isinstance(given.scorer, str) and is_awaited(given.scorer):
             self.valuing = Valuing(cast("LinkScorer", given.scorer), read(settings, "AOPIC_TOPIC_TIMEOUT"))
+        self._is_own = isinstance(given.scorer, str)  # whose values are from 0 to 1
         self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
@@ -202,7 +203,6 @@ class Focus:
             urls,
             context,
             context.text if self.learning.strategy.reads_text else "",
-            context.beginning(2 * EXCERPT_CHARACTERS),
         )
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
@@ -352,7 +352,8 @@ class Focus:
         unknown = [link for link, value in zip(visit.links, known, strict=True) if value is None]
         keys = [link.key[HOST_BYTES:] for link in unknown]
         around = seen.around(keys[:IN_FULL]) if self.learning.is_on else None
-        texts = list(map(seen.of if around is None else seen.named, keys))
+        is_named = around is not None or strategy.reads_names_only
+        texts = list(map(seen.named if is_named else seen.of, keys))
         if self.learning.is_on:  # as it will learn from them
             texts = all_bounded(texts)
             page = page._replace(around=around)
@@ -401,7 +402,10 @@ class Focus:
             return self._values_given(visit, page, links, texts)
         begin = perf_counter()
         try:
-            values = [max(part(value), FLOOR) for value in self.learning.strategy.values(page, texts)]
+            values = list(self.learning.strategy.values(page, texts))
+            if not self._is_own:
+                values = list(map(part, values))
+            values = [max(FLOOR, value) for value in values]
             if len(values) != len(texts):
                 raise ValueError(f"{len(values)} values for {len(texts)} links")
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
@@ -451,7 +455,8 @@ class Focus:
         if (seen := visit.seen) is not None:
             self._job.crawl.set_aside(
                 visit.lease.key,
-                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, seen.beginning),
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, ""),
+                partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
             )
             for listener in self.listeners:
                 listener(visit, seen.grade)

@@ -71,14 +71,12 @@ class Seen(Struct):
         urls: Those of its links, by the latter halves of their page keys.
         context: What it says of each of them.
         text: Its text, if the strategy reads it.
-        beginning: The beginning of its text, for people.
     """
 
     grade: float
     urls: Mapping[bytes, str]
     context: PageContext
     text: str = ""
-    beginning: str = ""
 
     def of(self, page: bytes) -> LinkText:
         """What it says of the link to the page with this latter half of a page key: nothing of what is none of its elements."""

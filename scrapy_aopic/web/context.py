@@ -311,7 +311,7 @@ class _Said:
 
     def beginning(self, n: int) -> str:
         """Its first *n* characters, in NFKC and with single spaces."""
-        return _clean(" ".join(_first(self._pieces, 2 * n)))[:n]
+        return _clean(" ".join(_first(self._pieces, n)))[:n]
 
     def words_within(self, n: int) -> list[str] | None:
         """The words of its first *n* characters, or of a few more; ``None`` if they are not wanted."""
@@ -363,7 +363,8 @@ class _Said:
     def _text(self, begin: int, end: int) -> str:
         """The text of the pieces from *begin* to *end*, or the beginning of it."""
         if end - begin == 1:
-            return _clean(self._pieces[begin][: 2 * LINK_CHARACTERS])[:LINK_CHARACTERS]
+            piece = self._pieces[begin][: 2 * LINK_CHARACTERS]
+            return (" ".join(piece.split()) if piece.isascii() else _clean(piece))[:LINK_CHARACTERS]
         some = self._pieces[begin : min(end, begin + _PIECES)]
         return _clean(" ".join([piece[:LINK_CHARACTERS] for piece in some]))[:LINK_CHARACTERS]
 

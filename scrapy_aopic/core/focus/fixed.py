@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .strategy import Strategy
 
@@ -28,6 +28,8 @@ ANCHOR_PART = 0.8
 class Focused(Strategy):
     """Mostly the grade of the page, and how well the link's text fits."""
 
+    reads_names_only: ClassVar[bool] = True
+
     def __init__(self, topic: Topic, chance: Chance) -> None:
         del chance
         self._topic = topic
@@ -39,6 +41,8 @@ class Focused(Strategy):
 
 class BestFirst(Strategy):
     """The grade of the page (Chakrabarti, van den Berg and Dom, WWW8, 1999, with soft focus)."""
+
+    reads_names_only: ClassVar[bool] = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         del topic, chance

@@ -20,7 +20,7 @@ from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.ports import Store
 
@@ -91,8 +91,12 @@ class Sample:
                 self.pages = 0
             self._count()
 
-    def offer(self, page: Sampled) -> bool:
-        """One more *page* was graded; whether it is set aside, maybe in the place of another one."""
+    def offer(self, page: Sampled, text: Callable[[], str] | None = None) -> bool:
+        """One more *page* was graded; whether it is set aside, maybe in the place of another one.
+
+        Args:
+            text: Gives its text, if that is worked out only for a page that is set aside.
+        """
         if not self.size or self._chance is None:
             return False
         slot = self.pages if self.pages < self.size else self._chance.randrange(self.pages + 1)
@@ -108,7 +112,7 @@ class Sample:
                     page.grade,
                     page.counts,
                     page.is_duplicate,
-                    excerpt(page.text),
+                    excerpt(page.text if text is None else text()),
                 )
             ),
         )

@@ -82,7 +82,8 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
-        reads_around: Whether it reads :attr:`PageSeen.around`.
+        reads_around: Whether it reads :attr:`PageSeen.around`; then the texts of links need not have what is around them.
+        reads_names_only: Whether it reads no more of links than their own texts and URLs.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
         power: See :func:`.shares.shares`.
@@ -92,6 +93,7 @@ class Strategy:
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
     reads_around: ClassVar[bool] = False
+    reads_names_only: ClassVar[bool] = False
     values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False
     power: ClassVar[float] = POWER

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 from unicodedata import normalize
 from zlib import crc32
@@ -96,13 +97,7 @@ def _words(parted: str) -> list[str]:
     found = parted.split()
     if parted.isascii():
         return found
-    cut: list[str] = []
-    for word in found:
-        if word.isascii():
-            cut.append(word)
-        else:
-            cut += _other_words(word)
-    return cut
+    return list(chain.from_iterable([(word,) if word.isascii() else _other_words(word) for word in found]))
 
 
 def compatible(text: str) -> str:
