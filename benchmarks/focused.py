@@ -1,4 +1,4 @@
-"""How many relevant pages a crawl for a topic fetches, by strategy: offline, one page at a time, without politeness.
+"""How many relevant pages a crawl for a topic fetches, by strategy: offline, one page at a time or with politeness.
 
     python benchmarks/focused.py DIR                  # real HTML: DIR/sites/<name> are unpacked sites
     python benchmarks/focused.py --web tunnels        # an invented web with everything relevant behind pages that are not
@@ -11,6 +11,9 @@ not count when they are fetched, unless with ``--count-examples``; with ``--exam
 the topics that defaults may be chosen on; without it the others are used. Seeds are the portal (the home pages of the demo web),
 or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give;
 with ``--hindsight`` a strategy begins with what it has learned in a first crawl from the same seeds of so many fetches.
+
+With ``--connections 4`` so many pages are under way at once, and each host is left alone for ``--factor`` times as long as its
+transfer took, on a virtual clock: what ``benchmarks/focused_live.py`` shows of real crawls, in seconds and without their noise.
 
 Oracles are told what no crawler knows. The one-step oracle: of each known page whether it is relevant. The host oracle, only with
 ``--only``: what part of each host's pages is relevant; links to hosts with any come before all others, in the order of that, and
@@ -33,10 +36,12 @@ import random
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from focus_webs import Web, corpus, demo, page_rank, reachable, tunnels
+from focus_webs.polite import Pace, PoliteCrawl
 from focus_webs.simulation import Crawl, Policy, Remembered
 
 from scrapy_aopic.core.focus.topic import Topic
@@ -202,12 +207,14 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                     counted = [label and i not in given for i, label in enumerate(labels)]
                     seeds = seeds_of(kind, web, labels, chance)
                     begin = Given(web, counted, ranks, seeds)
+                    pace = Pace(options.connections, options.factor) if options.connections else None
+                    make = partial(PoliteCrawl, pace=pace) if pace is not None else Crawl
                     for policy, what in policies.items():
-                        crawl = Crawl(web, counted, remembered, (policy, what), number)
+                        crawl = make(web, counted, remembered, (policy, what), number)
                         if options.hindsight and crawl.strategy is not None:
                             crawl.run(seeds, options.hindsight)
                             learned = crawl.strategy.pack()
-                            crawl = Crawl(web, counted, remembered, (policy, what), number)
+                            crawl = make(web, counted, remembered, (policy, what), number)
                             if learned:
                                 crawl.strategy.restore(learned)
                         fetched = crawl.run(seeds, options.fetches)
@@ -264,6 +271,10 @@ def main() -> None:
     parser.add_argument("--count-examples", action="store_true")
     parser.add_argument("--judge", choices=["learned", "lexicon"], default="learned")
     parser.add_argument("--hindsight", type=int, default=0, help="fetches of a first crawl")
+    parser.add_argument(
+        "--connections", type=int, default=0, help="of a polite crawl (none: one page at a time)"
+    )
+    parser.add_argument("--factor", type=float, default=2.0, help="AOPIC_POLITENESS_FACTOR of a polite crawl")
     parser.add_argument("--starts", help="kinds of seeds, with commas")
     parser.add_argument("--kept", type=Path, nargs="+")
     parser.add_argument("--sets", type=int, default=10)

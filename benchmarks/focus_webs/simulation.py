@@ -120,13 +120,17 @@ class Crawl:
     def push(self, page: int) -> None:
         heapq.heappush(self.heap, (-self.score(page), self.order[page], page))
 
-    def run(self, seeds: Sequence[int], fetches: int) -> list[int]:
-        """Numbers of the pages that it fetches, in their order."""
-        done: dict[int, None] = {}
+    def begin(self, seeds: Sequence[int]) -> None:
+        """Let *seeds* wait."""
         for seed in seeds:
             self.cash[seed], self.value[seed], self.order[seed] = 1.0, whole_value(1.0), len(self.order)
             self.found_on[seed], self.depth[seed] = (-1, None), 0
             self.push(seed)
+
+    def run(self, seeds: Sequence[int], fetches: int) -> list[int]:
+        """Numbers of the pages that it fetches, in their order."""
+        done: dict[int, None] = {}
+        self.begin(seeds)
         begin = time.process_time()
         while self.heap and len(done) < fetches:
             key, _, number = heapq.heappop(self.heap)
