@@ -59,10 +59,33 @@ def value(strategy: Learned, said: str, grade: float = 0.0) -> float:
 
 def test_without_examples_a_value_is_the_first_guess() -> None:
     strategy = Learned(Topic(["bread"]), Random(0))
-    # How well the text fits, how well it does with what stands around it, and the grade of its page.
-    assert value(strategy, "bread", 0.5) == pytest.approx(0.3 + 0.3 + 0.4 * 0.5)
-    assert value(strategy, "stone", 0.5) == pytest.approx(0.4 * 0.5)
+    # How well the text fits, and the grade of its page.
+    assert value(strategy, "bread", 0.5) == pytest.approx(0.2 + 0.8 * 0.5)
+    assert value(strategy, "stone", 0.5) == pytest.approx(0.8 * 0.5)
     assert strategy.version == 0
+
+
+def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themselves() -> None:
+    strategy = Learned(Topic(["bread"]), Random(0))
+    plain, quoted = LinkText("more"), LinkText("more", "about bread")
+    on_irrelevant, on_relevant = (
+        strategy.values(PageSeen("", grade, 0.5, grade >= 0.5), [plain, quoted]) for grade in (0.0, 0.7)
+    )
+    assert on_irrelevant[1] > 100 * on_irrelevant[0]
+    assert on_relevant[1] == on_relevant[0] > on_irrelevant[1]
+
+
+def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_its_page() -> None:
+    topic = Topic()
+    for _ in range(20):
+        topic.learn_page("bread dough oven", 1.0)
+        topic.learn_page("stone wall road", 0.0)
+    strategy = Learned(topic, Random(0))
+    seen = PageSeen("", 0.5, 0.5, is_relevant=True)
+    link = LinkText("wall", "bread dough oven")
+    own, together = topic.fit(["wall"]), topic.fit(["wall", "bread", "dough", "oven"])
+    assert own < 0.5 < together
+    assert strategy.values(seen, [link])[0] == pytest.approx(0.3 * own + 0.3 * together + 0.4 * 0.5)
 
 
 def test_links_are_valued_by_what_became_of_earlier_ones_with_their_words() -> None:

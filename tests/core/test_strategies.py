@@ -272,11 +272,19 @@ def test_a_damaged_portfolio_is_noticed(data: bytes) -> None:
         Portfolio(KEYWORD, Random(0)).restore(data)
 
 
-def test_pages_that_are_hardly_relevant_count_little() -> None:
-    strategy = Contextual(KEYWORD, Random(0))
+@pytest.mark.parametrize("by_examples", [True, False])
+def test_pages_that_are_hardly_relevant_count_little_if_a_judge_by_examples_says_so(
+    by_examples: bool,
+) -> None:
+    topic = Topic(["x"])
+    if by_examples:
+        topic.learn_page("x", 1.0)
+        topic.learn_page("y", 0.0)
+    strategy = Contextual(topic, Random(0))
     for number in range(400):
         host = HOSTS[number % 10]
         said, grade = ("Sure", 0.95) if number % 2 else ("Perhaps", 0.55)
         strategy.learn(found(b"%8d" % number, host + b" listing", said, grade))
     sure, perhaps = (strategy.revalue(0.0, LinkText(said), HOSTS[20]) for said in ("Sure", "Perhaps"))
-    assert sure > 1.7 * perhaps
+    assert (sure > 1.7 * perhaps) == by_examples
+    assert sure > 1.1 * perhaps

@@ -5,8 +5,8 @@ a feature twice: for itself, and together with how relevant its page is, in thir
 nothing was found, further links are worth less, whatever they say, and where much was found, more. So a host whose catalog
 leads to other things costs a few pages, and not all that its catalog has.
 
-What a page is worth is its grade squared, as a judge that has seen few examples is wrong about most of the pages that it
-thinks rather relevant than not.
+What a page is worth is its grade; squared, if the topic was given by examples, as a judge that has seen few of them is wrong
+about most of the pages that it thinks rather relevant than not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Contextual(Learned):
     host_weight: ClassVar[int] = HOST_WEIGHT
 
     def learn(self, page: PageSeen) -> None:
-        super().learn(page._replace(grade=page.grade * page.grade))
+        super().learn(page._replace(grade=page.grade * page.grade) if self._topic.has_examples else page)
 
     def _where(self, grade: float, page: bytes) -> Where:
         return Where(min(int(grade * LEVELS), LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)

@@ -26,6 +26,7 @@ from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import StorageError
 
 from .classifier import logistic
+from .first_guess import BY_EXAMPLES, BY_KEYWORDS, Hints
 from .leads import bounded
 from .strategy import Strategy
 from .topic import RELEVANT
@@ -62,21 +63,11 @@ GROWTH = 1.25
 OFTENEST = 200
 """Examples, at most, between one time and the next."""
 
-ANCHOR_PART, AROUND_PART, PAGE_PART = 0.3, 0.3, 0.4
-"""The first guess: how well the text fits, how well it does together with what stands around it, and the grade of the page.
-
-Around most links stands something of the topic or nothing, so it says more with the text than by itself: from a portal that
-quotes the beginnings of sites, the right ones are entered sooner.
-"""
-
 _CACHE = 5_000
 """Links whose features are kept, some 5 MB: of a site's links, most are on all of its pages."""
 
 _TEXTS = 5_000
 """Texts of one field whose words and places are kept: anchors, headings and paths that many links have."""
-
-_LEAST = 0.001
-"""Guesses are kept this far from 0 and 1, where the log odds end."""
 
 _HEAD = struct.Struct("<4sBdddIIIB")
 _MAGIC = b"AOLN"
@@ -94,15 +85,11 @@ class Said(NamedTuple):
 
     Attributes:
         places: Of its words, below 2**16.
-        guess: The parts of the first guess that are its own.
+        hints: The parts of the first guess that are its own.
     """
 
     places: list[int]
-    guess: float
-
-    def prior(self, grade: float) -> float:
-        """Log odds of the first guess on a page with this *grade*."""
-        return _log_odds(self.guess + PAGE_PART * grade)
+    hints: Hints
 
 
 class Where(NamedTuple):
@@ -173,6 +160,7 @@ class Learned(Strategy):
     def __init__(self, topic: Topic, chance: Chance) -> None:
         self._topic = topic
         self._chance = chance
+        self._guess = BY_EXAMPLES if topic.has_examples else BY_KEYWORDS
         self._said: dict[LinkText, Said] = {}
         words = topic.words
         self._anchors = _Texts(words, "anchor")
@@ -197,17 +185,16 @@ class Learned(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         read = self._read_all(links) if page.around is None else self._read_around(links, page.around)
-        priors = {said.guess: 0.0 for said in read}  # few, as most links say nothing of the topic
-        for guess in priors:
-            priors[guess] = _log_odds(guess + PAGE_PART * page.grade)
+        # Few are different, as most links say nothing of the topic.
+        priors = {hints: self._guess.log_odds(hints, page.grade) for hints in {said.hints for said in read}}
         return self._values(
-            [(said.places, priors[said.guess]) for said in read], self._where(page.grade, page.key)
+            [(said.places, priors[said.hints]) for said in read], self._where(page.grade, page.key)
         )
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
         said = self._read(link)
         where = self._where(parent_grade, parent)
-        return self._values([(said.places, said.prior(parent_grade))], where)[0]
+        return self._values([(said.places, self._guess.log_odds(said.hints, parent_grade))], where)[0]
 
     @property
     def version(self) -> int:
@@ -276,8 +263,8 @@ class Learned(Strategy):
         found = found + path_found
         fit = self._topic.fit
         own = fit(found)
-        guess = ANCHOR_PART * own + AROUND_PART * (fit([*found, *around]) if around else own)
-        return Said([*anchor_places, *path_places, *places_around, *self._headings[heading][1]], guess)
+        hints = self._guess.hints(own, fit([*found, *around]) if around else own)
+        return Said([*anchor_places, *path_places, *places_around, *self._headings[heading][1]], hints)
 
     # -- learning
 
@@ -288,7 +275,8 @@ class Learned(Strategy):
             page.grade if page.is_relevant or page.grade < RELEVANT else 0.0
         )  # a duplicate is worth nothing
         said = self._read(page.link)
-        prior, where = said.prior(page.parent_grade), self._where(page.parent_grade, page.parent)
+        prior = self._guess.log_odds(said.hints, page.parent_grade)
+        where = self._where(page.parent_grade, page.parent)
         self._add(page.key, _Example(array("H", said.places), where, prior, worth, page.parent))
         self._hand_back(page.key)
         for _ in range(STEPS):
@@ -401,8 +389,3 @@ class Learned(Strategy):
 def _until(n: int) -> int:
     """Examples after the *n*-th until waiting links are valued anew."""
     return min(max(int(n * (GROWTH - 1.0)), FIRST), OFTENEST)
-
-
-def _log_odds(guess: float) -> float:
-    part = min(max(guess, _LEAST), 1.0 - _LEAST)
-    return math.log(part / (1.0 - part))
