@@ -9,7 +9,8 @@
    read with the last one, and cut or joined by the next commit that changes it.
 3. Commands are sent before the lock is taken under which they are carried out. Rows and leaves that a reader of a store sees
    are those before a commit or those after it.
-4. Whether a commit landed whose reply is lost is seen by the heads.
+4. Whether a commit landed whose reply is lost is seen by the heads, for no two have the same number: one that was given up
+   may still be on its way to the server, and land instead of the next one.
 
 One transaction for all that a process commits at a time was chosen over one for each store: it makes a request of what would
 be one for each of 16 shards, and the server's log has one entry to write and to flush.
@@ -228,8 +229,7 @@ class Commit:
         self._commands: list[Sequence[Argument]] = []
         self._saving: _Saving | None = None
         self._counting: dict[Family, dict[bytes, list[tuple[int, int]]]] = {}
-        head = opened.lease.head
-        self._after: Head = head._replace(number=head.number + 1)
+        self._after: Head = opened.lease.next_head()
         with _failing(self):
             opened.check_writable()
 
@@ -542,7 +542,7 @@ def _try(commits: Sequence[Commit], writer: Writer, *, is_bold: bool) -> bool:
             views.append(each.compare(*found))
     has_views = any(views)
     if any(each.is_done for each in commits) or (is_bold and has_views):
-        link.ask((b"DISCARD",) if is_bold else (b"UNWATCH",))
+        _forget(link)
         return is_bold and not has_views
     if not is_bold:
         for each, open_ in zip(commits, views, strict=True):
@@ -610,10 +610,15 @@ def _accepted(link: Link, replies: list[Reply]) -> list[Reply]:
     """
     for reply in replies:
         if isinstance(reply, ReplyError):
-            with suppress(OSError):
-                link.tell((b"DISCARD",))
+            _forget(link)
             raise link.error("write to", str(reply))
     return replies
+
+
+def _forget(link: Link) -> None:
+    """Let nothing be queued any more, if anything is; a connection that has broken meanwhile has forgotten it."""
+    with suppress(OSError):
+        link.tell((b"DISCARD",))
 
 
 @contextmanager

@@ -89,6 +89,7 @@ class Lease:
             self.run = self._link.pin() if is_pinned else b""
             self._wait(waits=waits)
             self.head, self.is_new = self._fence()
+            self._number = self.head.number
         except BaseException:
             self._link.close()
             raise
@@ -138,6 +139,11 @@ class Lease:
             if self._link.transact((b"SET", self._keys.head, head.packed())) is not None:
                 return head, before is None
         raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
+
+    def next_head(self) -> Head:
+        """What ``head`` is after the next commit, if that lands: it has a number that none has had that was tried before."""
+        self._number += 1
+        return self.head._replace(number=self._number)
 
     def check(self) -> None:
         """Do nothing if the job is still ours, as far as is known without asking the server.
@@ -219,6 +225,8 @@ class Lease:
         found = self._keys.read_head(data)
         if found is None or found.number == self.head.number:
             return ""
+        if found.number > self.head.number:
+            return f"a commit that was given up has landed late (number {found.number:,}, after {self.head.number:,})"
         return (
             f"the server has lost what it last took (its last commit is number {found.number:,}, and number "
             f"{self.head.number:,} had landed), maybe because it was restarted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from socket import socket
 
 if find_server() is None:
     pytest.skip(WHY_NOT, allow_module_level=True)
@@ -249,6 +251,178 @@ def test_a_reply_that_is_lost_is_found_out_for_each(stores, together, monkeypatc
     assert write(together, stores, b"3") == [None] * N
     for store in stores:
         store.verify()
+
+
+class Network:
+    """Between commits and the server: what happens to each ``EXEC`` is drawn from *fates*, one after another.
+
+    Attributes:
+        on_the_way: Connections over which one was sent that the server has not read yet.
+    """
+
+    def __init__(self, fates: Iterable[str]) -> None:
+        self._fates = iter(fates)
+        self._tell = Link.tell
+        self.on_the_way: list[socket] = []
+
+    def tell(self, link: Link, *commands: Any) -> Any:
+        fate = next(self._fates, "") if commands[0][0] == b"EXEC" else ""
+        if not fate:
+            return self._tell(link, *commands)
+        if fate == "reply lost":
+            self._tell(link, *commands)
+        if fate == "late":
+            assert link._socket is not None
+            self.on_the_way.append(link._socket)
+            link._connection._sock = None  # which stays open
+        if fate == "after one that was late" and self.on_the_way:
+            self.arrive()
+        link.close()
+        raise TimeoutError("nobody replied")
+
+    def arrive(self) -> None:
+        """What was sent first arrives, and is carried out if it can be."""
+        with closing(self.on_the_way.pop(0)) as way:
+            way.sendall(b"*1\r\n$4\r\nEXEC\r\n")
+            way.settimeout(5)
+            said = b"\r\n"
+            while not re.search(rb"\r\n\*(\d|-1)", said):
+                said += way.recv(1 << 16)
+
+
+@contextmanager
+def network(fates: Iterable[str]) -> Iterator[Network]:
+    """The server is reached by a network that treats commits like that."""
+    between = Network(fates)
+
+    def tell(link: Link, *commands: Any) -> Any:
+        return between.tell(link, *commands)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "tell", tell)
+        try:
+            yield between
+        finally:
+            for way in between.on_the_way:
+                way.close()
+
+
+def test_a_commit_that_lands_late_is_not_taken_for_the_next_one(stores, together):
+    """It was given up, the next one has more in it, and its reply is lost, too."""
+    assert write(together, stores, b"1") == [None] * N
+    with network(["late", "lost", "after one that was late"]):
+        assert all("Cannot write to" in str(each) for each in write(together, stores, b"2"))
+        assert None not in write(together, stores, b"3", (b"key", b"another"))
+    assert values(stores) == [b"2"] * N
+    failures = write(together, stores, b"4")
+    assert all(isinstance(each, LostError) for each in failures)
+    assert "has landed late" in str(failures[0])
+
+
+def test_a_commit_that_lands_late_does_nothing_once_it_was_made_again(stores, together):
+    assert write(together, stores, b"1") == [None] * N
+    with network(["late"]) as between:
+        assert write(together, stores, b"2") == [None] * N
+        between.arrive()
+    assert values(stores) == [b"2"] * N
+    assert write(together, stores, b"3") == [None] * N
+    assert values(stores) == [b"3"] * N
+
+
+class Written:
+    """What *store* has if everything is kept that it says.
+
+    Attributes:
+        rows: It has these, if nothing has failed since.
+        failed: Rows that are to be written once more.
+        maybe: It may have these instead of *rows*, because a batch failed.
+    """
+
+    def __init__(self, store: RedisStore) -> None:
+        self.store = store
+        self.rows: dict[bytes, bytes | None] = {}
+        self.failed: dict[bytes, bytes | None] = {}
+        self.maybe: list[dict[bytes, bytes | None]] = []
+
+    def is_as_it_may_be(self) -> None:
+        found = dict(self.store.scan(Family.PAGES))
+        assert found in [
+            {key: value for key, value in each.items() if value is not None}
+            for each in (self.rows, *self.maybe)
+        ]
+        self.rows = {**found}
+        self.failed, self.maybe = {}, []
+        self.store.verify()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_batch_is_stored_as_a_whole_or_said_not_to_be(job, monkeypatch, seed):
+    """Replies are lost, requests are lost or late, and stores go to somebody else and come back."""
+    for name, rows in (("MOST", 6), ("_BULK", 10), ("_CUT", 4), ("_FEW", 2), ("_JOINED", 5)):
+        monkeypatch.setattr(redis_leaves, f"{name}_ROWS", rows)
+    rng = random.Random(seed)
+    fates = ["", "", "", "lost", "reply lost", "late", "after one that was late"]
+    with (
+        ExitStack() as stack,
+        closing(Together(job)) as together,
+        network(iter(lambda: rng.choice(fates), None)) as between,
+    ):
+
+        def open_(number: int) -> RedisStore:
+            return stack.enter_context(closing(RedisStore(job.of_shard(number), is_one_of_many=True)))
+
+        shards = [Written(open_(number)) for number in range(N)]
+        for step in range(100):
+            some = rng.sample(range(N), rng.randrange(1, N + 1))
+            batches = []
+            for shard in (shards[number] for number in some):
+                keys = rng.sample([b"%02d" % n for n in range(40)], rng.randrange(8))
+                shard.failed = shard.failed | {key: rng.choice((None, b"%d" % step)) for key in keys}
+                batches.append((shard.store.opened, {Family.PAGES: shard.failed}))
+            for number, failure in zip(some, together.write(batches), strict=True):
+                shard = shards[number]
+                if failure is None:
+                    shard.maybe = [shard.rows | shard.failed]
+                    shard.rows = shard.maybe[0]
+                    shard.is_as_it_may_be()
+                    continue
+                shard.maybe.append(shard.rows | shard.failed)
+                if isinstance(failure, LostError) or rng.random() < 0.1:
+                    shard.store.close()
+                    shard.store = open_(number)
+                    shard.is_as_it_may_be()
+            if between.on_the_way and rng.random() < 0.2:
+                between.arrive()
+
+
+def test_stores_come_and_go_between_commits(server, job, stores, together):
+    assert write(together, stores, b"1") == [None] * N
+    stores[0].close()
+    with requests() as found:
+        assert write(together, stores[1:], b"2") == [None] * (N - 1)
+    assert len(found) == 1
+    with redis.Redis.from_url(server.url) as client:
+        client.delete(stores[1].opened.keys.owner)  # its lease ends
+    with (
+        closing(Together(job)) as others,
+        closing(RedisStore(job.of_shard(0), is_one_of_many=True)) as handed_over,
+        closing(RedisStore(job.of_shard(1), is_one_of_many=True)) as taken,
+    ):
+        assert write(others, [handed_over, taken], b"3") == [None] * 2
+        failures = write(together, stores, b"4")
+        assert "is closed" in str(failures[0])
+        assert isinstance(failures[1], LostError)
+        assert failures[2] is None
+        assert write(others, [handed_over, taken], b"5") == [None] * 2
+        assert values([handed_over, taken, stores[2]]) == [b"5", b"5", b"4"]
+    back = RedisStore(job.of_shard(0), is_one_of_many=True)
+    with closing(back):
+        for n in (6, 7):
+            assert write(together, [back, stores[2]], b"%d" % n) == [None] * 2
+        with requests() as found:
+            assert write(together, [back, stores[2]], b"8") == [None] * 2
+        assert len(found) == 1
+        assert values([back, stores[2]]) == [b"8"] * 2
 
 
 def test_a_server_that_was_restarted_is_no_longer_that_of_any(tmp_path):
