@@ -1,6 +1,6 @@
 """Crawl with three workers through each fault that may happen to them, again and again, and judge what they did.
 
-    python benchmarks/faults.py [--times 10] [--seed 1] [--lease 2] [FAULT ...]
+    python benchmarks/faults.py [--times 10] [--seed 1] [--lease 2] [--keep FOLDER] [FAULT ...]
 
 Each crawl fetches a web of 300 pages on 20 hosts, with a Redis or Valkey server of its own (the one that
 ``AOPIC_REDIS_SERVER`` names, if set) that writes its log once a second, and each worker behind a proxy of its own.
@@ -13,11 +13,14 @@ after those that have stopped, crawl the rest. Wrong is
 
 Beside that: how many pages were fetched again, the most after one fault, and how long before the fault the oldest of these
 had been fetched. The last lines are controls, in which workers lack a safeguard: some of them must be wrong.
+``--keep`` keeps what there is to see of a wrong crawl: the logs of the workers and of the server, what the server has
+stored, and the log of the web.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 import traceback
@@ -38,6 +41,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10, help="each (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the first of as many (%(default)s)")
     parser.add_argument("--lease", type=float, default=2.0, help="AOPIC_REDIS_LEASE, seconds (%(default)s)")
+    parser.add_argument("--keep", type=Path, help="folder for what there is to see of wrong crawls")
     options = parser.parse_args()
     out, has_failed = sys.stdout, False
     out.write("| fault | times | wrong | parallel | early | twice | again | most | oldest, s |\n")
@@ -48,13 +52,21 @@ def main() -> int:
         oldest = 0.0
         for seed in range(options.seed, options.seed + options.times):
             with TemporaryDirectory() as folder:
+                kept = options.keep / f"{name}-{seed}" if options.keep and name not in CONTROLS else None
                 try:
-                    _, verdict = crawl_through(Path(folder), fault, seed, lease=options.lease, **settings)
+                    workers, verdict = crawl_through(
+                        Path(folder), fault, seed, lease=options.lease, **settings
+                    )
                 except Exception:  # noqa: BLE001 (that is a result, too)
                     wrong += 1
                     if name not in CONTROLS:
                         sys.stderr.write(f"{name}, seed {seed}:\n{traceback.format_exc()[-6000:]}\n")
+                    if kept is not None:
+                        shutil.copytree(folder, kept)
                     continue
+                if kept is not None and not verdict.holds:
+                    shutil.copytree(folder, kept)
+                    (kept / "web").write_text("".join(f"{entry}\n" for entry in workers.web.log))
             wrong += bool(verdict.violations or verdict.twice)
             parallel += verdict.n_overlaps
             early += verdict.n_early
