@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future
 from contextlib import suppress
+from ssl import SSLContext
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -17,14 +18,18 @@ from scrapy_aopic.testing.server import close_listener
 class Proxy:
     """Forwards connections to *port* of this machine, in a thread of its own.
 
+    Args:
+        tls: How it is spoken to, if not in plain words.
+
     Attributes:
         port: Where it listens.
         target: Port that new connections are forwarded to.
         lost: When replies were lost (``time.monotonic``).
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: SSLContext | None = None) -> None:
         self.target = port
+        self._tls = tls
         self.port = 0
         self.lost: list[float] = []
         self._is_cut = False
@@ -54,7 +59,7 @@ class Proxy:
 
     async def _start(self, started: Future[int]) -> None:
         self._flows.set()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         started.set_result(self._server.sockets[0].getsockname()[1])
 
     async def _stop(self) -> None:
