@@ -181,7 +181,7 @@ class _Server:
     @contextmanager
     def changing(self) -> Iterator[Callable[[bytes | None], None]]:
         """Notice whether others change it meanwhile; gives what replaces it, or removes it."""
-        self._link.ask((b"WATCH", self._key))
+        self._link.watch(self._key)
         yield self._write
 
     def _write(self, data: bytes | None) -> None:

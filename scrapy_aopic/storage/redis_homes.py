@@ -106,7 +106,7 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
     keys = Keys(address)
     with closing(connect(address)) as link:
         for _ in range(_ATTEMPTS):
-            link.ask((b"WATCH", keys.of_job(b"homes")))
+            link.watch(keys.of_job(b"homes"))
             homes = _homes(keys, link)
             mine = {number for number, each in homes.of.items() if each == name}
             free = [number for number in range(cut.shards) if number not in homes.of]

@@ -113,6 +113,7 @@ class Link:
         self._ahead: deque[Reply] = deque()  # those that came
         self._run = b""
         self.n_opened = 0
+        self._watched = 0  # the connection on which :meth:`watch` was called since the last transaction
         self._connect()
 
     def _connect(self) -> None:
@@ -202,14 +203,27 @@ class Link:
                 self.close()
                 raise self.unreachable("read", error) from error
 
+    def watch(self, *keys: bytes) -> None:
+        """Let the next :meth:`transact` do nothing if one of *keys* has changed until then, or if nobody knows.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        self.ask((b"WATCH", *keys))
+        self._watched = self.n_opened
+
     def transact(self, *commands: Sequence[Argument]) -> list[Reply] | None:
         """The replies to *commands* as one transaction; ``None`` if a key that is watched has changed.
 
-        They are sent once: on another connection nothing would be watched.
+        They are sent once: on another connection nothing would be watched. So nothing is done, either, if what was asked since
+        :meth:`watch` has opened another one.
 
         Raises:
             StorageError: If the server cannot be reached, or refuses one of them; what was done is then unknown.
         """
+        watched, self._watched = self._watched, 0
+        if watched not in {0, self.n_opened}:
+            return None
         *_, done = self.write((b"MULTI",), *commands, (b"EXEC",))
         return self.checked(done, "write to") if done is not None else None
 

@@ -61,7 +61,7 @@ def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
     """
     with closing(connect(moves[0].place)) as link:
         heads = [Keys(move.made).head for move in moves] + [Keys(move.place).head for move in moves]
-        link.ask((b"WATCH", *heads))
+        link.watch(*heads)
         commands: list[Sequence[Argument]] = []
         for move in moves:
             if move.kept is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 from support import redis_server
@@ -14,6 +15,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_homes import InHomes, assign, claim, read_homes, read_traces, registry_of
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis_link import Link
 from scrapy_aopic.storage.redis_mail import Letter
 from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
 
@@ -52,6 +54,27 @@ def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> N
     assert homes.of[4] == "b", "what lies in a folder that is not the home does not count"
     assert homes.place(0) == "m:/moved (a)"
     assert homes.place(9) == "no folder yet"
+
+
+def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address: Address, monkeypatch) -> None:
+    watch, transact = Link.watch, Link.transact
+    to_break, to_pass = [1], [1]
+
+    def watched(link: Link, *keys: bytes) -> None:
+        watch(link, *keys)
+        if to_break:
+            to_break.pop()
+            link.close()
+
+    def transacted(link: Link, *commands: Any) -> Any:
+        if to_pass:
+            to_pass.pop()
+            assert claim(address, CUT, "b", "m:/b", ()).of == dict.fromkeys((0, 1, 2), "b")
+        return transact(link, *commands)
+
+    monkeypatch.setattr(Link, "watch", watched)
+    monkeypatch.setattr(Link, "transact", transacted)
+    assert claim(address, CUT, "a", "m:/a", ()).of == {0: "b", 1: "b", 2: "b", 3: "a", 4: "a"}
 
 
 def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address: Address) -> None:
