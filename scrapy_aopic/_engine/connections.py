@@ -57,13 +57,18 @@ class _TwistedProtocol(Protocol):
     _parser: _TwistedParser | None
     transport: _TwistedTransport
     dataReceived: Callable[[bytes], None]
+    request: Callable[..., Any]
 
 
 class _TwistedConnection(Protocol):
     """``twisted.internet.tcp.Connection``."""
 
     socket: Socket
+    producer: object
+    disconnecting: bool
     connectionLost: Callable[..., object]
+
+    def doWrite(self) -> object: ...
 
 
 class _AiohttpWire(Wire):
@@ -161,10 +166,25 @@ def _make_wired(make: Callable[..., Any], *args: Any) -> Any:
     def build_wired(address: object) -> _TwistedProtocol:
         protocol: _TwistedProtocol = build(address)
         protocol.dataReceived = _TwistedWire(protocol)
+        protocol.request = partial(_send_at_once, protocol, protocol.request)
         return protocol
 
     factory.buildProtocol = build_wired
     return factory
+
+
+def _send_at_once(protocol: _TwistedProtocol, request: Callable[..., Any], *args: Any) -> Any:
+    """What *request* returns, once what it has written is sent.
+
+    Twisted sends it in the next turn of the event loop. A process that is frozen before that would send the requests of a whole
+    turn when it goes on, to hosts that others may have by then.
+    """
+    answer = request(*args)
+    connection = _connection_below(protocol.transport)
+    # Not if it has a body, which follows by and by, or could not be written.
+    if connection is not None and connection.producer is None and not connection.disconnecting:
+        connection.doWrite()  # if that fails, it is tried again, and noticed, in the next turn
+    return answer
 
 
 def _get_connection(

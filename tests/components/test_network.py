@@ -247,6 +247,45 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
     assert not crawler.stats.get_value("aopic/errors")
 
 
+@deferred_f_from_coro_f
+async def test_what_may_be_sent_is_sent_before_anything_else_happens(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is frozen then has sent it before, and not when it goes on; on new connections and on kept ones."""
+    web = serve({f"http://a.test/{n}": Answer() for n in range(3)})
+    sent: list[bool] = []
+
+    def wait_for(url: str) -> None:
+        until = time.monotonic() + 2
+        while url not in web.asked and time.monotonic() < until:
+            pass
+        sent.append(url in web.asked)
+
+    def permit(self: JobPacer, key: str, request: Request) -> Callable[[], bool]:
+        def may() -> bool:
+            asyncio.get_running_loop().call_soon(wait_for, request.url)
+            return True
+
+        return may
+
+    monkeypatch.setattr(JobPacer, "permit", permit)
+
+    class Few(Spider):
+        name = "few"
+        start_urls = [f"http://a.test/{n}" for n in range(3)]
+
+        def parse(self, response: Response) -> None:
+            """Nothing."""
+
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_MIN_GAP": 0,
+        "DOWNLOAD_HANDLERS": {"http": HANDLERS["Twisted"]},
+    }
+    await asyncio.wait_for(crawl(Few, settings), 60)
+    assert sent == [True] * 3
+
+
 # -- lateness
 
 
