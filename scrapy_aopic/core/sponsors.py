@@ -200,7 +200,9 @@ class Sponsors:
 
         A link to a domain of another shard carries the fetches of every shard that has something behind it, and each
         knows only its own. So a fetch is charged to it as often as there are fetches of the whole job to one of this
-        shard: all shards together then let it carry what one shard would.
+        shard: all shards together then let it carry what one shard would, if all have something behind it. Most links
+        have little behind them, in few shards. So no fetch more than doubles what was charged, the first one counts
+        once, and a link is late by this only if there are several in one shard.
 
         Args:
             stands_for: Fetches of the whole job to one of this shard.
@@ -209,7 +211,8 @@ class Sponsors:
         self.changed()
         for hop in hops:
             domain = self._get(hop.key)  # anew: that of the hop may have left the cache
-            domain.charges[hop.sponsor] += 1 if is_own is None or is_own(hop.key) else stands_for
+            n = 1 if is_own is None or is_own(hop.key) else min(stands_for, domain.charges[hop.sponsor] + 1)
+            domain.charges[hop.sponsor] += n
             self._put(hop.key, domain)
 
     def known_route(self, key: bytes, visits: int) -> Route:

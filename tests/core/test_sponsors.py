@@ -76,6 +76,26 @@ def test_a_domain_that_is_found_from_itself_has_no_sponsor_and_its_routes_end(ho
     assert [desk.is_late(name) for name in names] == [False] + [True] * hops
 
 
+def test_the_first_fetches_behind_a_link_into_another_shard_do_not_stand_for_all_shards() -> None:
+    """One domain that another shard's has found is no family that is spread over all of them."""
+    desk = Desk("seed")
+    hub = desk.key("hub")
+    desk.domains = Domains(desk.store, str, BUDGET, FREE, is_own=lambda key: key != hub)
+    desk.domains.introduce(hub + desk.key("seed"))
+    desk.link("hub", "a")
+    charged, late = [], []
+    for _ in range(8):
+        desk.domains.sponsors.charge(desk.key("a"), desk.visits, 50)
+        desk.visits += 50
+        charged.append((*desk.sponsors("a").values(), *desk.sponsors("hub").values()))
+        late.append(desk.is_late("a"))
+    assert [own for own, _ in charged] == list(range(1, 9))
+    assert [other for _, other in charged] == [1, 3, 7, 15, 31, 63, 113, 163]
+    assert late == [False] * 3 + [
+        other > PART * visits for visits, (_, other) in zip(range(200, 401, 50), charged[3:], strict=True)
+    ]
+
+
 def test_what_is_charged_after_a_commit_outlives_the_next_one() -> None:
     desk = Desk("seed")
     desk.link("seed", "hub")
