@@ -6,7 +6,7 @@ import contextlib
 import json
 import pickle
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
+from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic
@@ -173,6 +174,42 @@ async def test_what_the_real_package_left_is_taken_over(serve: Serve, server, cl
     assert sorted(web.asked) == sorted(
         url for url in pages() if url not in ("http://c.test/start", "http://b.test/search")
     )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")  # which scrapy-redis earns
+@pytest.mark.parametrize("shards", [1, 3])
+@deferred_f_from_coro_f
+async def test_a_spider_of_the_real_package_goes_on_with_what_is_pushed(
+    serve: Serve, server, client, shards: int
+) -> None:
+    spiders = pytest.importorskip("scrapy_redis.spiders")
+    hosts = [f"http://h{n}.test/" for n in range(6)]
+    web = serve({**{url: ["/1"] for url in hosts}, **{f"{url}1": [] for url in hosts}})
+
+    class Pushed(spiders.RedisSpider):
+        name = "pushed"
+        redis_key = "pushed:start_urls"
+        redis_batch_size = 2
+        max_idle_time = 2
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url == hosts[0]:
+                client.rpush(self.redis_key, *hosts[3:])
+            for url in response.css("a::attr(href)").getall():
+                yield response.follow(url)
+
+    client.rpush(Pushed.redis_key, *hosts[:2], json.dumps({"url": hosts[2]}))
+    settings = {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": shards,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+    await crawl(Pushed, settings)
+    assert sorted(web.asked) == sorted(web.pages)
+    assert client.llen(Pushed.redis_key) == 0
 
 
 @deferred_f_from_coro_f
