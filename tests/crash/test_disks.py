@@ -17,7 +17,7 @@ import pytest
 from support import redis_server
 from support.commands import run_aopic
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
-from support.workers import IN_A_TURN
+from support.workers import IN_A_STEP
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.whole import audit_shards
@@ -239,7 +239,7 @@ def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp
             for one, other in pairwise(entries):
                 assert other.start >= frozen, (one, other)
                 late += one.start > thawed
-        assert late <= IN_A_TURN
+        assert late <= IN_A_STEP
 
 
 def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None:

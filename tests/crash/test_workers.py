@@ -11,7 +11,7 @@ import pytest
 from support import redis_server
 from support.faults import FAULTS, crawl_through
 from support.killed_crawl import N_HOSTS, N_PAGES
-from support.workers import DEADLINE, IN_A_TURN, SHARDS, check, check_all, pages_of, running
+from support.workers import DEADLINE, IN_A_STEP, SHARDS, check, check_all, pages_of, running
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -100,7 +100,7 @@ def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_p
                 assert other.start >= frozen, (one, other)
                 # By now one of the two was sent by the thawed process, to a host that was no longer its own.
                 late += one.start > thawed or (one.start > frozen + 0.5 and other.start > thawed)
-        assert late <= IN_A_TURN
+        assert late <= IN_A_STEP
 
 
 def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:

@@ -29,9 +29,8 @@ from .proxy import Proxy
 SHARDS = 8
 LEASE = 3.0
 """Seconds."""
-IN_A_TURN = 2
-"""Requests, at most, that a frozen process still sends when it goes on: of what had a connection, the lease was looked at
-just before, and the same turn of the event loop was to send it."""
+IN_A_STEP = 1
+"""Requests, at most, that a frozen process still sends when it goes on: one for which it had just looked at its lease."""
 DEADLINE = 90.0
 """Seconds that a crawl may take on a busy machine; it takes some five."""
 
