@@ -40,7 +40,7 @@ MOST_LINKS = 2_000
 MOST_TAGS = 40_000
 """Tags of a page that are looked at, a fiftieth of a second: ten times as many as an ordinary page has."""
 
-MOST_CHARACTERS = 500_000
+MOST_CHARACTERS = 2 * PAGE_CHARACTERS
 """Characters of a page in which something is said of links; those behind them have no more than their URL."""
 
 _SIDE = LINK_CHARACTERS // 2
@@ -196,13 +196,17 @@ class _Reader:
         self._most = most
 
     def read(self, whole: str) -> None:
-        """Read a page that was written out as *whole*, up to :data:`MOST_TAGS` of it."""
+        """Read a page that was written out as *whole*.
+
+        No more than :data:`MOST_TAGS` of it, and no more than :data:`PAGE_CHARACTERS` of its text, unless links are wanted still.
+        """
         may_hide = ' hidden="' in whole or ' style="' in whole
         parts: list[str | None] = (_ANY_TAG if may_hide else _TAG).split(whole, MOST_TAGS)
         if len(parts) > 2 * MOST_TAGS:
             parts[-1] = ""  # all the rest
         add, kind_of = self.pieces.append, _KINDS.get
         pairs = zip(parts[1::2], cast("list[str]", parts[2::2]), strict=True)
+        wants_links, n_left = self._most > 0, PAGE_CHARACTERS
         for tag, behind in pairs:
             text = behind
             if tag is not None:
@@ -213,8 +217,15 @@ class _Reader:
                     text = self._skip(tag, behind, pairs, has_links=False)
                 elif kind is not None:
                     self._note(kind, tag)
+                    if wants_links and len(self.found) >= self._most:
+                        wants_links = False
+                        n_left -= sum(map(len, self.pieces))
             if text and not text.isspace():
                 add(unescape(text) if "&" in text else text)
+                if not wants_links:
+                    n_left -= len(text)
+                    if n_left <= 0:
+                        break
 
     def _note(self, kind: int, tag: str) -> None:
         """Note where what *tag* is of begins or ends, or what it shows."""
