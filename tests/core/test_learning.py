@@ -71,8 +71,16 @@ def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themsel
     on_irrelevant, on_relevant = (
         strategy.values(PageSeen("", grade, 0.5, grade >= 0.5), [plain, quoted]) for grade in (0.0, 0.7)
     )
-    assert on_irrelevant[1] > 100 * on_irrelevant[0]
+    assert on_irrelevant[1] > 4 * on_irrelevant[0]
     assert on_relevant[1] == on_relevant[0] > on_irrelevant[1]
+
+
+def test_a_keyword_on_pages_that_are_not_relevant_does_not_make_a_crawl_distrust_the_grades_of_pages() -> None:
+    """It stands on every second page here, on none of which a link leads to a relevant page."""
+    strategy = Learned(Topic(["bread"]), Random(0))
+    for number in range(1, 150):
+        strategy.learn(page(number, 0.3 * (number % 2), f"way {number}"))
+    assert value(strategy, "new", 0.8) > 2 * value(strategy, "new", 0.3)
 
 
 def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_its_page() -> None:

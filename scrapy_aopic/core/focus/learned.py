@@ -174,7 +174,7 @@ class Learned(Strategy):
         self._tables = [Weights() for _ in range(self.n_levels + 1)]
         self._bias = 0.0
         self._trust = 1.0
-        self._slopes = 1.0
+        self._slopes = self._guess.inertia
         self._examples: dict[bytes, _Example] = {}
         self._order: list[_Example] = []
         self.n_learned = 0
