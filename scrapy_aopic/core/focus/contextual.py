@@ -43,7 +43,7 @@ class Contextual(Learned):
     host_weight: ClassVar[int] = HOST_WEIGHT
 
     def learn(self, page: PageSeen) -> None:
-        super().learn(page._replace(grade=page.grade * page.grade) if self._topic.has_examples else page)
+        super().learn(page._replace(grade=page.grade * page.grade) if self.has_examples else page)
 
     def _where(self, grade: float, page: bytes) -> Where:
         return Where(min(int(grade * LEVELS), LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)

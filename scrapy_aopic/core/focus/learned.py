@@ -147,7 +147,8 @@ class Learned(Strategy):
         discount: What a page is worth of the best one that a link of it leads to.
         n_levels: Tables beside the first, in which words count by the page that they are on.
         host_weight: What a host counts, in words.
-        n_learned: Examples so far.
+        n_learned: Examples so far, as which pages serve that were fetched.
+        has_examples: Whether the topic was given by examples.
     """
 
     learns: ClassVar[bool] = True
@@ -160,6 +161,7 @@ class Learned(Strategy):
     def __init__(self, topic: Topic, chance: Chance) -> None:
         self._topic = topic
         self._chance = chance
+        self.has_examples = topic.has_examples
         self._guess = BY_EXAMPLES if topic.has_examples else BY_KEYWORDS
         self._said: dict[LinkText, Said] = {}
         words = topic.words
