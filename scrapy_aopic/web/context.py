@@ -60,7 +60,7 @@ _TAG = re.compile(
     r"<(?:(/?(?:a|img|h[1-6]|script|style|noscript|template)(?![^ />])[^>]*)|!--.*?--|\?.*?\?|[^>]*)>",
     re.DOTALL,
 )
-"""A tag, of which only those that mean something here are told apart from others."""
+"""Any tag, captured only if it means something here."""
 
 _ATTRIBUTE = re.compile(r'\s([^\s=]+)="([^"]*)"')
 _HREF_FIRST = 'a href="'
