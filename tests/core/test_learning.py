@@ -75,8 +75,8 @@ def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themsel
     assert on_relevant[1] == on_relevant[0] > on_irrelevant[1]
 
 
-def test_a_keyword_on_pages_that_are_not_relevant_does_not_make_a_crawl_distrust_the_grades_of_pages() -> None:
-    """It stands on every second page here, on none of which a link leads to a relevant page."""
+def test_keywords_on_irrelevant_pages_do_not_make_a_crawl_distrust_grades() -> None:
+    """Every second page has one here, and no link leads to a relevant page."""
     strategy = Learned(Topic(["bread"]), Random(0))
     for number in range(1, 150):
         strategy.learn(page(number, 0.3 * (number % 2), f"way {number}"))
