@@ -342,9 +342,11 @@ async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carr
     assert check(tmp_path).violations == []
     is_farm = ["farm" in url for url in web.asked]
     assert (len(is_farm), sum(is_farm)) == (481, 180)  # nothing is lost
-    until_the_last_honest = is_farm[: len(is_farm) - is_farm[::-1].index(False)]
-    taken = sum(until_the_last_honest)
+    honest = [place for place, each in enumerate(is_farm) if not each]
+    # At the end few honest sites have any pages left, and a connection takes one of the farm rather than none.
+    while_honest_wait = is_farm[: honest[-60]]
+    taken = sum(while_honest_wait)
     if is_bounded:  # 20 pages, and five times 0.4 %, both divided by 1 - 0.5; and what was in flight
-        assert taken <= max(40, 0.04 * len(until_the_last_honest)) + 4
+        assert taken <= max(40, 0.04 * len(while_honest_wait)) + 4
     else:
         assert taken > 150
