@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 
-from scrapy_aopic.core.focus.topic import LinkText, Surroundings
+from scrapy_aopic.core.focus.topic import NOTHING_AROUND, LinkText, Surroundings
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS, compatible
 
 from .links import Page
@@ -74,8 +74,6 @@ _KINDS = {
 }
 
 _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
-
-_NOWHERE = (0, 0, 0, 0)
 
 
 class PageContext:
@@ -164,11 +162,11 @@ def page_context(
     reader = _Reader(MOST_LINKS if has_links else 0)
     reader.read(etree.tostring(root, encoding="unicode", with_tail=False))
     links: dict[str, _Found] = {}
-    page = Page(url, base or url, encoding)
-    found = [each for each in reader.found if len(each.href) <= _LONGEST_HREF]
-    for each, joined in zip(found, page.join_all([each.href for each in found]), strict=True):
+    join = Page(url, base or url, encoding).join
+    for found in reader.found:
+        joined = join(found.href) if len(found.href) <= _LONGEST_HREF else None
         if joined is not None and joined.startswith(("http://", "https://")):
-            links.setdefault(joined.partition("#")[0] if "#" in joined else joined, each)
+            links.setdefault(joined.partition("#")[0], found)
     return PageContext(_Said(reader.pieces, min(side, _SIDE), cut), links)
 
 
@@ -338,7 +336,7 @@ class _Said:
         places = []
         for found in links:
             if found is None or found.is_hidden:
-                places.append(_NOWHERE)
+                places.append(NOTHING_AROUND)
                 continue
             _, begin, end, *_ = found
             left, right = begins[begin], begins[end]

@@ -202,15 +202,6 @@ class Page:
         start = self.starts[match.lastindex or 0] if match else None
         return self.resolve(link, match) if start is None else start + link
 
-    def join_all(self, links: Iterable[str]) -> list[str | None]:
-        """The same of each of *links*."""
-        starts, found = self.starts, []
-        for link in links:
-            match = _plain(link)
-            start = starts[match.lastindex or 0] if match else None
-            found.append(self.resolve(link, match) if start is None else start + link)
-        return found
-
     def resolve(self, link: str, match: re.Match[str] | None) -> str | None:
         """The same for a *link* that nothing but a start makes absolute; *match* is what it is as a plain one."""
         if match and match.lastindex == _UPWARDS and self._folders:

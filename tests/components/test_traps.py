@@ -346,7 +346,7 @@ async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carr
     # At the end few honest sites have any pages left, and a connection takes one of the farm rather than none.
     while_honest_wait = is_farm[: honest[-60]]
     taken = sum(while_honest_wait)
-    if is_bounded:  # 20 pages, and five times 0.4 %, both divided by 1 - 0.5; and twice what is in flight
-        assert taken <= max(40, 0.04 * len(while_honest_wait)) + 8
+    if is_bounded:  # 20 pages, and five times 0.4 %, both divided by 1 - 0.5; and what was in flight
+        assert taken <= max(40, 0.04 * len(while_honest_wait)) + 4
     else:
         assert taken > 150

@@ -29,7 +29,7 @@ from .classifier import logistic
 from .first_guess import BY_EXAMPLES, BY_KEYWORDS, Hints
 from .leads import bounded
 from .strategy import Strategy
-from .topic import RELEVANT
+from .topic import NOTHING_AROUND, RELEVANT
 from .weights import BITS, Weights
 from .words import Places
 
@@ -72,9 +72,6 @@ _TEXTS = 5_000
 _HEAD = struct.Struct("<4sBdddIIIB")
 _MAGIC = b"AOLN"
 _EXAMPLE = struct.Struct("<16s16sddBiI")
-
-_NONE = (0, 0, 0, 0)
-"""Where no words are around a link."""
 
 NOWHERE = -1
 """The place of a host that does not count."""
@@ -147,7 +144,7 @@ class Learned(Strategy):
         discount: What a page is worth of the best one that a link of it leads to.
         n_levels: Tables beside the first, in which words count by the page that they are on.
         host_weight: What a host counts, in words.
-        n_learned: Examples so far, as which pages serve that were fetched.
+        n_learned: Examples so far.
         has_examples: Whether the topic was given by examples.
     """
 
@@ -254,7 +251,7 @@ class Learned(Strategy):
         fits = self._topic.fits_by(words)
         return [
             self._said_by(link, words[a:b] + words[c:d] if fits else (), {*places[a:b], *places[c:d]})
-            for link, (a, b, c, d) in zip(links, chain(ranges, repeat(_NONE)), strict=False)
+            for link, (a, b, c, d) in zip(links, chain(ranges, repeat(NOTHING_AROUND)), strict=False)
         ]
 
     def _said_by(self, link: LinkText, around: Sequence[str], places_around: Iterable[int]) -> Said:

@@ -52,6 +52,10 @@ class Surroundings(NamedTuple):
     places: list[tuple[int, int, int, int]]
 
 
+NOTHING_AROUND = (0, 0, 0, 0)
+"""The places of a link around which no words are."""
+
+
 class Topic:
     """A topic, by examples if it has learned from some of both kinds, else by keywords.
 
