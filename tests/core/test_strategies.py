@@ -235,6 +235,29 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
     assert strategy.values(cut, alone) == pytest.approx(strategy.values(page, texts))
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name: str) -> None:
+    page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
+    text = LinkText("go", "about a query plan", path="/1")
+    said = text.around.split()
+    for seed in range(20):  # a portfolio draws
+        strategy, other = (STRATEGIES[name](KEYWORD, Random(seed)) for _ in range(2))
+        for each in (strategy, other):
+            for number in range(60):
+                about = "a query plan" if number % 2 else "nothing"
+                led = LinkText("go", about, path="/1")
+                each.learn(
+                    found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
+                )
+        left = page
+        if strategy.reads_around:
+            left = page._replace(around=Surroundings(said, [(0, len(said), 0, 0)]))
+        elif not strategy.reads_names_only:
+            continue
+        values = strategy.values(left, [text._replace(around="")])
+        assert values == pytest.approx(other.values(page, [text]))
+
+
 def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -> None:
     strategy = Contextual(KEYWORD, Random(0))
     for number in range(400):

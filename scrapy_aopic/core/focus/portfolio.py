@@ -37,7 +37,6 @@ class Portfolio(Strategy):
     """The arms are :class:`.contextual.Contextual`, :class:`.jlse.Jlse` and :class:`.fixed.Focused`."""
 
     learns: ClassVar[bool] = True
-    reads_around: ClassVar[bool] = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         self._topic = topic
