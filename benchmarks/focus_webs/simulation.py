@@ -41,11 +41,10 @@ class Remembered(Topic):
 
     def __init__(self, topic: Topic, labels: Sequence[bool] = ()) -> None:
         super().__init__((), topic.pages)
+        vars(self).update(vars(topic))
         self._labels = labels
         self._known: dict[LinkText, float] = {}
         self._grades: dict[int, float] = {}
-        self._keywords = topic._keywords
-        self.pages = topic.pages
 
     def match(self, link: LinkText) -> float:
         found = self._known.get(link)

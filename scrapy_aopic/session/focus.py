@@ -29,7 +29,7 @@ from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.stand_in import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, known_value
+from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, WithMemos, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
@@ -71,7 +71,7 @@ HARVEST = "aopic_harvest"
 """Reason of a spider that is closed because too few of the last pages were relevant."""
 
 _RARELY = 10
-"""Pages from one look at what values are worth to the next, which takes some 20 us."""
+"""Pages from one time that the harvest is said to the next: to say it takes as long as to learn from a link."""
 
 _SLOW = 0.2
 """Seconds that a user's function may take in the event loop without a warning: a hundred times what a page takes otherwise."""
@@ -191,6 +191,7 @@ class Focus:
         )
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
+        self._n_unsaid = _RARELY  # so that the first page says something
         job.crawl.begin_sample(read(settings, "AOPIC_AUDIT_PAGES"), Random())  # noqa: S311 - of nothing secret
 
     # -- while a page is in work
@@ -335,7 +336,11 @@ class Focus:
         lead = self.learning.lead(key)
         if lead is not None:
             page = page._replace(
-                parent=lead.parent, link=lead.link, depth=lead.depth, parent_grade=lead.grade
+                parent=lead.parent,
+                link=lead.link,
+                depth=lead.depth,
+                parent_grade=lead.grade,
+                memo=lead.memo,
             )
         return page
 
@@ -350,15 +355,9 @@ class Focus:
         strategy = self.learning.strategy
         known = [known_value(target) if not strategy.values_known else None for target in targets]
         unknown = [link for link, value in zip(visit.links, known, strict=True) if value is None]
-        keys = [link.key[HOST_BYTES:] for link in unknown]
-        around = seen.around(keys[:IN_FULL]) if self.learning.is_on else None
-        is_named = around is not None or strategy.reads_names_only
-        texts = list(map(seen.named if is_named else seen.of, keys))
-        if self.learning.is_on:  # as it will learn from them
-            texts = all_bounded(texts)
-            page = page._replace(around=around)
-        valued = iter(self._values(visit, page, unknown, texts) if unknown else ())
-        values = [next(valued) if value is None else value for value in known]
+        valued, pack_lead = self._valued(visit, page, seen, unknown) if unknown else ([], None)
+        each = iter(valued)
+        values = [next(each) if value is None else value for value in known]
         split = shares(
             values,
             focus=1.0 if strategy.by_cash else self._focus,
@@ -367,15 +366,11 @@ class Focus:
         )
         wholes = list(map(whole_value, values))
         leads = [b""] * len(values)
-        if self.learning.is_on:
-            pack = LeadsOfPage(page.key, page.grade, page.depth + 1).pack
-            said = iter(enumerate(texts))
-            for number, (target, whole, value) in enumerate(zip(targets, wholes, known, strict=True)):
-                if value is None:
-                    nth, text = next(said)
-                    if is_led(target, whole):
-                        is_cut_short = around is not None and nth < IN_FULL
-                        leads[number] = pack(seen.of(keys[nth]) if is_cut_short else text)
+        if pack_lead is not None:
+            places = [place for place, value in enumerate(known) if value is None]
+            for nth, place in enumerate(places):
+                if is_led(targets[place], wholes[place]):
+                    leads[place] = pack_lead(nth)
         given = sum([link.weight for link in visit.links])
         visit.links = [
             # As replace() does, in a third of its time.
@@ -388,6 +383,35 @@ class Focus:
         whole = sum([link.weight for link in visit.links]) + null_mass + int(UNIT * FLOOR) * lost
         return found._replace(weight=max(whole, 1))
 
+    def _valued(
+        self, visit: Visit, page: PageSeen, seen: Seen, links: Sequence[Link]
+    ) -> tuple[Sequence[float], Callable[[int], bytes] | None]:
+        """The values of *links* of *visit*, and what packs the lead of the nth of them, if the strategy learns from leads."""
+        strategy, keys = self.learning.strategy, [link.key[HOST_BYTES:] for link in links]
+        around = seen.around(keys[:IN_FULL]) if self.learning.is_on else None
+        is_named = around is not None or strategy.reads_names_only
+        texts = list(map(seen.named if is_named else seen.of, keys))
+        if not self.learning.is_on:
+            return self._values(visit, page, links, texts, strategy.values), None
+        texts, page = all_bounded(texts), page._replace(around=around)
+        leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
+
+        def pack_texts(nth: int) -> bytes:
+            is_cut_short = around is not None and nth < IN_FULL
+            return leads.pack(seen.of(keys[nth]) if is_cut_short else texts[nth])
+
+        if not isinstance(strategy, WithMemos):
+            return self._values(visit, page, links, texts, strategy.values), pack_texts
+        read: list[Any] = []  # nothing, if that fails, or if it is a user's function that gives the values
+
+        def values(page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
+            read.extend(strategy.read(page, texts))
+            return strategy.values_of(page, read)
+
+        valued = self._values(visit, page, links, texts, values)
+        memo = strategy.memo
+        return valued, (lambda nth: leads.pack_memo(memo(read[nth]))) if read else pack_texts
+
     def _targets(self, visit: Visit) -> list[Page | None]:
         """The pages that *visit* links to, as far as they are known, if anybody asks for them."""
         if self.learning.strategy.values_known and not self.learning.is_on:
@@ -396,13 +420,19 @@ class Focus:
         return self._job.crawl.find_many(keys, hosts, visit.lease)
 
     def _values(
-        self, visit: Visit, page: PageSeen, links: Sequence[Link], texts: Sequence[LinkText]
+        self,
+        visit: Visit,
+        page: PageSeen,
+        links: Sequence[Link],
+        texts: Sequence[LinkText],
+        values_of: Callable[[PageSeen, Sequence[LinkText]], Sequence[float]],
     ) -> list[float]:
+        """What a user's asynchronous function gave for *links* of *visit*, whose page says these *texts* of them, or *values_of*."""
         if self.valuing is not None:
             return self._values_given(visit, page, links, texts)
         begin = perf_counter()
         try:
-            values = list(self.learning.strategy.values(page, texts))
+            values = list(values_of(page, texts))
             if not self._is_own:
                 values = list(map(part, values))
             values = [max(FLOOR, value) for value in values]
@@ -473,20 +503,24 @@ class Focus:
         """Keep what was learned, and say how many pages were relevant."""
         self.learning.close()
         shared = self._job.learning
+        self._has_ended = True
         if shared is not None:
             shared.close()
-            self._has_ended = True
-            if shared.look():
-                self._say_harvest()
+            shared.look()
+        self._say_harvest(is_last=True)
 
-    def _say_harvest(self) -> None:
+    def _say_harvest(self, *, is_last: bool = False) -> None:
         """Say how many pages are relevant, and end the crawl if too few are."""
         harvest = self._job.crawl.harvest
         lately = harvest.rate_lately
-        self._collector.set_value("aopic/topic/harvest", harvest.rate)
-        self._collector.set_value("aopic/topic/harvest_lately", lately)
-        if harvest.pages % _RARELY == 0 and (auc := harvest.foresight.auc) is not None:
-            self._collector.set_value("aopic/topic/link_auc", round(auc, 3))
+        self._n_unsaid += 1
+        if is_last or self._n_unsaid >= _RARELY:
+            self._n_unsaid = 0
+            say = self._collector.set_value
+            say("aopic/topic/harvest", harvest.rate)
+            say("aopic/topic/harvest_lately", lately)
+            if (auc := harvest.foresight.auc) is not None:
+                say("aopic/topic/link_auc", round(auc, 3))
         if harvest.n_lately >= LATELY and lately < self._min_harvest and not self._has_ended:
             self._has_ended = True
             logger.warning(

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.leads import unpack_lead
-from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, WithMemos
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError
@@ -169,7 +169,12 @@ class Learning:
 
     def _worth(self, lead: Lead) -> int | None:
         """What a waiting page is worth by what led to it."""
-        value = self.strategy.revalue(lead.grade, lead.link, lead.parent)
+        strategy = self.strategy
+        value = None
+        if lead.link is not None:
+            value = strategy.revalue(lead.grade, lead.link, lead.parent)
+        elif isinstance(strategy, WithMemos):
+            value = strategy.revalue_memo(lead.grade, lead.memo, lead.parent)
         return whole_value(max(value, FLOOR)) if value is not None else None
 
     def _work(self) -> None:

@@ -17,7 +17,7 @@ from scrapy_aopic.core.focus.harvest import Foresight, Harvest
 from scrapy_aopic.core.focus.leads import IN_FULL, MOST_BYTES, LeadsOfPage, all_bounded, unpack_lead
 from scrapy_aopic.core.focus.learned import BACK, FIRST, REPLAY, STEPS, Learned
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen, WithMemos
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, Focused, value_of, whole_value
@@ -219,21 +219,77 @@ def test_damaged_bytes_are_refused_or_make_a_strategy_that_works(data: bytes) ->
     "name", [name for name, make in STRATEGIES.items() if make(Topic(), Random(0)).learns]
 )
 def test_every_strategy_that_learns_goes_on_from_what_was_kept(name: str) -> None:
+    chance = Random(0)
+
     def some() -> list[float]:
+        chance.seed(1)
         return [
             round(each, 6)
             for each in strategy.values(page(0, 0.4, ""), [LinkText("to the left"), LinkText("up")])
         ]
 
-    strategy = STRATEGIES[name](Topic(["bread"]), Random(0))
+    strategy = STRATEGIES[name](Topic(["bread"]), chance)
     for number in range(1, 60):
         strategy.learn(page(number, float(number % 3 == 0), "to the left" if number % 3 == 0 else "right"))
     before, kept = some(), strategy.pack()
-    strategy = STRATEGIES[name](Topic(["bread"]), Random(0))
+    strategy = STRATEGIES[name](Topic(["bread"]), chance)
     strategy.restore(kept)
     assert some() == before
     with pytest.raises(StorageError):
         STRATEGIES[name](Topic(["bread"]), Random(0)).restore(b"\xff" + kept[: len(kept) // 2])
+
+
+# memos
+
+
+LINKS = [
+    LinkText("to the left", "bread", "Ways", "/left"),
+    LinkText("to the right", "", "", "/right"),
+    LinkText("bread"),
+]
+
+
+@pytest.mark.parametrize("name", [name for name, make in STRATEGIES.items() if issubclass(make, WithMemos)])
+def test_a_memo_says_of_a_link_what_its_texts_do(name: str) -> None:
+    by_texts, by_memos = (STRATEGIES[name](Topic(["bread"]), Random(0)) for _ in range(2))
+    seen = PageSeen("", 0.4, 0.5, is_relevant=False, key=key(7))
+    for number in range(1, 100):
+        link, grade = LINKS[number % 3], float(number % 3 == 0)
+        memo = by_memos.memo(by_memos.read(seen, [link])[0])
+        assert len(memo) <= MOST_OF_MEMO
+        by_texts.learn(page(number, grade, "", link=link))
+        by_memos.learn(page(number, grade, "", link=None, memo=memo))
+    values = by_texts.values(seen, LINKS)
+    assert by_memos.values(seen, LINKS) == pytest.approx(
+        values, abs=1e-5
+    )  # a memo holds four bytes of a number
+    memos = map(by_memos.memo, by_memos.read(seen, LINKS))
+    assert [by_memos.revalue_memo(0.4, memo, key(7)) for memo in memos] == pytest.approx(values, abs=1e-5)
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_memo_are_none_or_say_nothing_wrong(memo: bytes) -> None:
+    strategy = taught(30)
+    found = strategy.revalue_memo(0.5, memo)
+    assert found is None or 0.0 <= found <= 1.0
+    strategy.learn(page(99, 1.0, "", link=None, memo=memo))
+    assert 0.0 <= value(strategy, "to the left") <= 1.0
+
+
+def test_a_memo_of_another_topic_says_only_which_words_a_link_has() -> None:
+    memo = taught(60).memo(taught(60).read(page(0, 0.5, ""), [LinkText("to the left bread")])[0])
+    other = Learned(Topic(["stone"]), Random(0))
+    other.restore(taught(60).pack())
+    expected = other.values(PageSeen("", 0.5, 0.5, is_relevant=True), [LinkText("to the left bread")])
+    assert other.revalue_memo(0.5, memo) == pytest.approx(expected[0])
+
+
+def test_a_link_of_very_many_words_has_a_bounded_memo() -> None:
+    strategy = Learned(Topic(["bread"]), Random(0))
+    said = strategy.read(page(0, 0.5, ""), [LinkText(" ".join(map(str, range(2_000))))])[0]
+    assert len(strategy.memo(said)) <= MOST_OF_MEMO
+    lead = unpack_lead(LeadsOfPage(key(7), 0.5, 3).pack_memo(strategy.memo(said)))
+    assert lead == (key(7), 0.5, 3, None, strategy.memo(said))
 
 
 # what led to a page

@@ -20,7 +20,7 @@ from scrapy_aopic.core.focus.lessons import (
     write_lessons,
 )
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.records import PAGE_BYTES, pack
 
@@ -88,10 +88,12 @@ def test_bytes_that_are_no_lessons_are_none(data: bytes):
         (7, -1),
         (8, "high"),
         (9, b"bytes"),
+        (10, "text"),
+        (10, bytes(MOST_OF_MEMO + 1)),
     ],
 )
 def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not(place: int, wrong: Any):
-    good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, ""]
+    good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo"]
     bad = [*good]
     bad[place] = wrong
     read = read_lessons(zlib.compress(pack(("somebody", b"\x01", [bad, good]))))

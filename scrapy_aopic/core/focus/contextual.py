@@ -11,16 +11,13 @@ about most of the pages that it thinks rather relevant than not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from zlib import crc32
 
 from scrapy_aopic.core.records import HOST_BYTES
 
 from .learned import Learned, Where
 from .weights import BITS
-
-if TYPE_CHECKING:
-    from .strategy import PageSeen
 
 LEVELS = 3
 """Degrees of relevance of a page that are distinguished."""
@@ -42,8 +39,8 @@ class Contextual(Learned):
     n_levels: ClassVar[int] = LEVELS
     host_weight: ClassVar[int] = HOST_WEIGHT
 
-    def learn(self, page: PageSeen) -> None:
-        super().learn(page._replace(grade=page.grade * page.grade) if self.has_examples else page)
+    def _worth(self, grade: float) -> float:
+        return grade * grade if self.has_examples else grade
 
     def _where(self, grade: float, page: bytes) -> Where:
         return Where(min(int(grade * LEVELS), LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)

@@ -10,18 +10,6 @@ import math
 from typing import NamedTuple
 
 
-class Hints(NamedTuple):
-    """What a link says for itself.
-
-    Attributes:
-        beside: What counts beside the grade of its page.
-        instead: What counts in its place, if that is more.
-    """
-
-    beside: float
-    instead: float
-
-
 class FirstGuess(NamedTuple):
     """How much each part counts.
 
@@ -42,13 +30,14 @@ class FirstGuess(NamedTuple):
     least: float
     inertia: float
 
-    def hints(self, text: float, around: float) -> Hints:
-        """What a link says whose text fits so well, and so well together with what stands around it."""
-        return Hints(self.text * text + self.around * around, self.quoted * around)
+    def log_odds(self, own: float, together: float, grade: float) -> float:
+        """The guess for a link on a page with this *grade*, as log odds.
 
-    def log_odds(self, hints: Hints, grade: float) -> float:
-        """The guess for a link with these *hints* on a page with this *grade*, as log odds."""
-        guess = hints.beside + max(hints.instead, self.page * grade)
+        Args:
+            own: How well the link's text and URL fit.
+            together: How well these do together with what stands around it.
+        """
+        guess = self.text * own + self.around * together + max(self.quoted * together, self.page * grade)
         part = min(max(guess, self.least), 1.0 - self.least)
         return math.log(part / (1.0 - part))
 

@@ -1,7 +1,7 @@
 """What led to each waiting page: the page whose link gave it its value, and what that page said of it.
 
 A strategy that learns needs it twice: when the page was fetched, as the example to learn from, and while it waits, to
-value it anew. It is kept in the store, in the batch of the page itself, and dropped with the end of the page's visit.
+value it anew. What the page said is kept as texts, or as the strategy's own memo of them. It is kept in the store, in the batch of the page itself, and dropped with the end of the page's visit.
 
 Rule 1: a page has at most one row, that of the link that gave it its value; a seed has none.
 
@@ -53,13 +53,15 @@ class Lead(NamedTuple):
         parent: Key of the page with the link.
         grade: How relevant that is, 0 to 1.
         depth: Links from a seed to the page that waits.
-        link: What is said of it.
+        link: What is said of it; ``None`` if a memo is kept.
+        memo: What a strategy remembers of that; empty if its texts are kept.
     """
 
     parent: bytes
     grade: float
     depth: int
-    link: LinkText
+    link: LinkText | None
+    memo: bytes = b""
 
 
 def bounded(link: LinkText) -> LinkText:
@@ -90,6 +92,10 @@ class LeadsOfPage:
         self._grade = round(grade * _GRADES)
         self._depth = min(depth, _DEEPEST)
 
+    def pack_memo(self, memo: bytes) -> bytes:
+        """The lead to the page of a link of which a strategy has this *memo*."""
+        return self._parent + pack((self._grade, self._depth, memo))
+
     def pack(self, link: LinkText) -> bytes:
         """The lead to the page of *link*."""
         values = (self._grade, self._depth, *bounded(link))
@@ -106,15 +112,17 @@ def unpack_lead(data: bytes | None) -> Lead | None:
     if data is None or len(data) > MOST_BYTES:
         return None
     try:
-        grade, depth, anchor, around, heading, path = unpack(data[PAGE_BYTES:])
-        texts = LinkText(anchor, around, heading, path)
-        if not (
-            0 <= grade <= _GRADES and 0 <= depth <= _DEEPEST and all(isinstance(text, str) for text in texts)
-        ):
+        grade, depth, *said = unpack(data[PAGE_BYTES:])
+        if not (0 <= grade <= _GRADES and 0 <= depth <= _DEEPEST):
             return None
+        parent, grade = data[:PAGE_BYTES], grade / _GRADES
+        if len(said) == 1:
+            return Lead(parent, grade, depth, None, said[0]) if isinstance(said[0], bytes) else None
+        anchor, around, heading, path = said
     except NO_RECORD:
         return None
-    return Lead(data[:PAGE_BYTES], grade / _GRADES, depth, texts)
+    texts = LinkText(anchor, around, heading, path)
+    return Lead(parent, grade, depth, texts) if all(isinstance(text, str) for text in texts) else None
 
 
 def whole_text(text: str) -> str:

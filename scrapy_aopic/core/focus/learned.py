@@ -20,15 +20,15 @@ import math
 import struct
 from array import array
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
 
 from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import StorageError
 
 from .classifier import logistic
-from .first_guess import BY_EXAMPLES, BY_KEYWORDS, Hints
+from .first_guess import BY_EXAMPLES, BY_KEYWORDS
 from .leads import bounded
-from .strategy import Strategy
+from .strategy import MOST_OF_MEMO, WithMemos
 from .topic import NOTHING_AROUND, RELEVANT
 from .weights import BITS, Weights
 from .words import Places
@@ -72,21 +72,20 @@ _TEXTS = 5_000
 _HEAD = struct.Struct("<4sBdddIIIB")
 _MAGIC = b"AOLN"
 _EXAMPLE = struct.Struct("<16s16sddBiI")
+_MEMO = struct.Struct("<Iff")
+
+MOST_PLACES = (MOST_OF_MEMO - _MEMO.size) // 2
+"""Places of words that are kept of a link, more than the texts that are kept of it elsewhere have words."""
 
 NOWHERE = -1
 """The place of a host that does not count."""
 
 
-class Said(NamedTuple):
-    """What a link says, as numbers.
+Fits: TypeAlias = "tuple[float, float]"
+"""How well a link fits the topic by itself, and together with what stands around it, 0 to 1."""
 
-    Attributes:
-        places: Of its words, below 2**16.
-        hints: The parts of the first guess that are its own.
-    """
-
-    places: list[int]
-    hints: Hints
+Said: TypeAlias = "tuple[Sequence[int], Fits]"
+"""What a link says, as numbers: places of its words, below 2**16, and how well it fits."""
 
 
 class Where(NamedTuple):
@@ -101,18 +100,20 @@ class Where(NamedTuple):
     host: int = NOWHERE
 
 
-class _Texts(dict[str, "tuple[list[str], list[int]]"]):
-    """The words of texts of one field, and their places, as far as they are remembered."""
+class _Texts(dict[str, "tuple[list[str], list[int], float]"]):
+    """The words of texts of one field, their places, and whether they have a keyword, as far as they are remembered."""
 
-    def __init__(self, cut: Callable[[str], list[str]], field: str) -> None:
+    def __init__(self, topic: Topic, cut: Callable[[str], list[str]], field: str) -> None:
         self._cut = cut
+        self._fit = topic.fit if topic.is_by_keywords else None
         self._places = Places(field, BITS)
 
-    def __missing__(self, text: str) -> tuple[list[str], list[int]]:
+    def __missing__(self, text: str) -> tuple[list[str], list[int], float]:
         if len(self) >= _TEXTS:
             self.clear()
         words = self._cut(text)
-        found = self[text] = words, list(set(map(self._places.__getitem__, words)))
+        fit = self._fit(words) if self._fit is not None else 0.0
+        found = self[text] = words, list(set(map(self._places.__getitem__, words))), fit
         return found
 
 
@@ -137,7 +138,7 @@ class _Example:
         self.parent = parent
 
 
-class Learned(Strategy):
+class Learned(WithMemos[Said]):
     """Values links by what became of earlier ones with the same words, of both kinds.
 
     Attributes:
@@ -162,9 +163,10 @@ class Learned(Strategy):
         self._guess = BY_EXAMPLES if topic.has_examples else BY_KEYWORDS
         self._said: dict[LinkText, Said] = {}
         words = topic.words
-        self._anchors = _Texts(words, "anchor")
-        self._paths = _Texts(topic.url_words, "url")
-        self._headings = _Texts(words, "heading")
+        self._anchors = _Texts(topic, words, "anchor")
+        self._paths = _Texts(topic, topic.url_words, "url")
+        self._headings = _Texts(topic, words, "heading")
+        self._sign = topic.sign
         self._around = Places("around", BITS)
         self._begin()
 
@@ -182,18 +184,23 @@ class Learned(Strategy):
 
     # -- values
 
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        read = self._read_all(links) if page.around is None else self._read_around(links, page.around)
+    def values_of(self, page: PageSeen, read: Sequence[Said]) -> list[float]:
+        log_odds, grade = self._guess.log_odds, page.grade
         # Few are different, as most links say nothing of the topic.
-        priors = {hints: self._guess.log_odds(hints, page.grade) for hints in {said.hints for said in read}}
-        return self._values(
-            [(said.places, priors[said.hints]) for said in read], self._where(page.grade, page.key)
-        )
+        priors = {fits: log_odds(*fits, grade) for fits in {fits for _, fits in read}}
+        return self._values([(places, priors[fits]) for places, fits in read], self._where(grade, page.key))
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
-        said = self._read(link)
-        where = self._where(parent_grade, parent)
-        return self._values([(said.places, self._guess.log_odds(said.hints, parent_grade))], where)[0]
+        return self._value(parent_grade, self._read(link), parent)
+
+    def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
+        said = self._remembered(memo)
+        return self._value(parent_grade, said, parent) if said is not None else None
+
+    def _value(self, grade: float, said: Said, page: bytes) -> float:
+        """The value of a link that has *said* this on the *page* with that key, which is graded *grade*."""
+        places, fits = said
+        return self._values([(places, self._guess.log_odds(*fits, grade))], self._where(grade, page))[0]
 
     @property
     def version(self) -> int:
@@ -228,6 +235,26 @@ class Learned(Strategy):
 
     # -- what links say
 
+    def read(self, page: PageSeen, links: Sequence[LinkText]) -> list[Said]:
+        return self._read_all(links) if page.around is None else self._read_around(links, page.around)
+
+    def memo(self, read: Said) -> bytes:
+        places, fits = read
+        return _MEMO.pack(self._sign, *fits) + array("H", places[:MOST_PLACES]).tobytes()
+
+    def _remembered(self, memo: bytes) -> Said | None:
+        """What a link says of which *memo* is kept; ``None`` if it is none of this strategy's.
+
+        How well it fits another topic, which the job had before, is not known.
+        """
+        if len(memo) < _MEMO.size or len(memo) % 2:
+            return None
+        sign, own, together = _MEMO.unpack_from(memo)
+        if not (0.0 <= own <= 1.0 and 0.0 <= together <= 1.0):
+            return None
+        fits = (own, together) if sign == self._sign else (0.0, 0.0)
+        return array("H", memo[_MEMO.size :]), fits
+
     def _read(self, link: LinkText) -> Said:
         known = self._said.get(link)
         return known if known is not None else self._read_all([link])[0]
@@ -257,32 +284,41 @@ class Learned(Strategy):
     def _said_by(self, link: LinkText, around: Sequence[str], places_around: Iterable[int]) -> Said:
         """What *link* says with the words *around* it, which are none if they cannot make it fit better."""
         anchor, _, heading, path = link
-        found, anchor_places = self._anchors[anchor]
-        path_found, path_places = self._paths[path]
-        found = found + path_found
+        words, of_anchor, own = self._anchors[anchor]
+        words_of_path, of_path, fit_of_path = self._paths[path]
+        places = [*of_anchor, *of_path, *places_around, *self._headings[heading][1]]
         fit = self._topic.fit
-        own = fit(found)
-        hints = self._guess.hints(own, fit([*found, *around]) if around else own)
-        return Said([*anchor_places, *path_places, *places_around, *self._headings[heading][1]], hints)
+        if self._topic.is_by_keywords:
+            own = max(own, fit_of_path)
+            return places, (own, max(own, fit(around)) if around else own)
+        words = words + words_of_path
+        own = fit(words)
+        return places, (own, fit([*words, *around]) if around else own)
 
     # -- learning
 
     def learn(self, page: PageSeen) -> None:
-        if page.link is None:
-            return
-        worth = (
-            page.grade if page.is_relevant or page.grade < RELEVANT else 0.0
-        )  # a duplicate is worth nothing
-        said = self._read(page.link)
-        prior = self._guess.log_odds(said.hints, page.parent_grade)
+        said = self._remembered(page.memo) if page.memo else None
+        if said is None:
+            if page.link is None:
+                return
+            said = self._read(page.link)
+        places, fits = said
+        # A duplicate is worth nothing.
+        worth = self._worth(page.grade) if page.is_relevant or page.grade < RELEVANT else 0.0
+        prior = self._guess.log_odds(*fits, page.parent_grade)
         where = self._where(page.parent_grade, page.parent)
-        self._add(page.key, _Example(array("H", said.places), where, prior, worth, page.parent))
+        self._add(page.key, _Example(array("H", places), where, prior, worth, page.parent))
         self._hand_back(page.key)
         for _ in range(STEPS):
             self._step(self._order[self._chance.randrange(len(self._order))])
         if self.n_learned >= self._due:
             self._version += 1
             self._due = self.n_learned + _until(self.n_learned)
+
+    def _worth(self, grade: float) -> float:
+        """What a page with this *grade* is worth, 0 to 1."""
+        return grade
 
     def _add(self, key: bytes, example: _Example) -> None:
         if len(self._order) < REPLAY:

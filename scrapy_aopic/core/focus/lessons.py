@@ -20,7 +20,7 @@ from typing import NamedTuple
 from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
 
 from .leads import bounded, whole_text
-from .strategy import PageSeen
+from .strategy import MOST_OF_MEMO, PageSeen
 from .topic import LinkText
 
 OTHERS = 2
@@ -92,12 +92,13 @@ def _packed(page: PageSeen) -> tuple[object, ...]:
         page.depth,
         page.parent_grade,
         whole_text(page.text[:_TEXT_CHARACTERS]),
+        page.memo,
     )
 
 
 def _unpacked(said: Sequence[object]) -> PageSeen | None:
     """The page of which *said* was told; ``None`` if there cannot be one."""
-    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text = said
+    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo = said
     texts = (*link,) if isinstance(link, tuple) else ("", "", "", "")
     parts = (grade, value, parent_grade)
     if not (
@@ -110,6 +111,8 @@ def _unpacked(said: Sequence[object]) -> PageSeen | None:
         and len(parent) in (0, PAGE_BYTES)
         and isinstance(depth, int)
         and depth >= 0
+        and isinstance(memo, bytes)
+        and len(memo) <= MOST_OF_MEMO
     ):
         return None
     return PageSeen(
@@ -123,4 +126,5 @@ def _unpacked(said: Sequence[object]) -> PageSeen | None:
         depth,
         float(parent_grade),  # type: ignore[arg-type]
         str(text)[:_TEXT_CHARACTERS],
+        memo=memo,
     )

@@ -9,6 +9,7 @@ from .contextual import Contextual
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .learned import Said
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
@@ -23,11 +24,14 @@ class StandIn(Contextual):
         super().__init__(topic, chance)
         self._own: dict[bytes, None] = {}
 
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+    def values_of(self, page: PageSeen, read: Sequence[Said]) -> list[float]:
         self._own[page.key] = None
         if len(self._own) > MOST_PAGES:
             del self._own[next(iter(self._own))]
-        return super().values(page, links)
+        return super().values_of(page, read)
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
         return super().revalue(parent_grade, link, parent) if parent in self._own else None
+
+    def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
+        return super().revalue_memo(parent_grade, memo, parent) if parent in self._own else None

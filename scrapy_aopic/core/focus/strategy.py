@@ -13,7 +13,7 @@ needs. It may run in any thread, and its result is adopted between two calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED
@@ -32,6 +32,10 @@ FLOOR = 0.01
 
 REVALUED = 5
 """Waiting pages that are valued anew for each page that is fetched, some 0.3 ms of work in all."""
+
+
+MOST_OF_MEMO = 1_000
+"""Bytes of a memo: places of some 500 words, ten times as many as a link has."""
 
 
 class Chance(Protocol):
@@ -53,6 +57,7 @@ class PageSeen(NamedTuple):
         key: Its key in the store; empty if it has none.
         parent: Key of the page whose link gave it its value; empty for a seed.
         link: What that page said of the link; ``None`` if nobody remembers it.
+        memo: What the strategy remembers of the link in place of that; empty if nothing. See :class:`WithMemos`.
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
@@ -70,6 +75,7 @@ class PageSeen(NamedTuple):
     parent_grade: float = 0.0
     text: str = ""
     around: Surroundings | None = None
+    memo: bytes = b""
 
 
 Refit: TypeAlias = Callable[[], object]
@@ -136,6 +142,33 @@ class Strategy:
         Raises:
             StorageError: If *data* is damaged, or of another strategy; it is as new then.
         """
+
+
+Read = TypeVar("Read")
+"""What a strategy has read of a link."""
+
+
+class WithMemos(Strategy, Generic[Read]):
+    """A strategy that keeps a memo of each waiting link in place of its texts: shorter, and not to be cut into words again."""
+
+    def read(self, page: PageSeen, links: Sequence[LinkText]) -> list[Read]:
+        """What is to be known of *links* of *page*."""
+        raise NotImplementedError
+
+    def values_of(self, page: PageSeen, read: Sequence[Read]) -> list[float]:
+        """The value, 0 to 1, of each link of *page* of which this was *read*."""
+        raise NotImplementedError
+
+    def memo(self, read: Read) -> bytes:
+        """What was *read* of a link, for :attr:`PageSeen.memo` and :meth:`revalue_memo`; at most :data:`MOST_OF_MEMO`."""
+        raise NotImplementedError
+
+    def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
+        """As :meth:`revalue`, for a link with this *memo*; ``None`` if that is of another strategy."""
+        raise NotImplementedError
+
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        return self.values_of(page, self.read(page, links))
 
 
 def known_value(page: Page | None) -> float | None:

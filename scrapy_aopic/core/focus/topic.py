@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from zlib import crc32
 
 from .classifier import Classifier
 from .words import LINK_CHARACTERS, all_words, features, place_of, url_words, words
@@ -69,6 +70,7 @@ class Topic:
         words: The same as *cut*. All text of a topic is cut by it, that which a strategy learns from as well.
         url_words: The same as *cut_url*.
         is_cut_plainly: Whether the words of a text are those of its parts, one part after the other.
+        is_by_keywords: Whether how well a link fits goes by keywords; several texts then fit as well as the best of them.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Topic:
         self._keywords = frozenset(words[0] for words in phrases if len(words) == 1)
         self._phrases = [words for words in phrases if len(words) > 1]
         self._any_word = frozenset(chain.from_iterable(phrases))
+        self.is_by_keywords = bool(self._any_word)
         self.pages = pages if pages is not None else Classifier()
 
     def all_words(self, texts: Sequence[str]) -> list[list[str]]:
@@ -95,6 +98,12 @@ class Topic:
     def has_examples(self) -> bool:
         """Whether it has learned from relevant pages and from others."""
         return min(self.pages.seen) >= 1.0
+
+    @property
+    def sign(self) -> int:
+        """A number, below 2**32, that tells it from other topics, and by what words are cut from other cuts."""
+        keywords = sorted([(word,) for word in self._keywords] + self._phrases)
+        return crc32(repr((keywords, getattr(self.words, "name", ""))).encode(), crc32(self.pages.pack()))
 
     def learn_page(self, text: str, grade: float) -> None:
         """An example: a page with this *text* is relevant to this degree, 0 to 1."""
@@ -121,7 +130,7 @@ class Topic:
 
     def fit(self, found: Sequence[str]) -> float:
         """The same of a link that says the words *found*."""
-        if self._keywords or self._phrases:
+        if self.is_by_keywords:
             if not self._keywords.isdisjoint(found):
                 return 1.0
             return float(bool(self._phrases) and any(_count(phrase, found) for phrase in self._phrases))

@@ -36,15 +36,17 @@ class Weights:
     def __init__(self) -> None:
         self.values = array("f", bytes(4 << BITS))
         self._squares = array("f", bytes(4 << BITS))  # sums of squared slopes
-        self._learned: set[int] = set()  # places
+        self._learned: list[int] = []  # places
 
     def descend(self, places: Iterable[int], slope: float) -> None:
         """Take one step down the *slope* with all *places*; it must not be 0."""
         values, squares, root = self.values, self._squares, math.sqrt
         square, step = slope * slope, RATE * slope
-        self._learned.update(places)
         for place in places:
-            squares[place] = total = squares[place] + square
+            before = squares[place]
+            if not before:
+                self._learned.append(place)
+            squares[place] = total = before + square
             values[place] -= step / root(total)
 
     def pack(self) -> bytes:
@@ -74,10 +76,10 @@ class Weights:
         places = array("H", bytes(data[_HEAD.size : _HEAD.size + 2 * n]))
         numbers = array("f", bytes(data[_HEAD.size + 2 * n : end]))
         values, squares = numbers[:n], numbers[n:]
-        if len(set(places)) != n or not all(map(math.isfinite, numbers)) or min(squares, default=1.0) < 0.0:
+        if len(set(places)) != n or not all(map(math.isfinite, numbers)) or min(squares, default=1.0) <= 0.0:
             raise ValueError("its numbers cannot be right")
         self = cls()
-        self._learned.update(places)
+        self._learned.extend(places)
         for place, value, square in zip(places, values, squares, strict=True):
             self.values[place], self._squares[place] = value, square
         return self, data[end:]

@@ -81,7 +81,7 @@ def all_words(texts: Sequence[str]) -> list[list[str]]:
     parts = _parted(_MARK.join(texts), _BETWEEN_OR_MARK).split(_MARK)
     if len(parts) != len(texts):  # one of them has the mark
         return list(map(words, texts))
-    return list(map(_words, parts))
+    return [part.split() if part.isascii() else _words(part) for part in parts]
 
 
 def _parted(text: str, between: bytes) -> str:
