@@ -24,7 +24,7 @@ from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
-from scrapy_aopic.core.focus.leads import IN_FULL, SIDE, LeadsOfPage, all_bounded, is_led
+from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path, is_led
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.stand_in import StandIn
@@ -185,7 +185,7 @@ class Focus:
         )
         self._reads_around = (
             self.values_links
-            and self.learning.strategy.reads_around
+            and isinstance(self.learning.strategy, WithMemos)
             and self.valuing is None
             and given.topic.is_cut_plainly
         )
@@ -388,29 +388,36 @@ class Focus:
     ) -> tuple[Sequence[float], Callable[[int], bytes] | None]:
         """The values of *links* of *visit*, and what packs the lead of the nth of them, if the strategy learns from leads."""
         strategy, keys = self.learning.strategy, [link.key[HOST_BYTES:] for link in links]
-        around = seen.around(keys[:IN_FULL]) if self.learning.is_on else None
-        is_named = around is not None or strategy.reads_names_only
-        texts = list(map(seen.named if is_named else seen.of, keys))
-        if not self.learning.is_on:
-            return self._values(visit, page, links, texts, strategy.values), None
-        texts, page = all_bounded(texts), page._replace(around=around)
-        leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
+        of = seen.named if strategy.reads_names_only else seen.of
 
-        def pack_texts(nth: int) -> bytes:
-            is_cut_short = around is not None and nth < IN_FULL
-            return leads.pack(seen.of(keys[nth]) if is_cut_short else texts[nth])
+        found: list[LinkText] = []
 
-        if not isinstance(strategy, WithMemos):
-            return self._values(visit, page, links, texts, strategy.values), pack_texts
-        read: list[Any] = []  # nothing, if that fails, or if it is a user's function that gives the values
+        def texts() -> list[LinkText]:
+            if not found:
+                said = list(map(of, keys))
+                found.extend(all_bounded(said) if self.learning.is_on else said)  # as it will learn from them
+            return found
 
-        def values(page: PageSeen, texts: Sequence[LinkText]) -> list[float]:
-            read.extend(strategy.read(page, texts))
+        def pack_text(nth: int) -> bytes:
+            return leads.pack(texts()[nth])
+
+        def value() -> Sequence[float]:
+            if not isinstance(strategy, WithMemos):
+                return strategy.values(page, texts())
+            said = seen.cut(keys)
+            paths = [bounded_path(seen.path(key)) for key in keys]
+            read.extend(strategy.read_page(said, paths) if said is not None else strategy.read(texts()))
             return strategy.values_of(page, read)
 
-        valued = self._values(visit, page, links, texts, values)
+        read: list[Any] = []  # nothing, if that fails, or if it is a user's function that gives the values
+        values = self._values(visit, page, links, texts, value)
+        if not self.learning.is_on:
+            return values, None
+        leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
+        if not isinstance(strategy, WithMemos) or not read:
+            return values, pack_text
         memo = strategy.memo
-        return valued, (lambda nth: leads.pack_memo(memo(read[nth]))) if read else pack_texts
+        return values, lambda nth: leads.pack_memo(memo(read[nth]))
 
     def _targets(self, visit: Visit) -> list[Page | None]:
         """The pages that *visit* links to, as far as they are known, if anybody asks for them."""
@@ -424,20 +431,20 @@ class Focus:
         visit: Visit,
         page: PageSeen,
         links: Sequence[Link],
-        texts: Sequence[LinkText],
-        values_of: Callable[[PageSeen, Sequence[LinkText]], Sequence[float]],
+        texts: Callable[[], Sequence[LinkText]],
+        value: Callable[[], Sequence[float]],
     ) -> list[float]:
-        """What a user's asynchronous function gave for *links* of *visit*, whose page says these *texts* of them, or *values_of*."""
+        """What a user's asynchronous function gave for *links* of *visit*, of which its page says these *texts*, or *value* does."""
         if self.valuing is not None:
-            return self._values_given(visit, page, links, texts)
+            return self._values_given(visit, page, links, texts())
         begin = perf_counter()
         try:
-            values = list(values_of(page, texts))
+            values = list(value())
             if not self._is_own:
                 values = list(map(part, values))
             values = [max(FLOOR, value) for value in values]
-            if len(values) != len(texts):
-                raise ValueError(f"{len(values)} values for {len(texts)} links")
+            if len(values) != len(links):
+                raise ValueError(f"{len(values)} values for {len(links)} links")
         except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
             self._stats.count("aopic/topic/unvalued")
             self._first.exception(
@@ -446,7 +453,7 @@ class Focus:
                 "further such pages are only counted (aopic/topic/unvalued)",
                 page=page.url,
             )
-            return [max(value, FLOOR) for value in self._default.values(page, texts)]
+            return [max(value, FLOOR) for value in self._default.values(page, texts())]
         if isinstance(self.learning.strategy, ByFunction):
             self._note_time("AOPIC_LINK_SCORER", page.url, perf_counter() - begin)
         return values

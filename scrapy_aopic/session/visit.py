@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from scrapy_aopic.core.focus.topic import LinkText, Surroundings
+from scrapy_aopic.core.focus.leads import IN_FULL
+from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
-from scrapy_aopic.web.context import PageContext
+from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
@@ -88,9 +89,14 @@ class Seen(Struct):
         url = self.urls.get(page)
         return self.context.named(url) if url is not None else _NO_TEXT
 
-    def around(self, pages: Sequence[bytes]) -> Surroundings | None:
-        """The words around the links to *pages*; ``None`` if its words were not cut."""
-        return self.context.around(list(map(self.urls.get, pages)))
+    def path(self, page: bytes) -> str:
+        """Path and query of the URL of that link; empty if it is none."""
+        url = self.urls.get(page)
+        return path_of(url) if url is not None else ""
+
+    def cut(self, pages: Sequence[bytes]) -> PageWords | None:
+        """What its words say of the links to *pages*; ``None`` if they were not cut."""
+        return self.context.cut(list(map(self.urls.get, pages)), IN_FULL)
 
 
 class Visit:

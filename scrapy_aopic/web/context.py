@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 
-from scrapy_aopic.core.focus.topic import NOTHING_AROUND, LinkText, Surroundings
+from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS, compatible
 
 from .links import Page
@@ -73,6 +73,9 @@ _KINDS = {
     "img": _IMAGE,
 }
 
+_NOTHING = (0, 0, 0, 0, 0, 0)
+"""What is said of what is no link."""
+
 _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 
 
@@ -100,16 +103,20 @@ class PageContext:
         """The first *n* characters of its text."""
         return self._said.beginning(n)
 
-    def around(self, urls: Sequence[str | None]) -> Surroundings | None:
-        """The words around its links to *urls*, ``None`` being none of them; ``None`` if its words were not cut."""
-        if self._said.words is None:
-            return None
-        find = self._links.get
-        return self._said.around([find(url) if url is not None else None for url in urls])
-
     def named(self, url: str) -> LinkText:
         """What it says of its link to *url*, without what stands around it."""
         return self._said.of(self._links[url], url, has_around=False)
+
+    def cut(self, urls: Sequence[str | None], n_in_full: int) -> PageWords | None:
+        """What its words say of its links to *urls*, ``None`` being none of them; ``None`` if its words were not cut.
+
+        Args:
+            n_in_full: How many of them have words around them, and a heading.
+        """
+        if self._said.words is None:
+            return None
+        find = self._links.get
+        return self._said.cut([find(url) if url is not None else None for url in urls], n_in_full)
 
 
 class _LinkTexts(Mapping[str, LinkText]):
@@ -329,20 +336,27 @@ class _Said:
         n_pieces = bisect_right(list(accumulate(map(len, self._pieces))), n) + 1
         return self.words[: self._begins[min(n_pieces, len(self._pieces))]]
 
-    def around(self, links: Iterable[_Found | None]) -> Surroundings:
-        """The words around *links*, and none around what was not found."""
+    def cut(self, links: Sequence[_Found | None], n_in_full: int) -> PageWords:
+        """What its words say of *links*, and nothing of what was not found."""
         assert self.words is not None, "they were to be cut"
         begins, n, last = self._begins, self._side // _WORD_CHARACTERS, len(self._begins) - 1
-        places = []
-        for found in links:
+        said = []
+        titles = {}
+        for number, found in enumerate(links):
             if found is None or found.is_hidden:
-                places.append(NOTHING_AROUND)
+                said.append(_NOTHING)
                 continue
-            _, begin, end, *_ = found
+            _, begin, end, (above, below), title, _ = found
             left, right = begins[begin], begins[end]
+            if title:
+                titles[number] = title
+            if number >= n_in_full:
+                said.append((left, left, right, right, 0, 0))
+                continue
             first, behind = begins[max(begin - AROUND, 0)], begins[min(end + AROUND, last)]
-            places.append((max(first, left - n), left, right, min(behind, right + n)))
-        return Surroundings(self.words, places)
+            around = max(first, left - n), left, right, min(behind, right + n)
+            said.append((*around, begins[above], begins[below]))
+        return PageWords(self.words, said, titles)
 
     def of(self, found: _Found, url: str, *, has_around: bool = True) -> LinkText:
         """What is said of a link that was *found* and leads to *url*.
@@ -350,8 +364,7 @@ class _Said:
         Args:
             has_around: Whether what stands around it is wanted.
         """
-        at = url.find("/", 8)  # behind the host
-        path = url[at:] if at > 0 else ""
+        path = path_of(url)
         _, begin, end, heading, title, is_hidden = found
         if is_hidden:
             return LinkText("", path=path)
@@ -376,6 +389,12 @@ class _Said:
             return (" ".join(piece.split()) if piece.isascii() else _clean(piece))[:LINK_CHARACTERS]
         some = self._pieces[begin : min(end, begin + _PIECES)]
         return _clean(" ".join([piece[:LINK_CHARACTERS] for piece in some]))[:LINK_CHARACTERS]
+
+
+def path_of(url: str) -> str:
+    """Path and query of an absolute *url*."""
+    at = url.find("/", 8)  # behind the host
+    return url[at:] if at > 0 else ""
 
 
 def _first(pieces: Iterable[str], n: int) -> Iterator[str]:

@@ -255,7 +255,7 @@ def test_a_memo_says_of_a_link_what_its_texts_do(name: str) -> None:
     seen = PageSeen("", 0.4, 0.5, is_relevant=False, key=key(7))
     for number in range(1, 100):
         link, grade = LINKS[number % 3], float(number % 3 == 0)
-        memo = by_memos.memo(by_memos.read(seen, [link])[0])
+        memo = by_memos.memo(by_memos.read([link])[0])
         assert len(memo) <= MOST_OF_MEMO
         by_texts.learn(page(number, grade, "", link=link))
         by_memos.learn(page(number, grade, "", link=None, memo=memo))
@@ -263,7 +263,7 @@ def test_a_memo_says_of_a_link_what_its_texts_do(name: str) -> None:
     assert by_memos.values(seen, LINKS) == pytest.approx(
         values, abs=1e-5
     )  # a memo holds four bytes of a number
-    memos = map(by_memos.memo, by_memos.read(seen, LINKS))
+    memos = map(by_memos.memo, by_memos.read(LINKS))
     assert [by_memos.revalue_memo(0.4, memo, key(7)) for memo in memos] == pytest.approx(values, abs=1e-5)
 
 
@@ -277,7 +277,7 @@ def test_bytes_that_are_no_memo_are_none_or_say_nothing_wrong(memo: bytes) -> No
 
 
 def test_a_memo_of_another_topic_says_only_which_words_a_link_has() -> None:
-    memo = taught(60).memo(taught(60).read(page(0, 0.5, ""), [LinkText("to the left bread")])[0])
+    memo = taught(60).memo(taught(60).read([LinkText("to the left bread")])[0])
     other = Learned(Topic(["stone"]), Random(0))
     other.restore(taught(60).pack())
     expected = other.values(PageSeen("", 0.5, 0.5, is_relevant=True), [LinkText("to the left bread")])
@@ -286,7 +286,7 @@ def test_a_memo_of_another_topic_says_only_which_words_a_link_has() -> None:
 
 def test_a_link_of_very_many_words_has_a_bounded_memo() -> None:
     strategy = Learned(Topic(["bread"]), Random(0))
-    said = strategy.read(page(0, 0.5, ""), [LinkText(" ".join(map(str, range(2_000))))])[0]
+    said = strategy.read([LinkText(" ".join(map(str, range(2_000))))])[0]
     assert len(strategy.memo(said)) <= MOST_OF_MEMO
     lead = unpack_lead(LeadsOfPage(key(7), 0.5, 3).pack_memo(strategy.memo(said)))
     assert lead == (key(7), 0.5, 3, None, strategy.memo(said))

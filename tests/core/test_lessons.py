@@ -39,7 +39,7 @@ PAGES = st.builds(
     depth=st.integers(0, 1000),
     parent_grade=PART,
     text=SHORT,
-    around=st.none(),  # of links that are on it, which nobody tells others
+    memo=st.binary(max_size=60),
 )
 
 

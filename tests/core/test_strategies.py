@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
 from scrapy_aopic.core.focus.contextual import Contextual
+from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS
 from scrapy_aopic.core.focus.otie import Otie
 from scrapy_aopic.core.focus.portfolio import Portfolio
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Surroundings, Topic
+from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos
+from scrapy_aopic.core.focus.topic import LinkText, PageWords, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
 
@@ -224,22 +225,27 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
     for number, word in enumerate(["query", "a", "b", "plan"] * 10):
         strategy.learn(found(b"%8d" % number, HOSTS[0] + b" listing", word, float(number % 2)))
     place = st.integers(0, len(said))
-    places = [tuple(sorted(data.draw(st.tuples(place, place, place, place)))) for _ in range(3)]
+    six = st.tuples(*[place] * 6).map(sorted).map(tuple)
+    places = data.draw(st.lists(six, min_size=3, max_size=3))
+    titles = {1: "the query"}
     texts = [
-        LinkText("go", " ".join(said[a:b] + said[c:d]), path=f"/{number}")
-        for number, (a, b, c, d) in enumerate(places)
+        LinkText(
+            " ".join([*titles.get(number, "").split(), *said[begin:end]][:ANCHOR_WORDS]),
+            " ".join(said[before:begin] + said[end:behind]),
+            " ".join(said[above : min(below, above + HEADING_WORDS)]),
+            f"/way/{number}",
+        )
+        for number, (before, begin, end, behind, above, below) in enumerate(places)
     ]
     page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
-    cut = page._replace(around=Surroundings(said, places))  # type: ignore[arg-type]
-    alone = [text._replace(around="") for text in texts]
-    assert strategy.values(cut, alone) == pytest.approx(strategy.values(page, texts))
+    read = strategy.read_page(PageWords(said, places, titles), [text.path for text in texts])
+    assert strategy.values_of(page, read) == pytest.approx(strategy.values(page, texts))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name: str) -> None:
     page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
     text = LinkText("go", "about a query plan", path="/1")
-    said = text.around.split()
     for seed in range(20):  # a portfolio draws
         strategy, other = (STRATEGIES[name](KEYWORD, Random(seed)) for _ in range(2))
         for each in (strategy, other):
@@ -249,12 +255,13 @@ def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_mi
                 each.learn(
                     found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
                 )
-        left = page
-        if strategy.reads_around:
-            left = page._replace(around=Surroundings(said, [(0, len(said), 0, 0)]))
-        elif not strategy.reads_names_only:
+        if isinstance(strategy, WithMemos):
+            cut = PageWords([*text.around.split(), "go"], [(0, 4, 5, 5, 0, 0)], {})
+            values = strategy.values_of(page, strategy.read_page(cut, [text.path]))
+        elif strategy.reads_names_only:
+            values = strategy.values(page, [text._replace(around="")])
+        else:
             continue
-        values = strategy.values(left, [text._replace(around="")])
         assert values == pytest.approx(other.values(page, [text]))
 
 

@@ -185,11 +185,19 @@ def test_a_page_says_what_a_walk_over_its_tree_finds(trees: list[str]) -> None:
     assert {url: link.anchor.removeprefix("t").strip() for url, link in context.links.items()} == {
         url: " ".join(" ".join(pieces[begin:end]).split()) for url, (begin, end) in firsts.items()
     }
-    around = context.around(list(context.links))
-    assert around is not None
-    for link, (a, b, c, d) in zip(context.links.values(), around.places, strict=True):
-        assert [*around.words[a:b], *around.words[c:d]] == words(link.around)
-    assert context.around([None]) == ([*around.words], [(0, 0, 0, 0)])
+    n_in_full = len(context.links) // 2 + 1
+    cut = context.cut([*context.links, None], n_in_full)
+    assert cut is not None
+    said, urls, *_ = cut.words, list(context.links)
+    for number, (url, place) in enumerate(zip(urls, cut.links, strict=False)):
+        before, begin, end, behind, above, below = place
+        link = context.links[url]
+        title = words(cut.titles.get(number, ""))
+        assert [*title, *said[begin:end]] == words(link.anchor)
+        around, heading = [*said[before:begin], *said[end:behind]], said[above:below]
+        is_in_full = number < n_in_full
+        assert (around, heading) == ((words(link.around), words(link.heading)) if is_in_full else ([], []))
+    assert cut.links[-1] == (0, 0, 0, 0, 0, 0)
 
 
 class Counted:

@@ -73,6 +73,11 @@ def bounded(link: LinkText) -> LinkText:
     return LinkText(anchor[:_ANCHOR], around[begin : begin + _AROUND], heading[:_HEADING], path[:_PATH])
 
 
+def bounded_path(path: str) -> str:
+    """As much of the *path* of a link."""
+    return path[:_PATH]
+
+
 def all_bounded(links: Sequence[LinkText]) -> list[LinkText]:
     """The same of all *links* of a page; behind the :data:`IN_FULL` first ones, only their own texts and URLs."""
     kept = list(map(bounded, links[:IN_FULL]))

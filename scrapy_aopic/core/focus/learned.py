@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from itertools import chain, repeat
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
 
 from scrapy_aopic.core.records import PAGE_BYTES
@@ -29,7 +28,7 @@ from .classifier import logistic
 from .first_guess import BY_EXAMPLES, BY_KEYWORDS
 from .leads import bounded
 from .strategy import MOST_OF_MEMO, WithMemos
-from .topic import NOTHING_AROUND, RELEVANT
+from .topic import RELEVANT
 from .weights import BITS, Weights
 from .words import Places
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from .strategy import Chance, PageSeen
-    from .topic import LinkText, Surroundings, Topic
+    from .topic import LinkText, PageWords, Topic
 
 DISCOUNT = 0.5
 """What a page is worth of the best one that a link of it leads to: on the way to the goal, and not the goal."""
@@ -59,6 +58,9 @@ FIRST = 20
 
 GROWTH = 1.25
 """Factor by which the examples have grown when waiting links are valued anew."""
+
+ANCHOR_WORDS, HEADING_WORDS = 13, 10
+"""Words of a link's own, and of the heading above it, that count: as many as the texts have that are kept of it elsewhere."""
 
 OFTENEST = 200
 """Examples, at most, between one time and the next."""
@@ -101,19 +103,23 @@ class Where(NamedTuple):
 
 
 class _Texts(dict[str, "tuple[list[str], list[int], float]"]):
-    """The words of texts of one field, their places, and whether they have a keyword, as far as they are remembered."""
+    """The words of texts of one field, their places, and whether they have a keyword, as far as they are remembered.
+
+    Attributes:
+        places: Of the words of this field.
+    """
 
     def __init__(self, topic: Topic, cut: Callable[[str], list[str]], field: str) -> None:
         self._cut = cut
         self._fit = topic.fit if topic.is_by_keywords else None
-        self._places = Places(field, BITS)
+        self.places = Places(field, BITS)
 
     def __missing__(self, text: str) -> tuple[list[str], list[int], float]:
         if len(self) >= _TEXTS:
             self.clear()
         words = self._cut(text)
         fit = self._fit(words) if self._fit is not None else 0.0
-        found = self[text] = words, list(set(map(self._places.__getitem__, words))), fit
+        found = self[text] = words, list(map(self.places.__getitem__, words)), fit
         return found
 
 
@@ -150,7 +156,6 @@ class Learned(WithMemos[Said]):
     """
 
     learns: ClassVar[bool] = True
-    reads_around: ClassVar[bool] = True
     values_known: ClassVar[bool] = False
     discount: ClassVar[float] = DISCOUNT
     n_levels: ClassVar[int] = 0
@@ -191,7 +196,7 @@ class Learned(WithMemos[Said]):
         return self._values([(places, priors[fits]) for places, fits in read], self._where(grade, page.key))
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
-        return self._value(parent_grade, self._read(link), parent)
+        return self._value(parent_grade, self.read([link])[0], parent)
 
     def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
         said = self._remembered(memo)
@@ -235,8 +240,68 @@ class Learned(WithMemos[Said]):
 
     # -- what links say
 
-    def read(self, page: PageSeen, links: Sequence[LinkText]) -> list[Said]:
-        return self._read_all(links) if page.around is None else self._read_around(links, page.around)
+    def read(self, links: Sequence[LinkText]) -> list[Said]:
+        """The same; what the last links say is remembered."""
+        found = list(map(self._said.get, links))
+        new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
+        if len(self._said) + len(new) > _CACHE:
+            self._said.clear()
+        all_around = self._topic.all_words([text.around for text in new.values()])
+        for (number, text), around in zip(new.items(), all_around, strict=True):
+            found[number] = self._said[links[number]] = self._said_by(text, around)
+        return cast("list[Said]", found)
+
+    def _said_by(self, link: LinkText, around: list[str]) -> Said:
+        """What *link* says with the words *around* it."""
+        anchor, _, heading, path = link
+        words, of_anchor, _ = self._anchors[anchor]
+        of_around = map(self._around.__getitem__, around)
+        places = [*of_anchor, *self._paths[path][1], *of_around, *self._headings[heading][1]]
+        return places, self._fits(words, path, around)
+
+    def read_page(self, said: PageWords, paths: Sequence[str]) -> list[Said]:
+        words, links, titles = said
+        of_around = list(map(self._around.__getitem__, words))
+        place_of_anchor, place_of_heading = (
+            self._anchors.places.__getitem__,
+            self._headings.places.__getitem__,
+        )
+        may_fit = self._topic.fits_by(words)
+        headings: dict[tuple[int, int], list[int]] = {}
+        read: list[Said] = []
+        for number, (before, begin, end, behind, above, below) in enumerate(links):
+            own = words[begin : min(end, begin + ANCHOR_WORDS)]
+            if number in titles:
+                own = [*self._topic.words(titles[number]), *own][:ANCHOR_WORDS]
+            of_heading = headings.get((above, below))
+            if of_heading is None:
+                of_heading = list(map(place_of_heading, words[above : min(below, above + HEADING_WORDS)]))
+                headings[above, below] = of_heading
+            path = paths[number]
+            _, of_path, fit = self._paths[path]
+            places = [
+                *map(place_of_anchor, own),
+                *of_path,
+                *of_around[before:begin],
+                *of_around[end:behind],
+                *of_heading,
+            ]
+            fits = (fit, fit)
+            if may_fit or number in titles:
+                fits = self._fits(own, path, words[before:begin] + words[end:behind])
+            read.append((places, fits))
+        return read
+
+    def _fits(self, words: list[str], path: str, around: list[str]) -> Fits:
+        """How well a link fits with this *path*, whose text has these *words*, and which has those *around* it."""
+        of_path, _, fit_of_path = self._paths[path]
+        fit = self._topic.fit
+        if self._topic.is_by_keywords:
+            own = max(fit(words), fit_of_path)
+            return own, max(own, fit(around))
+        words = words + of_path
+        own = fit(words)
+        return own, fit(words + around) if around else own
 
     def memo(self, read: Said) -> bytes:
         places, fits = read
@@ -255,46 +320,6 @@ class Learned(WithMemos[Said]):
         fits = (own, together) if sign == self._sign else (0.0, 0.0)
         return array("H", memo[_MEMO.size :]), fits
 
-    def _read(self, link: LinkText) -> Said:
-        known = self._said.get(link)
-        return known if known is not None else self._read_all([link])[0]
-
-    def _read_all(self, links: Sequence[LinkText]) -> list[Said]:
-        """What *links* say; the last ones are remembered."""
-        found = list(map(self._said.get, links))
-        new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
-        if len(self._said) + len(new) > _CACHE:
-            self._said.clear()
-        all_around = self._topic.all_words([text.around for text in new.values()])
-        place = self._around.__getitem__
-        for (number, text), around in zip(new.items(), all_around, strict=True):
-            found[number] = self._said[links[number]] = self._said_by(text, around, set(map(place, around)))
-        return cast("list[Said]", found)
-
-    def _read_around(self, links: Sequence[LinkText], around: Surroundings) -> list[Said]:
-        """What *links* say, which stand on one page: whatever is *around* them was cut with it."""
-        words, ranges = around
-        places = list(map(self._around.__getitem__, words))
-        fits = self._topic.fits_by(words)
-        return [
-            self._said_by(link, words[a:b] + words[c:d] if fits else (), {*places[a:b], *places[c:d]})
-            for link, (a, b, c, d) in zip(links, chain(ranges, repeat(NOTHING_AROUND)), strict=False)
-        ]
-
-    def _said_by(self, link: LinkText, around: Sequence[str], places_around: Iterable[int]) -> Said:
-        """What *link* says with the words *around* it, which are none if they cannot make it fit better."""
-        anchor, _, heading, path = link
-        words, of_anchor, own = self._anchors[anchor]
-        words_of_path, of_path, fit_of_path = self._paths[path]
-        places = [*of_anchor, *of_path, *places_around, *self._headings[heading][1]]
-        fit = self._topic.fit
-        if self._topic.is_by_keywords:
-            own = max(own, fit_of_path)
-            return places, (own, max(own, fit(around)) if around else own)
-        words = words + words_of_path
-        own = fit(words)
-        return places, (own, fit([*words, *around]) if around else own)
-
     # -- learning
 
     def learn(self, page: PageSeen) -> None:
@@ -302,7 +327,7 @@ class Learned(WithMemos[Said]):
         if said is None:
             if page.link is None:
                 return
-            said = self._read(page.link)
+            said = self.read([page.link])[0]
         places, fits = said
         # A duplicate is worth nothing.
         worth = self._worth(page.grade) if page.is_relevant or page.grade < RELEVANT else 0.0

@@ -19,7 +19,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED
 
 from .shares import NULL_MASS, POWER
-from .topic import LinkText, Surroundings
+from .topic import LinkText, PageWords
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
@@ -61,7 +61,6 @@ class PageSeen(NamedTuple):
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
-        around: Its words, and those around the links that are to be valued; ``None`` if their texts have to be cut.
     """
 
     url: str
@@ -74,7 +73,6 @@ class PageSeen(NamedTuple):
     depth: int = 0
     parent_grade: float = 0.0
     text: str = ""
-    around: Surroundings | None = None
     memo: bytes = b""
 
 
@@ -88,7 +86,6 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
-        reads_around: Whether it reads :attr:`PageSeen.around`; then the texts of links need not have what is around them.
         reads_names_only: Whether it reads no more of links than their own texts and URLs.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
@@ -98,7 +95,6 @@ class Strategy:
 
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
-    reads_around: ClassVar[bool] = False
     reads_names_only: ClassVar[bool] = False
     values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False
@@ -151,8 +147,12 @@ Read = TypeVar("Read")
 class WithMemos(Strategy, Generic[Read]):
     """A strategy that keeps a memo of each waiting link in place of its texts: shorter, and not to be cut into words again."""
 
-    def read(self, page: PageSeen, links: Sequence[LinkText]) -> list[Read]:
-        """What is to be known of *links* of *page*."""
+    def read(self, links: Sequence[LinkText]) -> list[Read]:
+        """What is to be known of *links*."""
+        raise NotImplementedError
+
+    def read_page(self, said: PageWords, paths: Sequence[str]) -> list[Read]:
+        """What is to be known of links with these *paths*, of which their page has *said* this: sooner than from their texts."""
         raise NotImplementedError
 
     def values_of(self, page: PageSeen, read: Sequence[Read]) -> list[float]:
@@ -168,7 +168,7 @@ class WithMemos(Strategy, Generic[Read]):
         raise NotImplementedError
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        return self.values_of(page, self.read(page, links))
+        return self.values_of(page, self.read(links))
 
 
 def known_value(page: Page | None) -> float | None:

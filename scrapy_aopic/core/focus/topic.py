@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
@@ -41,20 +42,19 @@ class LinkText(NamedTuple):
     path: str = ""
 
 
-class Surroundings(NamedTuple):
-    """The words of a page, cut once, and which of them stand around its links.
+class PageWords(NamedTuple):
+    """The words of a page, cut once, and which of them are said of its links.
 
     Attributes:
         words: All of them, in their order.
-        places: Of each link: where the words before it begin and end, and where those behind it do.
+        links: Of each link, where the words before it begin; where its own begin, and where they end; where those behind it
+            end; and where those of the heading above it begin, and where they end.
+        titles: Of the links that have a title, by their number, which is not among the words of the page.
     """
 
     words: list[str]
-    places: list[tuple[int, int, int, int]]
-
-
-NOTHING_AROUND = (0, 0, 0, 0)
-"""The places of a link around which no words are."""
+    links: list[tuple[int, int, int, int, int, int]]
+    titles: Mapping[int, str]
 
 
 class Topic:
