@@ -328,21 +328,21 @@ class Focus:
         key = visit.lease.key
         known = self._job.crawl.page(key)
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
-        page = PageSeen(
-            visit.request.url, 0.0, value_of(known.score if known is not None else 0), is_relevant, key
-        )
-        if seen is not None:
-            page = page._replace(grade=seen.grade, text=seen.text)
+        value = value_of(known.score if known is not None else 0)
+        grade, text = (seen.grade, seen.text) if seen is not None else (0.0, "")
+        page = PageSeen(visit.request.url, grade, value, is_relevant, key, text=text)
         lead = self.learning.lead(key)
-        if lead is not None:
-            page = page._replace(
+        return (
+            page._replace(
                 parent=lead.parent,
                 link=lead.link,
                 depth=lead.depth,
                 parent_grade=lead.grade,
                 memo=lead.memo,
             )
-        return page
+            if lead is not None
+            else page
+        )
 
     def _pass_on(self, visit: Visit, value: float) -> None:
         """Let what a redirect, or a page that was not read, leads to be as promising as that was."""

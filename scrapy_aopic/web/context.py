@@ -137,9 +137,8 @@ class _LinkTexts(Mapping[str, LinkText]):
 
 
 class _Found(NamedTuple):
-    """A link: its ``href``, the pieces of its text, those of the heading above it, and its title; no text if it is hidden."""
+    """A link: the pieces of its text, those of the heading above it, and its title; no text if it is hidden."""
 
-    href: str
     begin: int
     end: int
     heading: tuple[int, int]
@@ -170,10 +169,10 @@ def page_context(
     reader.read(etree.tostring(root, encoding="unicode", with_tail=False))
     links: dict[str, _Found] = {}
     join = Page(url, base or url, encoding).join
-    for found in reader.found:
-        joined = join(found.href) if len(found.href) <= _LONGEST_HREF else None
+    for href, found in reader.found.items():
+        joined = join(href) if len(href) <= _LONGEST_HREF else None
         if joined is not None and joined.startswith(("http://", "https://")):
-            links.setdefault(joined.partition("#")[0], found)
+            links.setdefault(joined.partition("#")[0] if "#" in joined else joined, found)
     return PageContext(_Said(reader.pieces, min(side, _SIDE), cut), links)
 
 
@@ -190,12 +189,12 @@ class _Reader:
 
     Attributes:
         pieces: Its texts, none of them blank.
-        found: Its links.
+        found: Its links, by their ``href``; the first one counts.
     """
 
     def __init__(self, most: int) -> None:
         self.pieces: list[str] = []
-        self.found: list[_Found] = []
+        self.found: dict[str, _Found] = {}
         self._heading = (0, 0)
         self._begun: list[tuple[int, str]] = []  # links and headings that have not ended
         self._most = most
@@ -250,8 +249,8 @@ class _Reader:
             self._heading = (begin, end)
         elif len(self.found) < self._most:
             href, title = _link(tag)
-            if href:
-                self.found.append(_Found(href, begin, end, self._heading, title))
+            if href and href not in self.found:
+                self.found[href] = _Found(begin, end, self._heading, title)
 
     def _skip(
         self, tag: str, behind: str, pairs: Iterator[tuple[str | None, str]], *, has_links: bool
@@ -269,7 +268,7 @@ class _Reader:
             if has_links and at.startswith("a ") and len(self.found) < self._most:
                 href, here = _link(at)[0], len(self.pieces)
                 if href:
-                    self.found.append(_Found(href, here, here, (0, 0), is_hidden=True))
+                    self.found.setdefault(href, _Found(here, here, (0, 0), is_hidden=True))
             if depth == 0:
                 break
             at, behind = next(((each, text) for each, text in pairs if each is not None), (None, ""))
@@ -346,7 +345,7 @@ class _Said:
             if found is None or found.is_hidden:
                 said.append(_NOTHING)
                 continue
-            _, begin, end, (above, below), title, _ = found
+            begin, end, (above, below), title, _ = found
             left, right = begins[begin], begins[end]
             if title:
                 titles[number] = title
@@ -365,7 +364,7 @@ class _Said:
             has_around: Whether what stands around it is wanted.
         """
         path = path_of(url)
-        _, begin, end, heading, title, is_hidden = found
+        begin, end, heading, title, is_hidden = found
         if is_hidden:
             return LinkText("", path=path)
         anchor = self._text(begin, end)
