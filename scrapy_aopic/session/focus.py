@@ -40,6 +40,7 @@ from scrapy_aopic.focus.tokenizers import Words
 from scrapy_aopic.settings import read
 from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import PageContext, page_context, text_context
+from scrapy_aopic.web.links import note_joined
 from scrapy_aopic.web.meta import RELEVANCE
 
 from .judging import Judging, OutOfPatienceError, Valuing, part
@@ -241,6 +242,7 @@ class Focus:
             return PageContext(), {}
         urls: dict[bytes, str] = {}
         if self.values_links:
+            note_joined(response, context.joined)
             for url, place in zip(context.links, map(self._place, context.links), strict=True):
                 if place.key:
                     urls.setdefault(place.page, url)

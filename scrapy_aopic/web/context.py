@@ -63,6 +63,8 @@ _TAG = re.compile(
 """Any tag, captured only if it means something here."""
 
 _ATTRIBUTE = re.compile(r'\s([^\s=]+)="([^"]*)"')
+_WEB = ("http://", "https://")
+
 _HREF_FIRST = 'a href="'
 
 _UNSEEN, _BEGIN, _END, _IMAGE = range(4)
@@ -86,9 +88,16 @@ class PageContext:
         links: What it says of each URL that it links to, absolute and without fragment; the first link to it counts. A
             hidden one says nothing but its URL. It is put together when it is asked for, as most of it seldom is.
         words: Those of its text, if they were to be cut.
+        joined: The absolute URLs of what its links have as ``href``; ``None`` for what has none.
     """
 
-    def __init__(self, said: _Said | None = None, links: dict[str, _Found] | None = None) -> None:
+    def __init__(
+        self,
+        said: _Said | None = None,
+        links: dict[str, _Found] | None = None,
+        joined: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.joined = joined or {}
         self._said = said if said is not None else _Said([], 0)
         self._links = links or {}
         self.links: Mapping[str, LinkText] = _LinkTexts(self._links, self._said)
@@ -167,13 +176,13 @@ def page_context(
     """
     reader = _Reader(MOST_LINKS if has_links else 0)
     reader.read(etree.tostring(root, encoding="unicode", with_tail=False))
-    links: dict[str, _Found] = {}
     join = Page(url, base or url, encoding).join
-    for href, found in reader.found.items():
-        joined = join(href) if len(href) <= _LONGEST_HREF else None
-        if joined is not None and joined.startswith(("http://", "https://")):
-            links.setdefault(joined.partition("#")[0] if "#" in joined else joined, found)
-    return PageContext(_Said(reader.pieces, min(side, _SIDE), cut), links)
+    joined = {href: join(href) if len(href) <= _LONGEST_HREF else None for href in reader.found}
+    links: dict[str, _Found] = {}
+    for absolute, found in zip(joined.values(), reader.found.values(), strict=True):
+        if absolute is not None and absolute.startswith(_WEB):
+            links.setdefault(absolute.partition("#")[0] if "#" in absolute else absolute, found)
+    return PageContext(_Said(reader.pieces, min(side, _SIDE), cut), links, joined)
 
 
 def text_context(text: str) -> PageContext:
@@ -208,7 +217,7 @@ class _Reader:
         parts: list[str | None] = (_ANY_TAG if may_hide else _TAG).split(whole, MOST_TAGS)
         if len(parts) > 2 * MOST_TAGS:
             parts[-1] = ""  # all the rest
-        add, kind_of = self.pieces.append, _KINDS.get
+        add, kind_of, begun = self.pieces.append, _KINDS.get, self._begun
         pairs = zip(parts[1::2], cast("list[str]", parts[2::2]), strict=True)
         wants_links, n_left = self._most > 0, PAGE_CHARACTERS
         for tag, behind in pairs:
@@ -217,6 +226,8 @@ class _Reader:
                 kind = kind_of(tag.partition(" ")[0])
                 if may_hide and kind != _UNSEEN and _is_hidden(tag):
                     text = self._skip(tag, behind, pairs, has_links=True)
+                elif kind == _BEGIN and tag[-1] != "/":
+                    begun.append((len(self.pieces), tag))
                 elif kind == _UNSEEN:
                     text = self._skip(tag, behind, pairs, has_links=False)
                 elif kind is not None:
@@ -233,10 +244,8 @@ class _Reader:
 
     def _note(self, kind: int, tag: str) -> None:
         """Note where what *tag* is of begins or ends, or what it shows."""
-        if kind == _BEGIN:
-            self._begun.append((len(self.pieces), tag))
-            if tag[-1] == "/":
-                self._end(*self._begun.pop())
+        if kind == _BEGIN:  # and the end
+            self._end(len(self.pieces), tag)
         elif kind == _END:
             self._end(*self._begun.pop())
         elif (alt := _attributes(tag).get("alt")) and not alt.isspace():

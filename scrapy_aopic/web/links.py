@@ -18,6 +18,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlparse
+from weakref import WeakKeyDictionary
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 from parsel import Selector
@@ -32,7 +33,7 @@ from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from scrapy.http import Response
 
@@ -103,6 +104,8 @@ _PLAIN_QUERY = re.compile(rf"(?:{_QUERY})?(?=#|\Z)")
 _IN_URLS = "".join(chr(code) for code in range(128) if re.match(f"[{_SAFE}'.:;/?#]", chr(code)))
 """Every character of a plain link."""
 
+_NONE: Mapping[str, str | None] = {}
+
 _text_of = etree.XPath("string()", smart_strings=False)
 
 
@@ -153,6 +156,14 @@ def is_absolute(url: str) -> bool:
     return match is not None and match.lastindex == _ABSOLUTE
 
 
+_joined: WeakKeyDictionary[Response, Mapping[str, str | None]] = WeakKeyDictionary()
+
+
+def note_joined(response: Response, joined: Mapping[str, str | None]) -> None:
+    """Links of the page of *response* have been *joined*, by :meth:`Page.join`, before its callback looks for them."""
+    _joined[response] = joined
+
+
 class Page:
     """Makes the links of one page absolute.
 
@@ -161,12 +172,9 @@ class Page:
         base: URL that its links are relative to.
         encoding: Of the page; queries are escaped in it.
         strips: Whether white space around a link is no part of it.
-
-    Attributes:
-        starts: What goes before a plain link of each kind; ``None`` if that is not all.
     """
 
-    __slots__ = ("_base", "_encoding", "_folders", "_strips", "_url", "_whole", "starts")
+    __slots__ = ("_base", "_encoding", "_folders", "_starts", "_strips", "_url", "_whole")
 
     def __init__(self, url: str, base: str, encoding: str, *, strips: bool = True) -> None:
         self._url = url
@@ -175,12 +183,14 @@ class Page:
         self._strips = strips
         self._folders: tuple[str, ...] = ()
         self._whole: str | None = None
-        self.starts: list[str | None] = [None] * 8
+        self._starts: list[str | None] = [
+            None
+        ] * 8  # before a plain link of each kind; ``None`` if that is not all
         at = _PLAIN_PAGE.match(base)
         if at is None or not (url == base or _PLAIN_PAGE.match(url)) or not _keeps_ascii(encoding):
             return
         origin, scheme, folders = at.groups()
-        starts = self.starts
+        starts = self._starts
         starts[_ABSOLUTE] = ""
         starts[_SAME_SCHEME] = scheme
         starts[_FROM_ROOT] = origin
@@ -199,7 +209,7 @@ class Page:
     def join(self, link: str) -> str | None:
         """The absolute URL of *link*; ``None`` if it has none that can be fetched."""
         match = _plain(link)
-        start = self.starts[match.lastindex or 0] if match else None
+        start = self._starts[match.lastindex or 0] if match else None
         return self.resolve(link, match) if start is None else start + link
 
     def resolve(self, link: str, match: re.Match[str] | None) -> str | None:
@@ -349,7 +359,8 @@ class Extraction:
                     yield url
             return
         page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
-        starts, refuses, unique = page.starts, self._refuses, self._unique
+        refuses, unique = self._refuses, self._unique
+        known = _joined.get(response, _NONE) if self._strips else _NONE
         links_seen: set[str] = set()
         seen: set[str] = set()
         for region in self._regions_of(tree.selector):
@@ -358,9 +369,7 @@ class Extraction:
                     if link in links_seen:
                         continue
                     links_seen.add(link)
-                match = _plain(link)
-                start = starts[match.lastindex or 0] if match else None
-                joined = page.resolve(link, match) if start is None else start + link
+                joined = known.get(link) or page.join(link)
                 if joined is None:
                     continue
                 if unique:

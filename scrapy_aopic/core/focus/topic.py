@@ -142,11 +142,11 @@ class Topic:
 
     def _density(self, found: Sequence[str]) -> float:
         """Grade by keywords: 1/2 if they are one word in :data:`DENSE`."""
+        if self._any_word.isdisjoint(found):  # as on most pages
+            return 0.0
         n = sum(map(self._keywords.__contains__, found)) + sum(
             [_count(phrase, found) for phrase in self._phrases]
         )
-        if not n:
-            return 0.0
         density = DENSE * n / max(len(found), DENSE)
         return density / (1.0 + density)
 

@@ -31,6 +31,9 @@ LONGEST_WORD = 40
 _WORDS = 50_000
 """Words of a field whose places are remembered, some 6 MB."""
 
+_FEW = 10
+"""Words of a text that are replaced one by one, as each moves all that is behind it."""
+
 _OTHERS = 10_000
 """Words with something that is not ASCII whose parts are remembered, some 2 MB: to find them takes ten times as long."""
 
@@ -55,6 +58,9 @@ _BETWEEN = "".join(
     chr(code).lower() if chr(code).isalnum() or chr(code) == "_" else " " for code in range(128)
 ).encode() + bytes(range(128, 256))
 """Lower case, and spaces for what parts words, in ASCII: to split there takes half the time of a regular expression."""
+
+_SIGNS = "\xa0\xab\xbb\xa9\xae\xb7\u2013\u2014\u2018\u2019\u201c\u201d\u2022"
+"""What parts words in most texts that are ASCII otherwise: no-break spaces, quotation marks, dashes, dots and signs."""
 
 _MARK = "\1"
 """Stands between texts that are cut together; a control character, which hardly a text has."""
@@ -89,6 +95,10 @@ def all_words(texts: Sequence[str]) -> list[list[str]]:
 
 def _parted(text: str, between: bytes) -> str:
     """*text* with what parts words replaced: as bytes, as that takes a tenth of the time."""
+    if not text.isascii():
+        for sign in _SIGNS:
+            if sign in text:
+                text = text.replace(sign, " ")
     return text.encode("utf-8", "surrogatepass").translate(between).decode("utf-8", "surrogatepass")
 
 
@@ -100,7 +110,12 @@ def _words(parted: str) -> list[str]:
     found = parted.split()
     if parted.isascii():
         return found
-    return list(chain.from_iterable([(word,) if word.isascii() else _parts(word) for word in found]))
+    others = [place for place, word in enumerate(found) if not word.isascii()]
+    if len(others) > _FEW:
+        return list(chain.from_iterable([(word,) if word.isascii() else _parts(word) for word in found]))
+    for place in reversed(others):
+        found[place : place + 1] = _parts(found[place])
+    return found
 
 
 def _parts(word: str) -> tuple[str, ...]:
@@ -141,7 +156,8 @@ def url_words(path: str) -> list[str]:
     """The words of a URL's *path* and query, without numbers, in lower case."""
     path = path[:LINK_CHARACTERS]
     if path.isascii() and path.islower():
-        return [word[:LONGEST_WORD] for word in path.translate(_BETWEEN_LETTERS).split()]
+        found = path.translate(_BETWEEN_LETTERS).split()
+        return found if len(path) <= LONGEST_WORD else [word[:LONGEST_WORD] for word in found]
     return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path)]
 
 
