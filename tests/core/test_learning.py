@@ -137,10 +137,10 @@ def test_a_page_costs_a_bounded_number_of_steps_however_many_were_seen(
     steps = 0
     step = Learned._step
 
-    def counted(self: Learned, example: object) -> None:
+    def counted(self: Learned, example: object) -> float:
         nonlocal steps
         steps += 1
-        step(self, example)  # type: ignore[arg-type]
+        return step(self, example)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Learned, "_step", counted)
     strategy = Learned(Topic(["bread"]), Random(0))
