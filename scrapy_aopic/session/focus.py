@@ -332,19 +332,11 @@ class Focus:
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
         value = value_of(known.score if known is not None else 0)
         grade, text = (seen.grade, seen.text) if seen is not None else (0.0, "")
-        page = PageSeen(visit.request.url, grade, value, is_relevant, key, text=text)
-        lead = self.learning.lead(key)
-        return (
-            page._replace(
-                parent=lead.parent,
-                link=lead.link,
-                depth=lead.depth,
-                parent_grade=lead.grade,
-                memo=lead.memo,
-            )
-            if lead is not None
-            else page
-        )
+        url, lead = visit.request.url, self.learning.lead(key)
+        if lead is None:
+            return PageSeen(url, grade, value, is_relevant, key, text=text)
+        parent, parent_grade, depth, link, memo = lead
+        return PageSeen(url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo)
 
     def _pass_on(self, visit: Visit, value: float) -> None:
         """Let what a redirect, or a page that was not read, leads to be as promising as that was."""
