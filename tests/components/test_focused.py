@@ -288,6 +288,24 @@ async def test_what_was_learned_by_another_tokenizer_is_learned_anew(
     check(tmp_path)
 
 
+@pytest.mark.parametrize("scorers", [("contextual", "jlse", "learned"), ("jlse", "contextual", "focused")])
+@deferred_f_from_coro_f
+async def test_another_strategy_goes_on_with_what_waits(
+    serve: Serve, tmp_path: Path, scorers: Sequence[str]
+) -> None:
+    """Of a link one keeps its texts, and another what it has read of them, which the first one cannot use."""
+    web = serve(SIGNED)
+    settings = focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
+    for scorer in scorers[:2]:
+        crawler = await crawl(Follow, {**settings, "AOPIC_LINK_SCORER": scorer, "CLOSESPIDER_PAGECOUNT": 60})
+        assert stat(crawler, "aopic/errors") is None
+        assert stat(crawler, "aopic/topic/unlearned") is None
+    crawler = await crawl(Follow, {**settings, "AOPIC_LINK_SCORER": scorers[2]})
+    assert stat(crawler, "aopic/errors") is None
+    assert sorted(set(web.asked)) == sorted(SIGNED)
+    check(tmp_path)
+
+
 class WithRelevance(Follow):
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url, "relevance": response.meta["aopic_relevance"]}

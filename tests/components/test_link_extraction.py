@@ -16,9 +16,11 @@ from scrapy import Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.request import fingerprint
+from scrapy.utils.response import get_base_url
 
 from scrapy_aopic import LinkExtractor, Links
-from scrapy_aopic.web.links import Extraction, Page, extraction, request_for
+from scrapy_aopic.web.context import page_context
+from scrapy_aopic.web.links import Extraction, Page, extraction, note_joined, request_for
 
 if TYPE_CHECKING:
     from scrapy.link import Link
@@ -178,6 +180,10 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
     if set(options) & {"canonicalize", "process_value"}:
         return
     fast = Extraction(**options)
+    assert list(fast.urls(response)) == [link.url for link in expected or ()]
+    # In a crawl for a topic, links are joined before.
+    context = page_context(response.selector.root, response.url, get_base_url(response), response.encoding)
+    note_joined(response, context.joined)
     assert list(fast.urls(response)) == [link.url for link in expected or ()]
     choosy = Extraction(**options, follows_nofollow=False)
     assert list(choosy.urls(response)) == [link.url for link in expected or () if not link.nofollow]
