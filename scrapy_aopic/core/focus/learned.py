@@ -6,8 +6,8 @@ itself, and on a first guess from the topic and the grade of its page. Without a
 Each fetched page is an example for the link that led to it. What it is worth is its grade, or that of the best page
 found through it, discounted at each step: the return of reinforcement learning, handed back along the way by which pages
 were found (Rennie and McCallum, ICML 1999; Watkins's maximum, as links are followed best first). One step of AdaGrad
-is made for each example whose return is new, and a few for earlier ones at random (experience replay: Lin, 1992), so a
-page costs the same however many were seen, and nothing needs a thread.
+is made for each example whose return is new, and, if its value was wrong, for a few earlier ones at random (experience
+replay: Lin, 1992), so a page costs the same however many were seen, and nothing needs a thread.
 
 Rule 1: all examples count, those of irrelevant pages too: a text that leads nowhere is as good to know.
 
@@ -243,7 +243,7 @@ class Learned(WithMemos[Said]):
     # -- what links say
 
     def read(self, links: Sequence[LinkText]) -> list[Said]:
-        """The same; what the last links say is remembered."""
+        """What is to be known of *links*; what the last ones say is remembered."""
         found = list(map(self._said.get, links))
         new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
         if len(self._said) + len(new) > _CACHE:
