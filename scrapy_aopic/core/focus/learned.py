@@ -121,7 +121,7 @@ class _Texts(dict[str, "tuple[list[str], list[int], float]"]):
             self.clear()
         words = self._cut(text)
         fit = self._fit(words) if self._fit is not None else 0.0
-        found = self[text] = words, list(map(self.places.__getitem__, words)), fit
+        found = self[text] = words, list(set(map(self.places.__getitem__, words))), fit
         return found
 
 
@@ -257,7 +257,7 @@ class Learned(WithMemos[Said]):
         """What *link* says with the words *around* it."""
         anchor, _, heading, path = link
         words, of_anchor, _ = self._anchors[anchor]
-        of_around = map(self._around.__getitem__, around)
+        of_around = set(map(self._around.__getitem__, around))
         places = [*of_anchor, *self._paths[path][1], *of_around, *self._headings[heading][1]]
         return places, self._fits(words, path, around)
 
@@ -277,15 +277,16 @@ class Learned(WithMemos[Said]):
                 own = [*self._topic.words(titles[number]), *own][:ANCHOR_WORDS]
             of_heading = headings.get((above, below))
             if of_heading is None:
-                of_heading = list(map(place_of_heading, words[above : min(below, above + HEADING_WORDS)]))
+                of_heading = list(
+                    set(map(place_of_heading, words[above : min(below, above + HEADING_WORDS)]))
+                )
                 headings[above, below] = of_heading
             path = paths[number]
             _, of_path, fit = self._paths[path]
             places = [
-                *map(place_of_anchor, own),
+                *set(map(place_of_anchor, own)),
                 *of_path,
-                *of_around[before:begin],
-                *of_around[end:behind],
+                *{*of_around[before:begin], *of_around[end:behind]},
                 *of_heading,
             ]
             fits = (fit, fit)
