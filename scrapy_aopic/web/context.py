@@ -217,7 +217,7 @@ class _Reader:
         parts: list[str | None] = (_ANY_TAG if may_hide else _TAG).split(whole, MOST_TAGS)
         if len(parts) > 2 * MOST_TAGS:
             parts[-1] = ""  # all the rest
-        add, kind_of, begun = self.pieces.append, _KINDS.get, self._begun
+        add, kind_of = self.pieces.append, _KINDS.get
         pairs = zip(parts[1::2], cast("list[str]", parts[2::2]), strict=True)
         wants_links, n_left = self._most > 0, PAGE_CHARACTERS
         for tag, behind in pairs:
@@ -226,8 +226,6 @@ class _Reader:
                 kind = kind_of(tag.partition(" ")[0])
                 if may_hide and kind != _UNSEEN and _is_hidden(tag):
                     text = self._skip(tag, behind, pairs, has_links=True)
-                elif kind == _BEGIN and tag[-1] != "/":
-                    begun.append((len(self.pieces), tag))
                 elif kind == _UNSEEN:
                     text = self._skip(tag, behind, pairs, has_links=False)
                 elif kind is not None:
@@ -244,8 +242,10 @@ class _Reader:
 
     def _note(self, kind: int, tag: str) -> None:
         """Note where what *tag* is of begins or ends, or what it shows."""
-        if kind == _BEGIN:  # and the end
-            self._end(len(self.pieces), tag)
+        if kind == _BEGIN:
+            self._begun.append((len(self.pieces), tag))
+            if tag[-1] == "/":
+                self._end(*self._begun.pop())
         elif kind == _END:
             self._end(*self._begun.pop())
         elif (alt := _attributes(tag).get("alt")) and not alt.isspace():
