@@ -104,8 +104,6 @@ _PLAIN_QUERY = re.compile(rf"(?:{_QUERY})?(?=#|\Z)")
 _IN_URLS = "".join(chr(code) for code in range(128) if re.match(f"[{_SAFE}'.:;/?#]", chr(code)))
 """Every character of a plain link."""
 
-_NONE: Mapping[str, str | None] = {}
-
 _text_of = etree.XPath("string()", smart_strings=False)
 
 
@@ -157,6 +155,10 @@ def is_absolute(url: str) -> bool:
 
 
 _joined: WeakKeyDictionary[Response, Mapping[str, str | None]] = WeakKeyDictionary()
+"""URLs of links as they stand in pages in work: a page that is read for a topic has them joined before its callback."""
+
+_NONE: Mapping[str, str | None] = {}
+"""Where no link has been joined yet."""
 
 
 def note_joined(response: Response, joined: Mapping[str, str | None]) -> None:
@@ -183,9 +185,8 @@ class Page:
         self._strips = strips
         self._folders: tuple[str, ...] = ()
         self._whole: str | None = None
-        self._starts: list[str | None] = [
-            None
-        ] * 8  # before a plain link of each kind; ``None`` if that is not all
+        # What goes before a plain link of each kind; None if that is not all.
+        self._starts: list[str | None] = [None] * 8
         at = _PLAIN_PAGE.match(base)
         if at is None or not (url == base or _PLAIN_PAGE.match(url)) or not _keeps_ascii(encoding):
             return

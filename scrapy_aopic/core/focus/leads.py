@@ -1,7 +1,8 @@
 """What led to each waiting page: the page whose link gave it its value, and what that page said of it.
 
 A strategy that learns needs it twice: when the page was fetched, as the example to learn from, and while it waits, to
-value it anew. What the page said is kept as texts, or as the strategy's own memo of them. It is kept in the store, in the batch of the page itself, and dropped with the end of the page's visit.
+value it anew. What the page said is kept as texts, or as the strategy's own memo of them: in the store, in the batch of the
+page itself, and dropped with the end of the page's visit.
 
 Rule 1: a page has at most one row, that of the link that gave it its value; a seed has none.
 
