@@ -282,7 +282,7 @@ OWN = (
     ),
     Stat(
         "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,
-        "pages that wait again because their host is down, or their request was refused",
+        "pages that wait for their host after all retries, or whose request was refused",
     ),
     Stat(
         "aopic/loop/late_seconds/mean", "gauge", "seconds", _POLITENESS,

@@ -168,6 +168,7 @@ class CrawlPort(Protocol):
         retry_after: float = 0.0,
         at_least: float = 0.0,
         address: str = "",
+        origin: str = "",
     ) -> Gap:
         """A transfer from the host called *name* took *transfer* seconds; for how long it is left alone."""
         ...
@@ -186,7 +187,7 @@ class CrawlPort(Protocol):
         """End the visit of a leased page: its cash goes to its history and to the pages it links to."""
         ...
 
-    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
+    def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
         ...
 

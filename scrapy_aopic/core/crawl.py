@@ -45,7 +45,7 @@ from .ledger import Ledger, Totals
 from .merging import Merging
 from .order import LARGEST_VALUE, order_name
 from .pages import Pages
-from .politeness import Outcome, Pace
+from .politeness import Outcome, Pace, Silence
 from .ports import Family, prefetching
 from .records import HOST_BYTES, QUEUED, host_key, serial_of
 from .revisits.due import DuePages
@@ -131,6 +131,7 @@ class Crawl:
             uses_addresses=policy.by_address,
             connections=policy.connections,
             max_active=policy.max_active,
+            waits_for=lambda key: policy.waits_for(self.pages.request(key)),
         )
         self.ledger = Ledger(
             totals,
@@ -500,13 +501,17 @@ class Crawl:
             self._queue_times.note(self.pages.serial, now)
         return settled
 
-    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
-        """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
+    def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
+        """End a lease without a visit: the page waits again, with its cash, for the request in *link*.
+
+        Args:
+            has_failed: Whether the page waits behind the others of its host, for one round of these.
+        """
         standing = self._leases.standing(lease)
         if standing == Ending.OK:
             self._leases.end(lease)
             self._merging.drop_verdict(lease.key)
-            self.pages.put_back(lease, link, now)
+            self.pages.put_back(lease, link, now, has_failed=has_failed)
             self.counters.put_back += 1
             self._commits.has_changes = True
         return standing
@@ -523,6 +528,7 @@ class Crawl:
         retry_after: float = 0.0,
         at_least: float = 0.0,
         address: str = "",
+        origin: str = "",
     ) -> Gap:
         """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
 
@@ -530,10 +536,13 @@ class Crawl:
             retry_after: Seconds for which the host asks to be left alone.
             at_least: Seconds for which somebody else wants it to be left alone.
             address: The address that it was fetched from.
+            origin: Scheme, name and port, if these are told apart: silence is only theirs.
         """
         self._commits.has_changes = True
         self.counters.transferred(
-            transfer, is_error=outcome == Outcome.ERROR, is_down=outcome == Outcome.DOWN
+            transfer,
+            is_error=outcome == Outcome.ERROR,
+            is_down=outcome.is_down,
         )
         return self.frontier.transferred(
             host_key(name),
@@ -544,13 +553,17 @@ class Crawl:
             retry_after=retry_after,
             at_least=at_least,
             address=address,
+            origin=origin,
         )
 
-    def hold(self, host: bytes, not_before: float) -> None:
-        """Leave the host under key *host* alone until *not_before*, if not longer; no transfer has ended."""
-        known = self.frontier.host(host)
-        if known is not None:
-            self.defer(host, not_before, known.transfer)
+    def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
+        """Let the links to *origin*, of the host under key *host*, wait until *not_before*, if not longer.
+
+        Args:
+            is_for_all: Whether what was requested on purpose waits, too.
+        """
+        self._commits.has_changes = True
+        self.frontier.hold(host, origin, Silence(0, not_before, is_for_all))
 
     def defer(self, host: bytes, not_before: float, transfer: float) -> None:
         """A transfer from the host under key *host* took *transfer* seconds: leave it alone until *not_before*."""
@@ -580,15 +593,24 @@ class Crawl:
         """Longest gap of the host called *name* after a transfer that shows nothing special."""
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
 
-    def is_dead(self, host: bytes) -> bool:
-        """Whether the crawl does not wait for the host under key *host*."""
+    def is_dead(self, host: bytes, origin: str = "") -> bool:
+        """Whether the crawl does not wait for *origin*, of the host under key *host*."""
         known = self.frontier.host(host)
-        return known is not None and self._policy.politeness.is_dead(known)
+        return known is not None and self._policy.politeness.is_given_up(known, origin)
 
-    def down(self, host: bytes) -> int:
-        """Transfers in a row that showed the host under key *host* to be down."""
+    def silent_until(self, host: bytes, origin: str) -> float:
+        """Instant until which links to *origin*, of the host under key *host*, wait because it is silent; 0 if it is not."""
+        known = self.frontier.host(host) or self.frontier.outsider(host)
+        silence = known.silent.get(origin) if known is not None and known.silent else None
+        return silence.until if silence is not None else 0.0
+
+    def down(self, host: bytes, origin: str = "") -> int:
+        """Transfers in a row that showed *origin*, of the host under key *host*, to be down."""
         known = self.frontier.host(host)
-        return known.down if known is not None else 0
+        if known is None:
+            return 0
+        silence = known.silent.get(origin) if known.silent else None
+        return max(known.down, silence.n if silence is not None else 0)
 
     @property
     def dead(self) -> tuple[int, int]:

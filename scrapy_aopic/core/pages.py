@@ -308,13 +308,13 @@ class Pages:
         self.replace(key, page, now)
         return page
 
-    def put_back(self, lease: Lease, link: Link, now: float) -> None:
+    def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool) -> None:
         """Let the page of *lease*, which is over, wait again for the request in *link*."""
         key = lease.key
         page = self.expect(key, "a lease")
         if link.request != lease.request:
             self.requests.put(key, link.request)
-        self._frontier.put_back(key, page.front_queue, page.place, now)
+        self._frontier.put_back(key, page.front_queue, page.place, now, has_failed=has_failed)
         page.shift = link.shift
         self.replace(key, page, now)
 

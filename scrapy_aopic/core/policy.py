@@ -26,6 +26,8 @@ class Policy:
         spending: On what the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
         recrawl: How pages are revisited; ``None`` to visit each page once.
         domain_of: Registered domain of a host name.
+        waits_for: Name of the origin (scheme, name and port) that a request, as bytes, is for; and whether it is a link, which
+            waits while that is silent, and was not made on purpose.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* needs them (``needs_chosen``).
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
@@ -49,6 +51,7 @@ class Policy:
     spending: str = "endowment"
     recrawl: Recrawl | None = None
     domain_of: Callable[[str], str] = str
+    waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
     is_near: bool = False

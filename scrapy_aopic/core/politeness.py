@@ -7,6 +7,10 @@ What the host says and shows makes that longer, never shorter: its ``Crawl-delay
 after which the gap doubles until it responds as it should. A host that is *down* too often in a row is *dead*: it is
 still requested, later and later, but the crawl does not wait for it.
 
+Silence is not the host's but the *origin's* (scheme, name and port), since anybody can link to a port that nothing
+listens on. The links to a silent origin wait, each time twice as long, and the rest of the host goes on at its gap. A
+host is dead, too, when nothing is left of it but links to dead origins.
+
 ``Retry-After`` is read in :mod:`scrapy_aopic.web.http_dates`; here it is a number of seconds.
 """
 
@@ -20,6 +24,13 @@ from typing import NamedTuple, Protocol
 _MAX_DOUBLINGS = 40
 """Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""
 
+_BROKEN_PAGES = 8
+"""Broken transfers in a row that are put down to the pages of a host that has answered; further ones are its own."""
+
+_SILENT_ORIGINS = 16
+"""Origins of a host that are remembered to be silent: there are 65,535 ports that a page could link to. Nothing waits for
+further ones, so that their pages fail."""
+
 
 class Outcome(IntEnum):
     """What a transfer shows of its host."""
@@ -29,9 +40,34 @@ class Outcome(IntEnum):
     ERROR = 1
     """It responds that something is wrong, maybe with the page only (status 5xx)."""
     DOWN = 2
-    """There is no response, or one that asks for a later request (status 429, and 503 with a time)."""
+    """It asks for a later request (status 429, and 503 with a time)."""
     OTHER = 3
-    """Nothing: the transfer was ended from here."""
+    """Nothing: the transfer was ended from here, or it was a proxy that failed."""
+    SILENT = 4
+    """There is no response."""
+    BROKEN = 5
+    """A connection was made, and the response does not come, or not whole: maybe it is the page."""
+    BROKEN_AGAIN = 6
+    """The same of a page that has failed before, which says nothing new of a host that answers."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether there was no whole response, or one that asks for a later request."""
+        return self in (Outcome.DOWN, Outcome.SILENT, Outcome.BROKEN, Outcome.BROKEN_AGAIN)
+
+
+class Silence(NamedTuple):
+    """What is remembered of an origin whose links wait.
+
+    Attributes:
+        n: Transfers in a row that got no response.
+        until: Instant until which its links wait, in seconds since the epoch.
+        is_for_all: Whether all requests wait, not only links: its robots.txt cannot be had.
+    """
+
+    n: int
+    until: float
+    is_for_all: bool = False
 
 
 class Paced(Protocol):
@@ -41,12 +77,18 @@ class Paced(Protocol):
         crawl_delay: Seconds between requests that its robots.txt asks for.
         errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
+        visited: Pages that were visited or failed at least once.
+        broken: Broken transfers in a row.
+        silent: Its origins whose links wait; ``None`` for none.
     """
 
     name: str
     crawl_delay: float
     errors: int
     down: int
+    visited: int
+    broken: int
+    silent: dict[str, Silence] | None
 
 
 @dataclass(slots=True)
@@ -57,6 +99,9 @@ class Pace:
     crawl_delay: float = 0.0
     errors: int = 0
     down: int = 0
+    visited: int = 0
+    broken: int = 0
+    silent: dict[str, Silence] | None = None
 
 
 class Gap(NamedTuple):
@@ -127,10 +172,11 @@ class Politeness:
             retry_after: Seconds for which the host asks to be left alone.
         """
         if outcome == Outcome.ANSWER or not self.backoff:
-            pace.errors = pace.down = 0
-        elif outcome != Outcome.OTHER:
+            pace.errors = pace.down = pace.broken = 0
+        elif outcome in (Outcome.ERROR, Outcome.DOWN):
             pace.errors += 1
             pace.down = pace.down + 1 if outcome == Outcome.DOWN else 0
+            pace.broken = 0
         regular = self.of(pace.name).gap(transfer)
         wish = min(retry_after, self.max_wish)
         # Who shares an address with a host is not bound by all that the host asks for itself.
@@ -138,6 +184,44 @@ class Politeness:
             max(regular, self.crawl_delay(pace), wish, self._backoff(pace)),
             max(regular, min(wish, self.max_gap)),
         )
+
+    def judge(self, pace: Paced, outcome: Outcome) -> Outcome:
+        """What a transfer with *outcome* shows, by those before it: of a broken one, whether the page is to blame.
+
+        A host that answers has broken pages; if it has never answered, or breaks off all the time, it is silent.
+        """
+        if outcome == Outcome.BROKEN_AGAIN and pace.visited:
+            return Outcome.OTHER
+        if outcome == Outcome.BROKEN and pace.visited and pace.broken < _BROKEN_PAGES:
+            pace.broken += 1
+            return outcome
+        return Outcome.SILENT if outcome in (Outcome.BROKEN, Outcome.BROKEN_AGAIN) else outcome
+
+    def heard(self, pace: Paced, origin: str, outcome: Outcome, now: float) -> bool:
+        """Take note in *pace* of whether *origin* was silent in a transfer; returns whether anything changed.
+
+        The origin waits twice as long after each silence, and not at all once it has answered.
+        """
+        known = pace.silent
+        if outcome in (Outcome.ANSWER, Outcome.ERROR, Outcome.DOWN):
+            if not known or origin not in known or known[origin].is_for_all:
+                return False
+            pace.silent = {name: each for name, each in known.items() if name != origin} or None
+            return True
+        if outcome != Outcome.SILENT or not self.backoff:
+            return False
+        before = known.get(origin) if known else None
+        n = before.n + 1 if before is not None else 1
+        wait = min(self.backoff * 2.0 ** min(n - 1, _MAX_DOUBLINGS), self.max_backoff)
+        self.hold(pace, origin, Silence(n, now + wait, before is not None and before.is_for_all))
+        return True
+
+    @staticmethod
+    def hold(pace: Paced, origin: str, silence: Silence) -> None:
+        """Have the links to *origin* wait, by *silence*, unless too many origins of the host are silent already."""
+        silent = pace.silent or {}
+        if origin in silent or len(silent) < _SILENT_ORIGINS:
+            pace.silent = {**silent, origin: silence}
 
     def _backoff(self, pace: Paced) -> float:
         if not pace.errors:
@@ -160,8 +244,17 @@ class Politeness:
         return max(own.max_gap, own.min_gap, self.crawl_delay(pace))
 
     def is_dead(self, pace: Paced) -> bool:
-        """Whether the crawl does not wait for the host any more."""
+        """Whether the crawl does not wait for the host any more, as far as the host itself is to blame."""
         return pace.down >= self.dead_after
+
+    def are_all_dead(self, pace: Paced) -> bool:
+        """Whether each of the silent origins of a host is dead."""
+        return bool(pace.silent) and all(each.n >= self.dead_after for each in (pace.silent or {}).values())
+
+    def is_given_up(self, pace: Paced, origin: str) -> bool:
+        """Whether *origin* is dead: nobody waits for it, although the rest of its host may be fine."""
+        silence = pace.silent.get(origin) if pace.silent else None
+        return self.is_dead(pace) or (silence is not None and silence.n >= self.dead_after)
 
     def pause_after_crash(self, now: float, leased_at: float, last_seen: float) -> float:
         """Instant before which a host must not be requested after a process died unexpectedly.

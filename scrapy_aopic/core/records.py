@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgpack
 import msgspec
 
+from .politeness import Silence
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -139,6 +141,9 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
         errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
         address: Its network address at the last request, if hosts of one address are kept apart.
+        broken: Broken transfers in a row.
+        silent: What is known of its origins whose links wait, by name; ``None`` if there are none.
+        held_until: Instant until which all that is left of it waits for silent origins; 0 if something else is left.
     """
 
     name: str
@@ -153,6 +158,19 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
     errors: int = 0
     down: int = 0
     address: str = ""
+    broken: int = 0
+    silent: dict[str, Silence] | None = None
+    held_until: float = 0.0
+
+    @property
+    def opens_at(self) -> float:
+        """Instant before which nothing of it can be requested."""
+        return max(self.not_before, self.held_until)
+
+    @property
+    def unanswered(self) -> int:
+        """Transfers in a row that got no response, or one that asks for a later request: of the worst of its origins."""
+        return max(self.down, *(silence.n for silence in (self.silent or {}).values()), 0)
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):

@@ -318,8 +318,8 @@ class RowTable:
         """*bucket* will not be read for a while: forget where its rows begin."""
         self._begins.pop(bucket, None)
 
-    def first(self, bucket: bytes, n: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """The first rows whose keys start with *bucket*.
+    def first(self, bucket: bytes, n: int, behind: bytes = b"") -> tuple[list[tuple[bytes, bytes]], bool]:
+        """The first rows whose keys start with *bucket*, or of those behind the key *behind*.
 
         Returns:
             At least *n* rows (whole keys) in order, or all there are; and whether they are all.
@@ -327,15 +327,17 @@ class RowTable:
         layers = [layer[bucket] for layer in (self._in_flight, self._fresh) if bucket in layer]
         # Only deletions can eat up what the store gives, so ask for that many more.
         spare = sum(value is None for layer in layers for value in layer.values())
-        begin = self._begins.get(bucket, bucket)
+        begin = behind + b"\0" if behind else self._begins.get(bucket, bucket)
         stored = list(islice(self._store.scan(self._family, begin, _after(bucket)), n + spare + 1))
         whole = len(stored) <= n + spare
         rows: dict[bytes, bytes | None] = dict(stored)
         end = None if whole else stored[-1][0]
         for layer in layers:
-            rows |= {key: value for key, value in layer.items() if end is None or key <= end}
+            rows |= {
+                key: value for key, value in layer.items() if behind < key and (end is None or key <= end)
+            }
         found = sorted((key, value) for key, value in rows.items() if value is not None)
-        if found:
+        if found and not behind:
             self._begins[bucket] = found[0][0]
         return found, whole
 

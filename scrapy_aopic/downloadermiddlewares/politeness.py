@@ -8,8 +8,16 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.core.downloader.handlers.http11 import TunnelError
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+)
 from scrapy.utils.misc import load_object
+from twisted.internet.error import ConnectError
+from twisted.internet.error import TimeoutError as TwistedTimeoutError
 
 from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
@@ -20,11 +28,11 @@ from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.meta import slot_key
+from scrapy_aopic.web.meta import request_origin, slot_key
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -37,6 +45,18 @@ if TYPE_CHECKING:
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
+
+_MAX_DOUBLINGS = 20
+"""Doublings of a gap that are computed: by then it is a week."""
+
+_NOT_CONNECTED = (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    ConnectError,
+    ConnectionRefusedError,
+    TunnelError,
+)
+_TIMED_OUT = (DownloadTimeoutError, TwistedTimeoutError, TimeoutError)
 
 _NOTICED = 0.1
 """Seconds until a host notices that the transfer was ended from here: until then it may still work on the response."""
@@ -72,6 +92,7 @@ class PolitenessMiddleware:
         self.pacer: Pacer = self._memory
         self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
+        self._allowed = frozenset(map(int, settings.getlist("HTTPERROR_ALLOWED_CODES")))
         self._slots = Slots(
             crawler,
             self._ended,
@@ -100,23 +121,46 @@ class PolitenessMiddleware:
         self._slots.govern(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        if "cached" not in response.flags:
-            if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-                self._note_silence(request, "the proxy does not know who asks")
-            else:
-                self._reach.answered()
-        if "cached" not in response.flags and read_outcome(response)[0] == Outcome.DOWN:
-            return self.pacer.put_off(request, is_refused=False) or response
+        if "cached" in response.flags:
+            return response
+        if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            self._note_silence(request, "the proxy does not know who asks")
+            self.pacer.failed(request, None, is_proxy=True)
+            return response
+        self._reach.answered()
+        if self._read(request, response)[0] == Outcome.DOWN:
+            self.pacer.failed(request, None)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        # Whatever it is, Scrapy's retry middleware, the user's and errbacks have their say first.
+        if isinstance(exception, LeftAloneError):
+            return self.pacer.put_back(request)
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
-        self.pacer.failed(request, exception)
-        is_refused = isinstance(exception, LeftAloneError)
-        if is_refused or isinstance(exception, self._failures):
-            return self.pacer.put_off(request, is_refused=is_refused)
+        self.pacer.failed(request, exception, is_proxy=_is_proxys(request, exception))
         return None
+
+    def _read(self, request: Request, response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
+        """What *response* to *request* shows; one with a status that the spider handles is an answer like any other."""
+        outcome, retry_after = read_outcome(response, ago)
+        if outcome != Outcome.ANSWER and response.status in self._handled(request):
+            outcome = Outcome.ANSWER
+        return outcome, retry_after
+
+    def _handled(self, request: Request) -> Collection[int]:
+        """The statuses that the spider says it handles. One that handles all of them may still be asked to come later."""
+        codes = request.meta.get("handle_httpstatus_list")
+        if codes is None:
+            codes = getattr(self._crawler.spider, "handle_httpstatus_list", None)
+        return self._allowed if codes is None else codes
+
+    def _proxy_gap(self, request: Request) -> float:
+        """Seconds for which the host of *request* is left alone because of its proxy: none if that works for others."""
+        tries = self._reach.tries or (0 if self._reach.n_answered else 1)
+        if not (tries and request.meta.get("proxy")):
+            return 0.0
+        return min(self._politeness.backoff * 2.0 ** min(tries - 1, _MAX_DOUBLINGS), self._politeness.max_gap)
 
     def _note_silence(self, request: Request, why: str) -> None:
         self._reach.failed(slot_key(request), request, why, self.pacer.n_hosts())
@@ -149,13 +193,17 @@ class PolitenessMiddleware:
 
     def _ended(self, transfer: Transfer) -> Gap:
         self._count("aopic/politeness/transfers")
-        address, retry_after, seconds = "", 0.0, transfer.seconds
+        address, retry_after, seconds, at_least = "", 0.0, transfer.seconds, transfer.at_least
         if transfer.response is None:
             seconds += _NOTICED
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
-            outcome = Outcome.DOWN if is_down else Outcome.OTHER
+            outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
+            if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):
+                outcome = Outcome.OTHER
+            if outcome == Outcome.OTHER and is_down:
+                at_least = max(at_least, self._proxy_gap(transfer.request))
         else:
-            outcome, retry_after = read_outcome(transfer.response, transfer.ago)
+            outcome, retry_after = self._read(transfer.request, transfer.response, transfer.ago)
             if (
                 "address" in self._keys
                 and "proxy" not in transfer.request.meta
@@ -163,8 +211,10 @@ class PolitenessMiddleware:
             ):
                 address = str(transfer.response.ip_address)
                 self.addresses.note(transfer.key, address)
-        if outcome in (Outcome.ERROR, Outcome.DOWN):
-            self._count(f"aopic/politeness/{'errors' if outcome == Outcome.ERROR else 'down'}")
+        if outcome == Outcome.ERROR:
+            self._count("aopic/politeness/errors")
+        elif outcome.is_down:
+            self._count("aopic/politeness/down")
         if retry_after:
             self._count("aopic/politeness/retry_after")
         return self.pacer.transferred(
@@ -173,8 +223,9 @@ class PolitenessMiddleware:
             outcome,
             ago=transfer.ago,
             retry_after=retry_after,
-            at_least=transfer.at_least,
+            at_least=at_least,
             address=address,
+            origin=request_origin(transfer.request),
             n_bytes=len(transfer.response.body) if transfer.response is not None else 0,
         )
 
@@ -190,3 +241,19 @@ def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
     wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time() - ago)
     is_down = wish is not None or response.status == 429
     return (Outcome.DOWN if is_down else Outcome.ERROR), wish or 0.0
+
+
+def _is_proxys(request: Request, exception: BaseException) -> bool:
+    """Whether *exception* says that the proxy of *request* failed: there was no connection to it, or none beyond it."""
+    return bool(request.meta.get("proxy")) and isinstance(exception, _NOT_CONNECTED)
+
+
+def _outcome_of(request: Request, error: BaseException | None) -> Outcome:
+    """What *error*, which ended a transfer, shows of the host of *request*."""
+    if error is None or isinstance(error, _TIMED_OUT):
+        return Outcome.SILENT
+    if _is_proxys(request, error):
+        return Outcome.OTHER
+    if isinstance(error, _NOT_CONNECTED):
+        return Outcome.SILENT
+    return Outcome.BROKEN_AGAIN if request.meta.get("retry_times") else Outcome.BROKEN

@@ -127,11 +127,13 @@ class RobotsMiddleware:
             pacer = None  # it does not wait for this request
         if self._known.has_rules(robots, self.clock()):
             await self._judge(robots, request)
+        elif pacer is not None and isinstance(robots.error, Exception) and not pacer.is_link(request):
+            raise robots.error.with_traceback(None)  # what ended one request ends the other
         elif pacer is None or (self._known.is_given_up(robots) and not pacer.is_dead(request)):
             self._count("aopic/robots/refused")
             raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
         else:
-            pacer.hold(request, robots.retry_at - self.clock())
+            pacer.hold(request, robots.retry_at - self.clock(), is_for_all=robots.error is None)
             goes_back = True
         if pacer is not None and goes_back:
             self._count("aopic/robots/put_back")
@@ -226,6 +228,13 @@ class RobotsMiddleware:
         try:
             text, reason = await self._fetch(fetch, request)
             robots = self._fetches.learn(fetch, text, self.clock())
+            robots.error = reason if isinstance(reason, Exception) else None
+            if (
+                robots.error is not None
+                and self.pacer is not None
+                and (due := self.pacer.silent_until(request))
+            ):
+                robots.retry_at = min(robots.retry_at, due)  # there is nothing that should be spared
         finally:
             self._fetches.end(fetch)
         if text is None:
@@ -236,7 +245,7 @@ class RobotsMiddleware:
                 "in %(delay)d s%(more)s",
                 {
                     "origin": origin,
-                    "reason": reason,
+                    "reason": str(reason) or type(reason).__name__,
                     "n": robots.failures,
                     "tries": self._tries,
                     "delay": robots.retry_at - self.clock(),
@@ -252,7 +261,7 @@ class RobotsMiddleware:
             await self._announce(fetch.url, robots, request)
         return robots
 
-    async def _fetch(self, fetch: Fetch, page: Request) -> tuple[bytes | None, str]:
+    async def _fetch(self, fetch: Fetch, page: Request) -> tuple[bytes | None, str | Exception]:
         """The text that *fetch* finds, empty if there is no such file; or ``None``, and why it is unreachable."""
         try:
             step: Step = Download(fetch.url)
@@ -276,7 +285,7 @@ class RobotsMiddleware:
             return b"", ""
         except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no response
             self._count(f"robotstxt/exception_count/{type(error)}")
-            return None, str(error) or type(error).__name__
+            return None, error
 
     async def _download(self, url: str, page: Request) -> Response:
         meta: dict[str, Any] = {

@@ -265,14 +265,14 @@ def status(store: Store) -> dict[str, Any]:
     for _, data in store.scan(Family.HOSTS):
         host = unpack_host(data)
         slow = _with(slow, host, host.transfer, _transfer)
-        failing = _with(failing, host, host.errors, _errors)
+        failing = _with(failing, host, max(host.errors, host.unanswered), _errors)
         if host.row:
             place = _PLACES[host.row[:1]]
             places[place] += 1
-            if host.not_before > saved.saved_at:
+            if host.opens_at > saved.saved_at:
                 why = _why_it_waits(host)
                 waits[why] = waits.get(why, 0) + 1
-                waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.not_before)
+                waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.opens_at)
     counted = {
         "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
         "set_aside": [
@@ -284,15 +284,15 @@ def status(store: Store) -> dict[str, Any]:
         "longest_waits": [
             {
                 "host": host.name,
-                "until": host.not_before,
+                "until": host.opens_at,
                 "why": _why_it_waits(host),
-                "in_a_row": host.down or host.errors,
+                "in_a_row": host.unanswered or host.errors,
             }
             for host in waiting
         ],
         "slow_hosts": [{"host": host.name, "seconds": host.transfer} for host in slow],
         "failing_hosts": [
-            {"host": host.name, "errors_in_a_row": host.errors, "down_in_a_row": host.down}
+            {"host": host.name, "errors_in_a_row": host.errors, "down_in_a_row": host.unanswered}
             for host in failing
         ],
         "front_queues": dict(sorted(front.items(), reverse=True)),
@@ -315,8 +315,8 @@ def _with(
 
 _KINDS: dict[str, Callable[[HostRecord, float], float]] = {
     "slow": lambda host, _: host.transfer,
-    "failing": lambda host, _: host.errors,
-    "waiting": lambda host, now: max(host.not_before - now, 0.0) if host.row else 0.0,
+    "failing": lambda host, _: max(host.errors, host.unanswered),
+    "waiting": lambda host, now: max(host.opens_at - now, 0.0) if host.row else 0.0,
     "budget": lambda host, _: host.queued if host.row[:2] in (LATE, BEHIND) else 0,
 }
 """By what hosts are ordered that are asked for; those for which it is 0 are left out."""
@@ -428,7 +428,7 @@ def _after(letter: bytes) -> bytes:
 
 def _why_it_waits(host: HostRecord) -> str:
     """Why no request is made to *host* now."""
-    if host.down:
+    if host.unanswered:
         return "no response, or one that asks to come later"
     if host.errors:
         return "errors"

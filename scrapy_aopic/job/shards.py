@@ -384,13 +384,13 @@ class Shards:
         return settled
 
     @_watched
-    def put_back(self, lease: Lease, link: Link, now: float) -> Ending:
+    def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
         """End a lease without a visit."""
         held = self._of_name(lease.host)
         if held is None:
             return Ending.STALE
         held.touch()
-        ending = held.shard.put_back(lease, link, now)
+        ending = held.shard.put_back(lease, link, now, has_failed=has_failed)
         self.counters.put_back += ending == Ending.OK
         return ending
 
@@ -421,10 +421,13 @@ class Shards:
         retry_after: float = 0.0,
         at_least: float = 0.0,
         address: str = "",
+        origin: str = "",
     ) -> Gap:
         """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it."""
         self.counters.transferred(
-            transfer, is_error=outcome == Outcome.ERROR, is_down=outcome == Outcome.DOWN
+            transfer,
+            is_error=outcome == Outcome.ERROR,
+            is_down=outcome.is_down,
         )
         held = self._of_name(name)
         if held is not None:
@@ -437,6 +440,7 @@ class Shards:
                 retry_after=retry_after,
                 at_least=at_least,
                 address=address,
+                origin=origin,
             )
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers.clear()
@@ -446,12 +450,12 @@ class Shards:
         return gap
 
     @_watched
-    def hold(self, host: bytes, not_before: float) -> None:
-        """Leave the host under key *host* alone until *not_before*, if not longer."""
+    def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
+        """Let the links to *origin*, of the host under key *host*, wait until *not_before*, if not longer."""
         held = self._of_key(host)
         if held is not None:
             held.touch()
-            held.shard.hold(host, not_before + self._clock.lag)
+            held.shard.hold(host, origin, not_before + self._clock.lag, is_for_all=is_for_all)
 
     @_watched
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
@@ -481,16 +485,22 @@ class Shards:
         return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))
 
     @_watched
-    def is_dead(self, host: bytes) -> bool:
-        """Whether the crawl does not wait for the host under key *host*."""
+    def is_dead(self, host: bytes, origin: str = "") -> bool:
+        """Whether the crawl does not wait for *origin*, of the host under key *host*."""
         held = self._of_key(host)
-        return held is not None and held.shard.is_dead(host)
+        return held is not None and held.shard.is_dead(host, origin)
 
     @_watched
-    def down(self, host: bytes) -> int:
-        """Transfers in a row that showed the host under key *host* to be down."""
+    def silent_until(self, host: bytes, origin: str) -> float:
+        """Instant until which links to *origin*, of the host under key *host*, wait because it is silent; 0 if it is not."""
         held = self._of_key(host)
-        return held.shard.down(host) if held is not None else 0
+        return held.shard.silent_until(host, origin) - self._clock.lag if held is not None else 0.0
+
+    @_watched
+    def down(self, host: bytes, origin: str = "") -> int:
+        """Transfers in a row that showed *origin*, of the host under key *host*, to be down."""
+        held = self._of_key(host)
+        return held.shard.down(host, origin) if held is not None else 0
 
     # -- pages that are the same
 

@@ -9,7 +9,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.settings import read, read_normaliser
-from scrapy_aopic.web.meta import PURPOSE
+from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import Normaliser, Verdict
 
@@ -95,7 +95,8 @@ class Admission:
         Args:
             page: URL of the page for which a callback yields it, ``""`` if none does.
         """
-        request.meta[PURPOSE] = True
+        is_seed = request.meta.get(PURPOSE) == SEEDED or request.meta.get("is_start_request")
+        request.meta[PURPOSE] = SEEDED if is_seed else True
         if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
             self._miss_cookies(request)
         if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):

@@ -168,9 +168,15 @@ class Dispatch:
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         self._intake.wait_no_more(visit.links)
+        if visit.retry is None and visit.is_host_down and not visit.links:
+            visit.retry = self._requests.later(visit)
+            if visit.retry is not None:
+                self._stats.count("aopic/politeness/put_back")
+                crawl.counters.defer("host down")
         if visit.retry is not None:
             if not visit.links:
-                crawl.put_back(visit.lease, visit.retry, now)
+                has_failed = visit.has_failed or visit.is_host_down
+                crawl.put_back(visit.lease, visit.retry, now, has_failed=has_failed)
                 return
             visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
         found = findings_of(visit, recrawls=self._recrawls)

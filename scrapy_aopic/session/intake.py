@@ -143,6 +143,8 @@ class Intake:
             forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
         host, key = self._keys(request)
         if self.is_of(key, visit):
+            tries, before = (each.meta.get("retry_times", 0) for each in (request, visit.request))
+            visit.has_failed = bool(visit.reason) or tries > before
             visit.retry = self._requests.link(request, key, host)
             self._requests.count_in(visit.retry)
             return True

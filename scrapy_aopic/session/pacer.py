@@ -15,10 +15,11 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.politeness import Gap, Pace
-from scrapy_aopic.core.records import HOST_BYTES, host_key
+from scrapy_aopic.core.records import host_key
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.refusals import reason_of
-from scrapy_aopic.web.meta import DOWN, slot_key
+from scrapy_aopic.web.meta import DOWN, request_origin, slot_key
+from scrapy_aopic.web.request_rows import waits_for
 
 from .trouble import guarded
 
@@ -54,9 +55,14 @@ class Pacer(Protocol):
         retry_after: float,
         at_least: float,
         address: str,
+        origin: str = "",
         n_bytes: int = 0,
     ) -> Gap:
-        """Take note of a transfer of *n_bytes* that was over *ago*; returns for how long its host is left alone from then on."""
+        """Take note of a transfer of *n_bytes* that was over *ago*; returns for how long its host is left alone from then on.
+
+        Args:
+            origin: What was requested of the host: scheme, name and port.
+        """
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
@@ -67,11 +73,14 @@ class Pacer(Protocol):
     def longest_gap(self, key: str) -> float:
         """Longest gap of a host after a transfer that shows nothing special."""
 
-    def put_off(self, request: Request, *, is_refused: bool) -> Request | None:
-        """What to schedule instead of *request*, if it is not to fail because its host is down."""
+    def put_back(self, request: Request) -> Request | None:
+        """What to schedule instead of *request*, whose host must be left alone first."""
 
-    def failed(self, request: Request, exception: Exception) -> None:
-        """*exception* ended *request*."""
+    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
+        """*exception*, or a response that asks for a later request, ended *request*; or the proxy did."""
+
+    def is_to_blame(self, request: Request) -> bool:
+        """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
 
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if nobody counts them."""
@@ -114,6 +123,7 @@ class JobPacer:
         retry_after: float,
         at_least: float,
         address: str,
+        origin: str = "",
         n_bytes: int = 0,
     ) -> Gap:
         """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
@@ -129,6 +139,7 @@ class JobPacer:
                 retry_after=retry_after,
                 at_least=max(at_least, self._gap_of(key)),
                 address=address,
+                origin=origin,
             )
         except StorageError:
             self.trouble.watch()
@@ -156,13 +167,19 @@ class JobPacer:
 
     @guarded(False)
     def is_dead(self, request: Request) -> bool:
-        """Whether nobody waits for the host of *request*."""
-        return self._crawl.is_dead(host_key(slot_key(request)))
+        """Whether nobody waits for the origin of *request*."""
+        return self._crawl.is_dead(host_key(slot_key(request)), request_origin(request))
+
+    @guarded(0.0)
+    def silent_until(self, request: Request) -> float:
+        """Instant until which links to the origin of *request* wait because it is silent; 0 if it is not."""
+        return self._crawl.silent_until(host_key(slot_key(request)), request_origin(request))
 
     @guarded(None)
-    def hold(self, request: Request, seconds: float) -> None:
-        """Leave the host of *request* alone for *seconds* from now, if not longer."""
-        self._crawl.hold(host_key(slot_key(request)), self._job.clock() + seconds)
+    def hold(self, request: Request, seconds: float, *, is_for_all: bool) -> None:
+        """Have the links to the origin of *request* wait for *seconds* from now, if not longer; or all requests for it."""
+        until = self._job.clock() + seconds
+        self._crawl.hold(host_key(slot_key(request)), request_origin(request), until, is_for_all=is_for_all)
 
     def n_hosts(self) -> int:
         """Hosts that the crawl knows."""
@@ -180,33 +197,44 @@ class JobPacer:
         """Whether *request* is the very one that the engine was given: a copy of it puts its page back."""
         return self._visits.get(request) is not None
 
-    def failed(self, request: Request, exception: Exception) -> None:
-        """Note that *exception* ended *request*."""
-        visit = self._visits.get(request)
-        if visit is not None:
-            visit.reason = reason_of(exception)
+    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
+        """Note that *exception*, or a response that asks for a later request, ended *request*, and whether its host is to blame.
 
-    def put_off(self, request: Request, *, is_refused: bool) -> Request | None:
-        """A copy of *request* that puts its page back, unless the page has a part in its host being down.
-
-        It has if the host answered for other pages since it was requested; then, and from then on, the retry middleware
-        decides.
+        It is unless it answered for other pages since this one failed before; then, and from then on, the page is.
         """
         visit = self._visits.get(request)
         if visit is None:
+            return
+        if exception is not None:
+            visit.reason = reason_of(exception)
+        down, before = self._down(request), request.meta.get(DOWN, 0)
+        visit.is_host_down = is_proxy or down > before >= 0
+        if before > 0 and not visit.is_host_down:
+            request.meta[DOWN] = -1
+        elif down > before >= 0:
+            request.meta[DOWN] = down
+
+    def is_to_blame(self, request: Request) -> bool:
+        """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
+        before: int = request.meta.get(DOWN, 0)
+        return before < 0 or (before > 0 and self._down(request) < before)
+
+    def put_back(self, request: Request) -> Request | None:
+        """A copy of *request* that puts its page back, which has not failed; ``None`` for what has none."""
+        if not self.is_leased(request):
             return None
-        if not is_refused:
-            meta, down = request.meta, self._down(visit.lease.key[:HOST_BYTES])
-            if not down or meta.get("dont_retry") or meta.get("retry_times") or down <= meta.get(DOWN, 0):
-                return None
-            meta[DOWN] = down
         self._stats.count("aopic/politeness/put_back")
         self._crawl.counters.defer("host down")
         return request.copy()
 
+    def is_link(self, request: Request) -> bool:
+        """Whether *request* is one that waits for its host, and was not made on purpose."""
+        visit = self._visits.get(request)
+        return visit is not None and waits_for(visit.lease.request)[1]
+
     @guarded(0)
-    def _down(self, host: bytes) -> int:
-        return self._crawl.down(host)
+    def _down(self, request: Request) -> int:
+        return self._crawl.down(host_key(slot_key(request)), request_origin(request))
 
     # -- robots.txt
 
@@ -253,6 +281,7 @@ class MemoryPacer:
         retry_after: float,
         at_least: float,
         address: str = "",  # known to the slot
+        origin: str = "",  # whatever schedules requests tries again when it wants to
         n_bytes: int = 0,
     ) -> Gap:
         """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
@@ -276,11 +305,15 @@ class MemoryPacer:
         """Longest gap of a host after a transfer that shows nothing special."""
         return self._politeness.longest(self._paces.get(key) or Pace(key))
 
-    def put_off(self, request: Request, *, is_refused: bool) -> None:
+    def put_back(self, request: Request) -> None:
         """Nothing: whatever schedules requests decides."""
 
-    def failed(self, request: Request, exception: Exception) -> None:
+    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
         """It does not matter here."""
+
+    def is_to_blame(self, request: Request) -> bool:
+        """No: nobody counts."""
+        return False
 
     def n_hosts(self) -> int:
         """0: nobody counts them."""

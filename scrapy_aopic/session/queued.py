@@ -6,8 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.records import Link
-from scrapy_aopic.web.request_codec import UnreadableError, UnserialisableError, decode, encode
-from scrapy_aopic.web.request_rows import IN_MEMORY, stand_in
+from scrapy_aopic.web.request_codec import (
+    UnreadableError,
+    UnserialisableError,
+    decode,
+    encode,
+    forget_transfer,
+)
+from scrapy_aopic.web.request_rows import IN_MEMORY, PURPOSE, SEEDED, stand_in, waits_for
 
 from .stats import FirstOnly
 
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from .stats import Stats
+    from .visit import Visit
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +38,7 @@ class QueuedRequests:
         self._spider = spider
         self._stats = stats
         self._persists = persists
+        self._priority_adjust = crawler.settings.getint("RETRY_PRIORITY_ADJUST")
         self._first = FirstOnly(logger, crawler)
         self._says_unwritten = persists or crawler.settings.getbool("SCHEDULER_DEBUG")
         self._unwritten: dict[bytes, Request] = {}
@@ -49,7 +57,8 @@ class QueuedRequests:
     def _keep(self, request: Request, error: UnserialisableError) -> bytes:
         """What is stored for *request*, which cannot be written."""
         self._n_unwritten += 1
-        data = stand_in(request.url, self._n_unwritten)
+        is_link = request.meta.get(PURPOSE, SEEDED) == SEEDED and request.errback is None
+        data = stand_in(request.url, self._n_unwritten, waits=is_link)
         self._unwritten[data] = request
         self._stats.count("scheduler/unserializable")
         if self._says_unwritten:
@@ -73,6 +82,21 @@ class QueuedRequests:
         if request is None:
             raise UnreadableError("it could not be written when it was queued, and that process has ended")
         return request
+
+    def later(self, visit: Visit) -> Link | None:
+        """The page of *visit*, which failed because its host is down, as it waits for that; ``None`` if it does not.
+
+        A link of a broad crawl waits, and has all its retries once more then.
+        """
+        lease = visit.lease
+        if not waits_for(lease.request)[1]:
+            return None
+        request = visit.request.copy()
+        if lease.request[:1] != IN_MEMORY:
+            forget_transfer(request, visit.request, decode(lease.request, self._spider))
+        tries = request.meta.pop("retry_times", 0)
+        request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
+        return self.link(request, lease.key, lease.host)
 
     def count_in(self, link: Link) -> None:
         """*link* was queued."""

@@ -29,6 +29,10 @@ class Reach:
 
     Args:
         clock: Gives seconds that only grow.
+
+    Attributes:
+        tries: Requests without a response since the last response.
+        n_answered: Responses so far.
     """
 
     def __init__(self, crawler: Crawler, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,17 +40,17 @@ class Reach:
         self._clock = clock
         self._answered_at = 0.0
         self._silent: set[str] = set()
-        self._tries = 0
-        self._n_answered = 0
+        self.tries = 0
+        self.n_answered = 0
         self._has_complained = False
 
     def answered(self) -> None:
         """A host responded, with whatever status."""
-        self._n_answered += 1
+        self.n_answered += 1
         self._answered_at = self._clock()
-        if self._tries:
+        if self.tries:
             self._silent.clear()
-            self._tries = 0
+            self.tries = 0
         if self._has_complained:
             self._has_complained = False
             logger.info("Hosts can be reached again.", extra={"spider": self._crawler.spider})
@@ -56,13 +60,13 @@ class Reach:
         if self._has_complained:
             return
         self._silent.add(host)
-        self._tries += 1
+        self.tries += 1
         # At the end of a crawl, the hosts that are left may each be dead for a reason of its own.
         n_silent = len(self._silent)
-        if self._n_answered:
+        if self.n_answered:
             are_too_many = n_silent >= _LATER and self._clock() - self._answered_at >= _QUIET
         else:
-            are_too_many = n_silent >= _FIRST or (self._tries >= _TRIES and n_silent >= n_hosts > 0)
+            are_too_many = n_silent >= _FIRST or (self.tries >= _TRIES and n_silent >= n_hosts > 0)
         if not are_too_many:
             return
         self._has_complained = True
@@ -72,7 +76,7 @@ class Reach:
             "(%(why)s). %(question)s They are asked again, later and later; 'scrapy aopic status' says which hosts "
             "wait, and why.",
             {
-                "what": "last" if self._n_answered else "first",
+                "what": "last" if self.n_answered else "first",
                 "silent": n_silent,
                 "host": host,
                 "why": why,

@@ -10,7 +10,7 @@ from scrapy import Request
 
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.job.inbox import Inbox
-from scrapy_aopic.web.meta import PURPOSE, SEED
+from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
 
@@ -128,7 +128,7 @@ class Seeding:
         place = None if self._are_seen else self._keys.of_url(url)
         if place is None or self._job.seeded(place[1], place[0]) is not None:
             assert self._crawler.engine is not None
-            self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: True}))
+            self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: SEEDED}))
         else:  # nobody would look at the request, whose making takes longer than all the rest
             host, key = place
             self._take(seed, key, None, Link(key, host, encode_url(url)))

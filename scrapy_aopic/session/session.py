@@ -42,6 +42,8 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from scrapy import signals
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.misc import load_object
 
@@ -81,6 +83,9 @@ if TYPE_CHECKING:
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
+
+UNREACHABLE = "aopic_unreachable"
+"""Reason of a spider that is closed with nothing left to fetch but pages of dead hosts."""
 
 _BEAT = 0.25
 """Seconds between beats when the engine asks for no request."""
@@ -236,6 +241,7 @@ class Session:
         self.steering = Steering(spider, job, self.visits, opened.control)
         self.pacer = JobPacer(job, self.visits, self.stats, self.trouble, self.steering.gap)
         self._beats = create_looping_call(self._beat_alone)
+        crawler.signals.connect(self._idle, signal=signals.spider_idle)
         self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever
 
     @classmethod
@@ -287,19 +293,37 @@ class Session:
             if self._seeding is not None:
                 self._seeding.close()
             self._opened.release()
-        if job.crawl.counts.queued and self._opened.persists:
-            blocked = job.crawl.blocked[1]
+        self._say_what_is_left(reason)
+        return self._duplicates.close(reason)
+
+    def _say_what_is_left(self, reason: str) -> None:
+        """Log what is still queued."""
+        crawl, persists = self.job.crawl, self._opened.persists
+        queued, blocked, (n_dead, dead) = crawl.counts.queued, crawl.blocked[1], crawl.dead
+        if reason == UNREACHABLE:
+            logger.warning(
+                "The crawl ends with %(dead)d pages that it could not fetch, of %(hosts)d hosts that do not answer "
+                "(AOPIC_DEAD_AFTER); %(rest)s",
+                {
+                    "dead": dead,
+                    "hosts": n_dead,
+                    "rest": "run the same command to try them again; 'scrapy aopic hosts JOB --failing' names the hosts"
+                    if persists
+                    else "without a JOBDIR they are lost",
+                },
+                extra=self._extra,
+            )
+        elif queued and persists:
             logger.info(
                 "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer%(blocked)s; run the same command "
                 "to go on",
                 {
-                    "queued": job.crawl.counts.queued,
-                    "dead": job.crawl.dead[1],
+                    "queued": queued,
+                    "dead": dead,
                     "blocked": f", and {blocked} on hosts that were blocked" if blocked else "",
                 },
                 extra=self._extra,
             )
-        return self._duplicates.close(reason)
 
     # -- what middlewares ask
 
@@ -364,6 +388,11 @@ class Session:
         return not self.steering.control.paused_since and self._patience.ends(
             self.job.crawl, self.job.clock()
         )
+
+    def _idle(self) -> None:
+        """Give a crawl its reason if pages are left when it ends; it goes on if somebody else wants it to."""
+        if self.is_open and self.job.crawl.dead[1]:
+            raise CloseSpider(UNREACHABLE)
 
     # -- beats
 

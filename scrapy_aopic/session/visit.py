@@ -115,6 +115,8 @@ class Visit:
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_downloading: Whether the downloader is not done with the request.
         is_redirect: Whether the response led elsewhere.
+        is_host_down: Whether it failed, and its host is to blame.
+        has_failed: Whether it is tried again because it failed.
         is_conditional: Whether the host was asked only for what has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
@@ -133,10 +135,12 @@ class Visit:
         "_own",
         "_passed",
         "_seen",
+        "has_failed",
         "is_conditional",
         "is_downloading",
         "is_duplicate",
         "is_excess",
+        "is_host_down",
         "is_if_same",
         "is_redirect",
         "judged",
@@ -180,6 +184,8 @@ class Visit:
         self.valued: dict[bytes, float] | Exception | None = None
         self.is_downloading = True
         self.is_redirect = False
+        self.is_host_down = False
+        self.has_failed = False
         self._passed: dict[int, tuple[Mark, str]] | None = None
         self._own = lease.key[HOST_BYTES:]
         self._seen: set[bytes] = set()

@@ -28,6 +28,7 @@ from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.storage.address import Address
+from scrapy_aopic.web.request_rows import waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import Normaliser
 
@@ -310,6 +311,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
     return Policy(
         order=order,
         domain_of=registered_domain,
+        waits_for=waits_for,
         chosen=values["AOPIC_VIRTUAL_DOMAINS"],
         keep_links=values["AOPIC_KEEP_LINKS"],
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",

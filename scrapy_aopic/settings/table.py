@@ -263,14 +263,15 @@ _POLITE = (
         "AOPIC_BACKOFF",
         _POLITENESS.backoff,
         number(0, 86_400, of="seconds"),
-        "Shortest gap after an error of a host. It doubles with each further error in a row. 0 to ignore errors.",
+        "Shortest gap after an error of a host, and shortest wait for an origin that does not respond. It doubles with each further "
+        "one in a row. 0 to ignore errors ([politeness](politeness.md#failures)).",
         "seconds",
     ),
     Setting(
         "AOPIC_MAX_BACKOFF",
         _POLITENESS.max_backoff,
         number(0, 10_000_000, of="seconds"),
-        "Longest gap that errors cause.",
+        "Longest gap, or wait, that errors cause.",
         "seconds",
     ),
     Setting(
@@ -284,8 +285,8 @@ _POLITE = (
         "AOPIC_DEAD_AFTER",
         _POLITENESS.dead_after,
         whole(2, 1_000_000),
-        "Requests in a row without a response, or with one that asks to come later, after which a host counts as dead: "
-        "the crawl no longer waits for it.",
+        "Requests in a row without a response of an origin, or with one of a host that asks to come later, after which it counts as "
+        "dead: the crawl no longer waits for it.",
         "requests",
     ),
     Setting(

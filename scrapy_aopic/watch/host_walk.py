@@ -31,7 +31,7 @@ _STORED = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
 
 def why_it_waits(host: HostRecord) -> str:
     """Why no request is made to *host*, which must be left alone."""
-    if host.down:
+    if host.unanswered:
         return "down"
     if host.errors:
         return "errors"
@@ -45,13 +45,13 @@ def state_of(host: HostRecord, now: float) -> str:
         return STATES[phase]
     state = _STORED.get(host.row[:1], "idle")
     if state == "active":  # its place is not stored: the next process finds one
-        return "waiting" if host.not_before > now else "ready"
+        return "waiting" if host.opens_at > now else "ready"
     return state
 
 
 def row_of(host: HostRecord, now: float) -> HostRow:
     """*host* in a list."""
-    wait = max(host.not_before - now, 0.0)
+    wait = max(host.opens_at - now, 0.0)
     return HostRow(
         name=host.name,
         state=state_of(host, now),
@@ -61,7 +61,7 @@ def row_of(host: HostRecord, now: float) -> HostRow:
         wait=wait,
         why=why_it_waits(host) if wait else "",
         errors=host.errors,
-        down=host.down,
+        down=host.unanswered,
         crawl_delay=host.crawl_delay,
     )
 
@@ -145,7 +145,7 @@ class HostWalk:
         if host.crawl_delay:
             self.crawl_delayed += 1
         if state == "waiting":
-            wait = host.not_before - now
+            wait = host.opens_at - now
             why = why_it_waits(host)
             self.waits[why] = self.waits.get(why, 0) + 1
             self.due_in[bisect_left(DUE_BOUNDS, wait)] += 1

@@ -506,10 +506,10 @@ def _host_name(text: str) -> str:
 def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Said) -> str:
     """Say where *host* is and why it waits; returns its state."""
     now = saved.saved_at
-    wait = host.not_before - now
+    wait = host.opens_at - now
     state = state_of(host, now)
     counts = f"{host.name} has {host.queued:,} queued and {host.visited:,} fetched pages"
-    said.facts.update(state=state, not_before=host.not_before)
+    said.facts.update(state=state, not_before=host.opens_at)
     if host.leased_at and state in ("ready", "waiting"):
         state = "in flight"
         said.say(f"{counts}; it was being requested as of the last commit.")
@@ -517,8 +517,8 @@ def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Said) -> str:
         said.say(f"{counts}, so there is nothing to request.")
     elif state == "dead":
         said.say(
-            f"{counts}; it is dead: {host.down:,} transfers in a row got no response, and the crawl does not wait for it "
-            f"(AOPIC_DEAD_AFTER). It is tried again at {_time(host.not_before)}."
+            f"{counts}; it is dead: {host.unanswered:,} transfers in a row got no response, and the crawl does not wait for it "
+            f"(AOPIC_DEAD_AFTER). It is tried again at {_time(host.opens_at)}."
         )
     elif host.row[:2] in (LATE, BEHIND):
         said.say(f"{counts}; its domain is over its budget, so others come first ({_BUDGET}).")

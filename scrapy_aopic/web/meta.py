@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.httpobj import urlparse_cached
 
-from .request_rows import PURPOSE
+from .origins import origin_of
+from .request_rows import PURPOSE, SEEDED
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -24,9 +25,11 @@ __all__ = [
     "RECEIVED",
     "RELEVANCE",
     "SEED",
+    "SEEDED",
     "SITEMAP",
     "SLOT",
     "TAG",
+    "request_origin",
     "slot_key",
 ]
 
@@ -52,7 +55,7 @@ SEED = "_aopic_seed"
 """Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
 
 DOWN = "_aopic_down"
-"""Key of ``Request.meta`` for how often in a row its host was down when it was asked for last."""
+"""Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""
 
 SLOT = "download_slot"
 """Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
@@ -67,3 +70,9 @@ def slot_key(request: Request) -> str:
     if slot is None or slot == request.meta.get(OWN_SLOT):
         return urlparse_cached(request).hostname or ""
     return str(slot)
+
+
+def request_origin(request: Request) -> str:
+    """Name of the origin that *request* is for."""
+    url = urlparse_cached(request)
+    return origin_of(url.scheme, url.netloc)

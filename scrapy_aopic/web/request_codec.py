@@ -19,7 +19,7 @@ from scrapy.utils.python import global_object_name
 from scrapy_aopic.exceptions import AopicError
 
 from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, RELEVANCE, SLOT, TAG
-from .request_rows import pack_values, values_of
+from .request_rows import pack_values, purpose_line, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ def _lines(request: Request, callback: str, errback: str) -> bytes | None:
         if key == "depth" and type(value) is int:
             depth = str(value)
         elif key == PURPOSE:
-            purpose = "1"
+            purpose = purpose_line(value)
         elif key not in _NOT_WRITTEN and not _is_own_slot(request, key):
             return None
     if request.headers:

@@ -11,14 +11,22 @@ from __future__ import annotations
 import datetime
 import decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgpack
+
+from .origins import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PURPOSE = "_aopic_purpose"
 """Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""
+
+SEEDED = "seed"
+"""Value under that key of a seed, also if ``start()`` yields it; of what callbacks request on purpose it is ``True``."""
+
+_SEEDED = "s"  # as a line
 
 UNREADABLE = "unreadable"
 """Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
@@ -27,6 +35,7 @@ IN_MEMORY = b"\xc1"
 """First byte of what stands for a request that could not be written; MessagePack never uses it."""
 
 _IN_MEMORY_BYTES = 9  # before the URL
+_ON_PURPOSE = 0x80  # in the first of them behind the code
 
 _LINES = ("url", "callback", "errback", "depth", "referer", "purpose")
 _FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
@@ -50,14 +59,24 @@ _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
 ]
 
 
-def stand_in(url: str, number: int) -> bytes:
-    """What is stored for a request for *url* that cannot be written; *number* distinguishes it from others of this process."""
-    return IN_MEMORY + number.to_bytes(_IN_MEMORY_BYTES - 1, "big") + url.encode()
+def stand_in(url: str, number: int, *, waits: bool = True) -> bytes:
+    """What is stored for a request for *url* that cannot be written; *number* distinguishes it from others of this process.
+
+    Args:
+        waits: Whether it is a link or a seed, see :func:`waits_for`.
+    """
+    code = number if waits else number | _ON_PURPOSE << 8 * (_IN_MEMORY_BYTES - 2)
+    return IN_MEMORY + code.to_bytes(_IN_MEMORY_BYTES - 1, "big") + url.encode()
+
+
+def purpose_line(value: object) -> str:
+    """The last line of a request with *value* under :data:`PURPOSE`."""
+    return _SEEDED if value == SEEDED else "1"
 
 
 def encode_url(url: str) -> bytes:
-    """Bytes of a request for nothing but *url*, in normal form, that is asked for on purpose."""
-    return f"{url}\n\n\n\n\n1".encode()
+    """Bytes of a request for nothing but *url*, in normal form, which is a seed."""
+    return f"{url}\n\n\n\n\n{_SEEDED}".encode()
 
 
 def tail_of(callback: str, errback: str, depth: int, referer: str, *, is_on_purpose: bool) -> str:
@@ -91,6 +110,27 @@ def url_of(data: bytes) -> str:
         return ""
 
 
+def waits_for(data: bytes) -> tuple[str, bool]:
+    """Name of the origin that the request written as *data* is for, and whether it waits while that is silent.
+
+    Links and seeds do. What the spider requests on purpose, or with an errback, fails instead: somebody wants to know.
+    """
+    if data[:1] == IN_MEMORY:
+        url, is_link = url_of(data), not data[1] & _ON_PURPOSE
+    else:
+        try:
+            values = values_of(data)
+        except Exception:  # noqa: BLE001  # it is set aside when it is to be made
+            return "", True
+        url = str(values.get("url", ""))
+        is_link = values.get("meta", {}).get(PURPOSE, SEEDED) == SEEDED and not values.get("errback")
+    try:
+        parts = urlsplit(url)
+        return origin_of(parts.scheme, parts.netloc), is_link
+    except ValueError:
+        return "", is_link
+
+
 def values_of(data: bytes) -> dict[str, Any]:
     """The arguments of a request, by name, that are written as *data*."""
     if data[0] < _FIRST_OF_MAP:
@@ -100,8 +140,8 @@ def values_of(data: bytes) -> dict[str, Any]:
             plain["meta"] = {"depth": int(plain.pop("depth"))}
         if "referer" in plain:
             plain["headers"] = {b"Referer": [plain.pop("referer").encode()]}
-        if plain.pop("purpose", ""):
-            plain["meta"] = {**plain.get("meta", {}), PURPOSE: True}
+        if purpose := plain.pop("purpose", ""):
+            plain["meta"] = {**plain.get("meta", {}), PURPOSE: SEEDED if purpose == _SEEDED else True}
         return plain
     values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
     return values

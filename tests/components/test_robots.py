@@ -203,7 +203,7 @@ async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
     assert (web.asked, n_robots(web)) == (["http://b.test/"], {"a.test": 2, "b.test": 1})
     assert stat(crawler, "aopic/pages/failed") is None
     assert stat(crawler, "aopic/job/queued") == 1
-    assert stat(crawler, "finish_reason") == "finished"
+    assert stat(crawler, "finish_reason") == "aopic_unreachable"
     assert check(tmp_path).violations == []
 
 

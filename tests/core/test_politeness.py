@@ -14,7 +14,7 @@ from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness, Rule
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import host_key
 
-ANSWER, ERROR, DOWN, OTHER = Outcome
+ANSWER, ERROR, DOWN, OTHER, SILENT, BROKEN, BROKEN_AGAIN = Outcome
 
 SECONDS = st.floats(0, 86400)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scrapy_aopic.core.frontier.heap import LazyHeap
 from scrapy_aopic.core.frontier.host_state import HostState, pack_state, unpack_state
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.politeness import Silence
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     N_FRONT_QUEUES,
@@ -136,10 +137,18 @@ def test_trailing_defaults_of_a_host_are_left_out():
     assert len(pack_host(HostRecord("a", best=0))) == 6
 
 
+def test_what_a_host_is_silent_about_is_written():
+    host = HostRecord(
+        "a", broken=3, silent={"https://a": Silence(4, 5.5), "": Silence(0, 6.0, True)}, held_until=5.5
+    )
+    assert unpack_host(pack_host(host)) == host
+    assert (host.opens_at, host.unanswered) == (5.5, 4)
+
+
 def test_what_a_host_has_in_memory_only_is_not_written():
     host = HostState(
         "a", back_queue=[b"row and page"], is_whole=True, phase=3, heap=LazyHeap(), rank=b"r", domain=b"d",
-        is_located=True, gates=(b"g",), entered=(b"g",),
+        is_located=True, gates=(b"g",), entered=(b"g",), tried={b"p"}, looked_up_to=b"r", passed_over=("o",), heard_at=1.0,
     )  # fmt: skip
     assert unpack_host(pack_state(host)) == HostRecord("a")
     assert unpack_state(pack_state(host)) == HostState("a")

@@ -361,7 +361,7 @@ def test_a_page_that_is_let_in_is_a_change_even_if_its_host_must_wait(share: flo
     job.seed(link("a"))
     job.visit(version=version(1))
     job.now += 2 * HOUR
-    job.crawl.hold(host_key("a"), job.now + 60)
+    job.crawl.defer(host_key("a"), job.now + 60, 0.1)
     job.commit()
     assert not isinstance(job.crawl.lease(job.now), Lease)
     assert job.state(link("a")) == State.QUEUED

@@ -113,4 +113,8 @@ def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
     named = HostRecord.__struct_fields__
     assert [
         name for name in named if all(getattr(h, name) == getattr(HostRecord(""), name) for h in hosts)
-    ] == []
+    ] == [
+        "broken",
+        "silent",
+        "held_until",
+    ]  # which hosts have that do not respond; they came without a new format

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from scrapy_aopic.core.layout import BEHIND, IN_TIME
 from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
-from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
+from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, Silence
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
 from scrapy_aopic.core.tables import RecordTable, RowTable
@@ -106,6 +106,7 @@ class Frontier:
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
+        waits_for: What the page under a key waits for if that is silent; see :class:`.back_queue.BackQueues`.
 
     Attributes:
         n_hosts: Hosts of which the crawl knows a page.
@@ -128,13 +129,14 @@ class Frontier:
         connections: int = 0,
         max_active: int = 10_000,
         host_cache: int = 50_000,
+        waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True),
     ) -> None:
         self.hosts = RecordTable(store, Family.HOSTS, pack_state, unpack_state, host_cache)
         self.rows = RowTable(store, Family.QUEUE, lambda row: row[:HOST_BYTES])
         self.index = RowTable(store, Family.META, index_bucket)
         self._politeness = politeness if politeness is not None else Politeness()
         order = order if order is not None else Aopic()
-        self._back_queues = BackQueues(self.rows)
+        self._back_queues = BackQueues(self.rows, waits_for)
         self._budgets = Budgets(order, domains)
         self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
         self._outsiders = Outsiders(self.index)
@@ -178,6 +180,10 @@ class Frontier:
     def host(self, key: bytes) -> HostState | None:
         """The host under *key*, if the crawl knows it."""
         return self.active.get(key) or self.hosts.get(key)
+
+    def outsider(self, key: bytes) -> HostState | None:
+        """What is remembered of the host under *key*, if it has no pages."""
+        return self._outsiders.find(key)
 
     def expect(self, key: bytes, what: str) -> HostState:
         """The host under *key*, which something else in the store, *what*, says is there.
@@ -293,9 +299,17 @@ class Frontier:
         elif key in self.places.blocked:
             self.places.recount(key, host)
         for row, page in pages.items():
-            back_queue.add(host, row + page)
+            self._add(key, host, row + page, now)
         self.hosts.put(key, host)
         self.places.improve(key, host, min(pages), now)
+
+    def _add(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
+        """Let *row*, with its page after it, be taken from the back queue of *host*, unless it waits for a silent origin."""
+        if self._back_queues.is_held(host, key + row[ROW_BYTES:], now):
+            return
+        back_queue.add(host, row)
+        if host.held_until:
+            self.places.open(key, host, now)
 
     def move(self, key: bytes, moves: list[Move], now: float) -> None:
         """Move queued pages of the host under *key* from one queue row to another; they keep their place in time."""
@@ -308,7 +322,7 @@ class Frontier:
                 self.hosts.put(key, host)
                 continue
             back_queue.discard(host, old + page)
-            back_queue.add(host, new + page)
+            self._add(key, host, new + page, now)
             best = min(best, new) if best else new
         if best:
             self.places.improve(key, host, best, now)
@@ -319,19 +333,24 @@ class Frontier:
         host = self._landed(page)
         host.queued -= 1
         self.queued -= 1
+        host.tried.discard(page[HOST_BYTES:])
         self.rows.delete(key + queue_row(front_queue, place))
         self.places.ended(key, host)
         self.hosts.put(key, host)
         return host
 
-    def put_back(self, page: bytes, front_queue: int, place: int, now: float) -> None:
-        """Let *page*, which is in flight, wait again in a front queue, where its row is."""
+    def put_back(
+        self, page: bytes, front_queue: int, place: int, now: float, *, has_failed: bool = False
+    ) -> None:
+        """Let *page*, which is in flight, wait again in a front queue, where its row is; behind others if it *has_failed*."""
         key = page[:HOST_BYTES]
         host = self._landed(page)
         self.pending += 1
-        is_waiting = host.phase == WAITING
         row = queue_row(front_queue, place)
-        back_queue.add(host, row + page[HOST_BYTES:])
+        if has_failed:
+            host.tried.add(page[HOST_BYTES:])
+        self._add(key, host, row + page[HOST_BYTES:], now)
+        is_waiting = host.phase == WAITING
         self.hosts.put(key, host)
         self.places.improve(key, host, row, now)
         if is_waiting and not host.in_flight:
@@ -392,11 +411,13 @@ class Frontier:
     def _lease(self, key: bytes, shelf: bytes, now: float) -> Taken | Unlocated | None:
         """Lease the host under *key*, the first of those in time or on *shelf*; ``None`` if it got another place."""
         host = self.active[key]
-        self._back_queues.fill(key, host)
+        self._back_queues.fill(key, host, now)
         queue, gates = host.back_queue, self.gates
+        if not queue and host.silent:
+            self.places.hold(key, host, now)
         if (
             not queue
-            or host.not_before > now
+            or host.opens_at > now
             or self.places.is_worse(host, shelf)
             or (gates.are_used and gates.shut(host, now))
             or (self.places.is_blocked is not None and self.places.is_blocked(host.name))
@@ -406,9 +427,9 @@ class Frontier:
         if gates.are_used and gates.must_look_up(host):
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
-        # If it did not respond, maybe the page is to blame: try another one.
-        best = queue.pop(host.errors % len(queue))
+        best = queue.pop(_choose(host, queue))
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
+        host.held_until = 0.0
         host.in_flight[page] = front_queue_of(row)
         self.places.lease(key, host, now)
         self.pending -= 1
@@ -452,6 +473,7 @@ class Frontier:
         retry_after: float = 0.0,
         at_least: float = 0.0,
         address: str = "",
+        origin: str = "",
     ) -> Gap:
         """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
 
@@ -459,11 +481,17 @@ class Frontier:
             retry_after: Seconds for which the host asks to be left alone.
             at_least: Seconds for which somebody else wants it to be left alone.
             address: The address that was requested.
+            origin: Scheme, name and port that were requested: silence is only theirs.
         """
         host = self.host(key) or self._outsiders.get(key, name)
         if address and address != host.address:
             host.address, host.gates = address, None
+        outcome = self._politeness.judge(host, outcome)
         gap = self._politeness.after(host, transfer, outcome, retry_after)
+        if self._politeness.heard(host, origin, outcome, now):
+            back_queue.reload(host)
+            if outcome != Outcome.SILENT:
+                self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
         host.transfer = transfer
@@ -471,9 +499,20 @@ class Frontier:
         if key in self.active:
             self.gates.note_pace(key, host, gap.own)
         self._leave_alone(key, host, now + gap.own)
-        if host.phase == DEAD and not self._politeness.is_dead(host):
+        if host.phase == DEAD and not self.places.is_dead(host):
             self.places.enter(key, host, now)
         return gap
+
+    def hold(self, key: bytes, origin: str, silence: Silence) -> None:
+        """Let the pages of *origin*, of the host under *key*, wait by *silence*, if not longer; the others do not."""
+        host = self.host(key)
+        if host is not None:
+            known = (host.silent or {}).get(origin)
+            if known is not None:
+                silence = Silence(known.n, max(known.until, silence.until), silence.is_for_all)
+            self._politeness.hold(host, origin, silence)
+            back_queue.reload(host)
+            self.hosts.put(key, host)
 
     def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
@@ -588,3 +627,16 @@ class Frontier:
         """The changes in flight did not reach the store."""
         for table in (self.hosts, self.rows, self.index):
             table.failed()
+
+
+def _choose(host: HostState, queue: list[bytes]) -> int:
+    """Which of the rows of *queue*, the back queue of *host*, is next: the best one that has not failed lately."""
+    if host.tried:
+        untried = (number for number, row in enumerate(queue) if row[ROW_BYTES:] not in host.tried)
+        number = next(untried, -1)
+        if number >= 0:
+            return number
+        host.tried.clear()
+        return 0
+    # If it did not respond, maybe the page is to blame: try another one.
+    return host.errors % len(queue)

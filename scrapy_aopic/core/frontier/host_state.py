@@ -36,6 +36,7 @@ Rules:
 from __future__ import annotations
 
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 import msgspec
@@ -140,6 +141,10 @@ class HostState(HostRecord):
         is_located: Whether this process has looked up its address.
         gates: Keys of the gates that it shares with other hosts, ``None`` if they were not looked up.
         entered: Those of its gates that its lease keeps shut.
+        tried: Pages that were put back because they failed, and wait behind the others.
+        looked_up_to: Last queue row that was looked at for its back queue, if origins of it are silent.
+        passed_over: Those origins for which rows were left out.
+        heard_at: Instant at which the first of them may be asked again.
     """
 
     phase: int = IDLE
@@ -152,6 +157,10 @@ class HostState(HostRecord):
     is_located: bool = False
     gates: tuple[bytes, ...] | None = None
     entered: tuple[bytes, ...] = ()
+    tried: set[bytes] = set()  # noqa: RUF012
+    looked_up_to: bytes = b""
+    passed_over: tuple[str, ...] = ()
+    heard_at: float = inf
 
 
 def go(host: HostState, event: int) -> None:

@@ -50,6 +50,7 @@ from .host_state import (
     LEASED,
     LEAVES,
     MEETS_A_GATE,
+    PARKED,
     READY,
     SHELVED,
     WAITING,
@@ -82,6 +83,9 @@ of the time, and what a restart has made forget is known again soon."""
 
 _UNBLOCKED_AT_ONCE = 1_000
 """Hosts that get another place as soon as they are not blocked any more: some 20 ms if they are on the disk."""
+
+_SOON = 0.01
+"""Seconds after which a host is looked at again of which many rows in a row wait for silent origins."""
 
 _MAKE_ROOM = 20
 """One part in so many of the hosts in memory is shelved at once: looking for them costs more than shelving."""
@@ -208,8 +212,8 @@ class HostPlaces:
         if len(self.active) < self._max_active:
             self._activate(key, host)
             self.settle(key, host, now)
-        elif host.not_before > now:
-            self._park(key, host, host.not_before)
+        elif host.opens_at > now:
+            self._park(key, host, host.opens_at)
         elif self.is_blocked is not None and (name := self.is_blocked(host.name)):
             self._put_aside(key, host, name, now)
         else:
@@ -239,12 +243,12 @@ class HostPlaces:
             else:
                 self._leave_memory(key, host)
                 go(host, HAS_NOTHING)
-        elif host.not_before > now:
+        elif host.opens_at > now:
             if self._is_out(host):
-                self._park(key, host, host.not_before)
+                self._park(key, host, host.opens_at)
             else:
                 go(host, IS_TOO_SOON)
-                self.waiting.push(key, host.not_before)
+                self.waiting.push(key, host.opens_at)
                 host.heap = self.waiting
         elif self.is_blocked is not None and (name := self.is_blocked(host.name)):
             self._put_aside(key, host, name, now)
@@ -318,8 +322,13 @@ class HostPlaces:
 
     def _is_out(self, host: HostState) -> bool:
         """Whether *host*, which must be left alone, should do so on the disk, and may."""
-        is_out = len(self.active) > self._max_active or self._politeness.is_dead(host)
+        is_out = len(self.active) > self._max_active or self.is_dead(host)
         return is_out and not host.in_flight
+
+    def is_dead(self, host: HostState) -> bool:
+        """Whether the crawl does not wait for *host*: it is down, or nothing is left of it but links to dead origins."""
+        politeness = self._politeness
+        return politeness.is_dead(host) or (host.held_until > 0.0 and politeness.are_all_dead(host))
 
     def _queue_up(self, key: bytes, host: HostState, heap: LazyHeap[bytes], visited: int) -> None:
         """Enter *host* into *heap* by its rank with *visited* pages."""
@@ -337,6 +346,28 @@ class HostPlaces:
         return self._order.rank(best_row(host), host, visited)
 
     # -- what happens to a host
+
+    def hold(self, key: bytes, host: HostState, now: float) -> None:
+        """Let *host* wait: of what can be taken, all that was looked at waits for silent origins, and so is passed over."""
+        silent = host.silent or {}
+        if host.is_whole and host.passed_over:
+            # Of an origin that is due nothing is left.
+            host.silent = {
+                name: each for name, each in silent.items() if name in host.passed_over or each.until > now
+            }
+            host.held_until = min(silent[name].until for name in host.passed_over)
+        elif not host.is_whole:
+            host.held_until = now + _SOON
+        self._hosts.put(key, host)
+
+    def open(self, key: bytes, host: HostState, now: float) -> None:
+        """Something of *host* may be taken again that did not wait for a silent origin."""
+        host.held_until = 0.0
+        self._hosts.put(key, host)
+        if host.phase == WAITING:
+            self.resettle(key, host, now)
+        elif host.phase in (PARKED, DEAD):
+            self.enter(key, host, now)
 
     def lease(self, key: bytes, host: HostState, now: float) -> None:
         """*host* is requested."""
@@ -414,9 +445,9 @@ class HostPlaces:
         elif host.phase == WAITING:
             if self._is_out(host):
                 self.leave(key, host)
-                self._park(key, host, host.not_before)
-            elif key not in self.blocked and self.waiting.value(key) != host.not_before:
-                self.waiting.push(key, host.not_before)
+                self._park(key, host, host.opens_at)
+            elif key not in self.blocked and self.waiting.value(key) != host.opens_at:
+                self.waiting.push(key, host.opens_at)
 
     def look_again(self, key: bytes, host: HostState, now: float) -> None:
         """Give *host* another place if it is late and need not be; maybe it is on the shelf of another domain."""
@@ -554,7 +585,7 @@ class HostPlaces:
     def _park(self, key: bytes, host: HostState, until: float) -> None:
         """Let *host*, which is MOVING, lie on the disk *until* an instant."""
         self._leave_memory(key, host)
-        if self._politeness.is_dead(host):
+        if self.is_dead(host):
             go(host, IS_BURIED)
             parking = self.dead
             self.dead_pages += host.queued

@@ -69,9 +69,20 @@ class RobotsTxt:
         was_slow: Whether the text before this one may have had a crawl delay. In memory only.
         paced: Download slot whose pacing knows of the crawl delay. In memory only.
         parser: The text as it was parsed, once it was. In memory only.
+        error: What ended the last fetch, if no response did. In memory only.
     """
 
-    __slots__ = ("failures", "fetched_at", "is_unused", "paced", "parser", "retry_at", "text", "was_slow")
+    __slots__ = (
+        "error",
+        "failures",
+        "fetched_at",
+        "is_unused",
+        "paced",
+        "parser",
+        "retry_at",
+        "text",
+        "was_slow",
+    )
 
     def __init__(
         self, text: bytes | None, fetched_at: float = 0.0, failures: int = 0, retry_at: float = 0.0
@@ -84,6 +95,7 @@ class RobotsTxt:
         self.was_slow = False
         self.paced: str | None = None
         self.parser: Parser | None = None
+        self.error: object = None
 
     @property
     def size(self) -> int:

@@ -1,0 +1,240 @@
+"""Requests that fail: what errbacks and middlewares see of them, which are tried again later, and whom they keep waiting.
+
+Closed ports of the server's own address are origins of the same host that do not answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import HtmlResponse, Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, ask, crawl, html
+from twisted.python.failure import Failure
+
+from scrapy_aopic.job.queries import status
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+
+ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}
+ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_POLITENESS_FACTOR": 0}
+SOON = {"AOPIC_BACKOFF": 0.02, "AOPIC_DEAD_AFTER": 3}
+OURS = pytest.mark.parametrize("settings", [ALONE, ADDON], ids=["alone", "addon"])
+ALL = pytest.mark.parametrize("settings", [{}, ALONE, ADDON], ids=["stock", "alone", "addon"])
+
+
+class Site:
+    """A server that is reached directly; ``/links`` has *links*."""
+
+    def __init__(self, links: list[str] | None = None) -> None:
+        self.links = links or []
+        self.server = Server(self.answer)
+        self.broken = "/cut"
+
+    def answer(self, exchange: Exchange) -> Answer:
+        path = exchange.target
+        if path == "/robots.txt":
+            return Answer(404)
+        if path.startswith("/status"):
+            return Answer(int(path[7:10]), {"Content-Type": "text/html"}, b"<p>busy</p>")
+        if path.startswith(self.broken):
+            return Answer(abort=True)
+        return Answer(
+            headers={"Content-Type": "text/html"}, body=html(self.links if path == "/links" else [])
+        )
+
+    @property
+    def asked(self) -> Counter[str]:
+        return Counter(entry.target for entry in Web(self.server, {}).log if entry.target != "/robots.txt")
+
+
+@contextmanager
+def served(monkeypatch: pytest.MonkeyPatch, site: Site) -> Iterator[str]:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with site.server.run_in_thread() as running:
+        yield running.url
+
+
+class Noting(Spider):
+    """Follows the links of pages, and notes what it gets."""
+
+    name = "noting"
+
+    def __init__(self, urls: list[str], **how: Any) -> None:
+        super().__init__()
+        self.urls, self.how = urls, how
+        self.statuses: list[int] = []
+        self.failures: list[str] = []
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.urls:
+            yield Request(url, errback=self.failed, meta=dict(self.how))
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        self.statuses.append(response.status)
+        for link in response.css("a::attr(href)").getall():
+            yield Request(response.urljoin(link))
+
+    def failed(self, failure: Failure) -> None:
+        self.failures.append(failure.type.__name__)
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(name)
+
+
+def noted(crawler: Crawler) -> Noting:
+    spider = crawler.spider
+    assert isinstance(spider, Noting)
+    return spider
+
+
+@ALL
+@deferred_f_from_coro_f
+async def test_errbacks_see_each_failure(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    with served(monkeypatch, Site()):
+        urls = [f"http://127.0.0.1:1/{n}" for n in range(4)] + ["http://none.invalid/"]
+        crawler = await crawl(Noting, {**settings, **SOON}, urls=urls)
+    expected = {"DownloadConnectionRefusedError": 4, "CannotResolveHostError": 1}
+    assert Counter(noted(crawler).failures) == expected
+    assert stat(crawler, "finish_reason") == "finished"
+    assert stat(crawler, "retry/count") == 10
+    assert stat(crawler, "retry/max_reached") == 5
+
+
+@ALL
+@deferred_f_from_coro_f
+async def test_statuses_that_the_spider_handles_reach_it(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    site = Site()
+    with served(monkeypatch, site) as url:
+        urls = [f"{url}/status{429 + 74 * (n % 2)}/{n}" for n in range(6)]
+        crawler = await crawl(
+            Noting, {**settings, "RETRY_TIMES": 1}, urls=urls, handle_httpstatus_list=[429, 503]
+        )
+    assert sorted(noted(crawler).statuses) == [429] * 3 + [503] * 3
+    assert set(site.asked.values()) == {2}
+    assert stat(crawler, "finish_reason") == "finished"
+
+
+class Mirror:
+    """Answers what cannot be had from elsewhere: from a mirror, or by itself."""
+
+    seen: list[str] = []
+
+    def process_exception(self, request: Request, exception: Exception) -> Any:
+        mirror = request.meta.get("mirror")
+        if mirror is None:
+            return None  # it is a robots.txt
+        self.seen.append(type(exception).__name__)
+        return request.replace(url=mirror) if mirror else HtmlResponse(request.url, body=b"<p>made up</p>")
+
+
+@ALL
+@pytest.mark.parametrize("to", ["request", "response"])
+@deferred_f_from_coro_f
+async def test_middlewares_may_answer_failures(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], to: str
+) -> None:
+    monkeypatch.setattr(Mirror, "seen", [])
+    site = Site()
+    with served(monkeypatch, site) as url:
+        crawler = await crawl(
+            Noting,
+            {**settings, **SOON, "DOWNLOADER_MIDDLEWARES": {Mirror: 600}},
+            urls=[f"http://127.0.0.{n}:1/" for n in (3, 4)],
+            mirror=f"{url}/there" if to == "request" else "",
+        )
+    assert Mirror.seen == ["DownloadConnectionRefusedError"] * 2
+    assert noted(crawler).statuses == ([200] if to == "request" else [200, 200])  # one mirror, one page
+    assert noted(crawler).failures == []
+
+
+class Without(Noting):
+    """The same without errbacks."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.urls:
+            yield Request(url)
+
+
+@OURS
+@deferred_f_from_coro_f
+async def test_links_to_a_closed_port_keep_no_page_of_their_host(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    settings: dict[str, Any],
+) -> None:
+    closed = [f"http://127.0.0.1:1/{n}" for n in range(8)] + ["https://127.0.0.1:1/"]
+    site = Site([*closed, *(f"/{n}" for n in range(20))])
+    with served(monkeypatch, site) as url:
+        crawler = await crawl(
+            Without,
+            {**settings, **SOON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"},
+            urls=[f"{url}/links"],
+        )
+    assert noted(crawler).statuses == [200] * 21
+    assert set(site.asked.values()) == {1}
+    # They are left, which is said, and are there in the next run.
+    assert stat(crawler, "finish_reason") == "aopic_unreachable"
+    assert stat(crawler, "aopic/job/dead_pages") == 9
+    assert stat(crawler, "aopic/job/failed") == 0
+    (warning,) = [record for record in caplog.records if "that it could not fetch" in record.getMessage()]
+    assert "9 pages" in warning.getMessage()
+    assert warning.levelname == "WARNING"
+    assert ask(tmp_path, status)["back_queues"]["dead"] == 1
+
+
+@OURS
+@deferred_f_from_coro_f
+async def test_broken_pages_are_tried_again_behind_the_others_and_keep_nobody(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    site = Site([f"/cut{n}" if n % 2 else f"/{n}" for n in range(20)])
+    with served(monkeypatch, site) as url:  # with a back-off of 1000 s it would not end
+        crawler = await crawl(Without, {**settings, "AOPIC_BACKOFF": 1000}, urls=[f"{url}/links"])
+    assert noted(crawler).statuses == [200] * 11
+    assert {target: n for target, n in site.asked.items() if "cut" in target} == {
+        f"/cut{n}": 3 for n in range(1, 20, 2)
+    }
+    assert stat(crawler, "finish_reason") == "finished"
+    assert stat(crawler, "aopic/pages/failed") == 10
+
+
+class Rotating:
+    """Every other request goes through a proxy that does not answer."""
+
+    n = 0
+
+    def process_request(self, request: Request) -> None:
+        type(self).n += 1
+        request.meta.pop("proxy", None)
+        if self.n % 2:
+            request.meta["proxy"] = "http://127.0.0.1:1"
+
+
+@OURS
+@deferred_f_from_coro_f
+async def test_a_proxy_that_fails_is_not_the_hosts_fault(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Rotating, "n", 1)
+    site = Site([f"/{n}" for n in range(20)])
+    with served(monkeypatch, site) as url:
+        settings = {**settings, "AOPIC_BACKOFF": 1000, "AOPIC_MAX_GAP": 0.01, "ROBOTSTXT_OBEY": False}
+        crawler = await crawl(
+            Without, {**settings, "DOWNLOADER_MIDDLEWARES": {Rotating: 740}}, urls=[f"{url}/links"]
+        )
+    assert noted(crawler).statuses == [200] * 21
+    assert stat(crawler, "finish_reason") == "finished"
+    assert not stat(crawler, "aopic/politeness/down")
