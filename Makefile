@@ -4,8 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
+# More processes than cores: many tests wait. Whoever has none left takes some of the others'.
+SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
+# Tests start Python some hundred times, and it need not compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint fast-crawls fast-parts test test-min test-web browser order bench clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -23,19 +27,19 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/mypy
 
 check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target fast-crawls fast-parts lint
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow"
 
-fast-crawls: $(STAMP)  ## the fast tests that crawl
-	$(BIN)/python -m pytest -q -m "not slow" tests/components
+test: $(STAMP) browser  ## style, types and the tests, those in a headless Chromium included if there is one: ten minutes on two cores
+	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH="not long"
 
-fast-parts: $(STAMP)  ## the other fast tests
-	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/components tests
+test-long: $(STAMP) browser  ## the same with the long forms of crash tests and random walks
+	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH=
 
-test: lint browser  ## style, types and all tests, those in a headless Chromium included if there is one
-	$(BIN)/python -m pytest
+tests: $(STAMP)  ## the tests with the markers of WHICH="slow and not long", for example
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "$(WHICH)"
 
 test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows
-	$(MIN)/bin/python -m pytest
+	$(MIN)/bin/python -m pytest $(SIDE_BY_SIDE)
 
 test-web: browser  ## drive the dashboard of a live crawl, and the explainer, with a headless Chromium, if there is one
 	$(BIN)/python -m pytest -q tests/web
@@ -65,5 +69,5 @@ $(STAMP): pyproject.toml
 $(MIN)/.installed: pyproject.toml
 	test -x $(MIN)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(MIN)
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
-	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 rocksdict==0.3.29 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1
+	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 rocksdict==0.3.29 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
 	touch $@

@@ -233,6 +233,8 @@ BROAD = {
     "AOPIC_MIN_GAP": 0,
     "DOWNLOAD_DELAY": 0,
 }
+
+
 def rewritten(url: str) -> str | None:
     return None if "/4" in url else url.replace("/5", "/6")
 
@@ -262,7 +264,11 @@ SETTINGS: list[dict[str, Any]] = [
 
 def short(value: Any) -> str:
     """An id that is the same in every process."""
-    return ",".join(f"{name}={getattr(each, '__name__', each)}" for name, each in value.items())[:60] if isinstance(value, dict) else ""
+    return (
+        ",".join(f"{name}={getattr(each, '__name__', each)}" for name, each in value.items())[:60]
+        if isinstance(value, dict)
+        else ""
+    )
 
 
 @pytest.mark.slow
