@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.small_web import check, html
 from support.stored_jobs import make_job, rows
 
@@ -35,7 +35,7 @@ def answer(exchange: Exchange) -> Answer:
     return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.01)
 
 
-def crawl(job: Path, proxy: str, store: str) -> subprocess.Popen[str]:
+def crawl(job: Path, proxy: str, store: str) -> processes.Process:
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "JOBDIR": job,
@@ -48,7 +48,7 @@ def crawl(job: Path, proxy: str, store: str) -> subprocess.Popen[str]:
     }
     options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
     command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
-    return subprocess.Popen(command, env={**os.environ, "http_proxy": proxy}, cwd=job.parent)
+    return processes.start(command, env={**os.environ, "http_proxy": proxy}, cwd=job.parent)
 
 
 @each_store
@@ -78,7 +78,7 @@ def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store
     make_job(job, store, 20_000)
     part = tmp_path / "copy.part"
     command = [sys.executable, "-m", "scrapy", "aopic", "backup", str(job), str(copy)]
-    with subprocess.Popen(command, cwd=tmp_path) as process:
+    with processes.start(command, cwd=tmp_path) as process:
         while not exists(store_folder(part)):
             assert process.poll() is None
             time.sleep(0.001)

@@ -17,6 +17,7 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support import processes
 from support.commands import run_aopic
 from support.small_web import Web, crawl
 from twisted.internet.threads import deferToThread
@@ -209,15 +210,29 @@ ANSWERS = [
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("where", ["full", "closed"])
-@pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [
+        *(
+            pytest.param(">/dev/full", each, marks=[pytest.mark.long] * (n > 0))
+            for n, each in enumerate(ANSWERS)
+        ),
+        *(pytest.param(">&-", each, marks=[pytest.mark.long] * (n > 0)) for n, each in enumerate(ANSWERS)),
+        *(("full", each) for each in ANSWERS[1:]),
+    ],
+    ids=str,
+)
 def test_an_answer_that_cannot_be_written_is_one_sentence(
     closed_job: Path, tmp_path: Path, arguments: list[str], where: str
 ) -> None:
     line = [part.format(job=closed_job, new=tmp_path / "new") for part in arguments]
-    shell = 'exec "$@" >/dev/full' if where == "full" else 'exec "$@" >&-'
-    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "scrapy", "aopic", *line]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    command = [sys.executable, "-m", "scrapy", "aopic", *line]
+    if where == "full":
+        with Path("/dev/full").open("w") as full:
+            done = processes.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    else:
+        command = ["sh", "-c", f'exec "$@" {where}', "sh", *command]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("The output cannot be written: ")
     assert done.stderr.count("\n") == 1

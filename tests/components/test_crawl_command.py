@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
 from support.small_web import Web, check, html
 
@@ -41,7 +42,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def crawl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         command(*arguments), cwd=folder, capture_output=True, text=True, check=False, timeout=60
     )
 
@@ -113,7 +114,7 @@ def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Sign
     pages = {f"http://www.example.com/{number or ''}": endless for number in range(60)}
     web = serve(pages)
     again = command(HOME, *CONTACT, *FAST, "-s", "AOPIC_MIN_GAP=0.02", "-o", "items.jsonl", "--job", "my")
-    with subprocess.Popen(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with processes.start(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 30
         while len(web.asked) < 20 and time.monotonic() < until:
             time.sleep(0.02)
@@ -124,7 +125,7 @@ def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Sign
     if how == signal.SIGINT:
         assert process.returncode == 0
         assert b"every invariant holds" in out, err
-    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = processes.run(again, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Going on with the crawl in my." in done.stderr
     assert {*web.asked} == pages.keys()
@@ -352,7 +353,7 @@ def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(
     done = crawl(tmp_path, HOME, *CONTACT, "--job", "file")
     assert done.returncode == 1
     assert "The crawl does not start" in done.stderr
-    with subprocess.Popen(
+    with processes.start(
         command(HOME, *CONTACT, "--job", "my"), cwd=tmp_path, stderr=subprocess.PIPE
     ) as other:
         assert other.stderr is not None

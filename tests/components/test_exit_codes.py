@@ -14,6 +14,7 @@ import pytest
 from scrapy import Spider, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support import processes
 from support.small_web import Follow, Web
 
 from scrapy_aopic._engine.closing import Closing
@@ -73,10 +74,9 @@ def test_a_crawl_that_does_not_start_says_why_in_one_sentence_and_ends_with_1(
     options = [
         part for name, value in {**quiet, **components, **wrong}.items() for part in ("-s", f"{name}={value}")
     ]
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "scrapy", "runspider", "spider.py", *options],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
         check=False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, TextResponse
-from support import hostile_web, wander_spider
+from support import hostile_web, processes, wander_spider
 from support.hostile_input import CHARSETS
 from support.small_web import check
 
@@ -73,7 +72,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
     line = [sys.executable, "-m", "scrapy", "runspider", wander_spider.__file__, "-a", f"report={report}"]
     with Server(hostile_web.answer).run_in_thread() as running:
-        process = subprocess.run(
+        process = processes.run(
             [*line, *(part for option in options for part in ("-s", option))],
             env={**os.environ, "http_proxy": running.url, "https_proxy": running.url, "no_proxy": ""},
             cwd=tmp_path,

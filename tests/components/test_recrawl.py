@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
+from support import processes
 from support.small_web import Follow, Web, ask, check, html
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -458,7 +458,7 @@ def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
     spider = Path(__file__).parents[1] / "support" / "follow_spider.py"
     line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
     for last, n in ((signal.SIGKILL, 2), (signal.SIGKILL, 3), (signal.SIGINT, 4)):
-        with subprocess.Popen(line, cwd=tmp_path) as process:
+        with processes.start(line, cwd=tmp_path) as process:
             while process.poll() is None and min(web.asked.count(url) for url in pages) < n:
                 time.sleep(0.01)
             assert process.poll() is None, "the crawl ended by itself"

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.small_web import check
 from support.stored_jobs import link, make_job, rows
 
@@ -30,7 +31,7 @@ each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
 def repair_command(job: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "scrapy", "aopic", "repair", str(job)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=job.parent)
+    return processes.run(command, capture_output=True, text=True, check=False, cwd=job.parent)
 
 
 def spoil(job: Path, number: int) -> None:
@@ -154,7 +155,7 @@ def test_a_repair_that_is_killed_ends_the_same_the_next_time(tmp_path: Path, sto
     repair(other)
     command = [sys.executable, "-m", "scrapy", "aopic", "repair", str(job)]
     for sign in ("aopic.copy", "aopic.new", "aopic.new/CURRENT", "aopic.damaged-1"):
-        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        with processes.start(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
             while not (job / sign).exists() and process.poll() is None:
                 time.sleep(0.0005)
             process.kill()

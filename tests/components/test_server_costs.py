@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import redis_server
+from support import processes, redis_server
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.store_waits import PATTERN
 
@@ -41,7 +40,7 @@ def crawl(folder: Path, disks: int) -> Counter[str]:
                 AOPIC_SHARDS=SHARDS,
                 AOPIC_DISKS=disks,
             )
-            workers.append(subprocess.Popen(line, env=environment, cwd=folder))
+            workers.append(processes.start(line, env=environment, cwd=folder))
         assert [worker.wait(120) for worker in workers] == [0] * disks
         assert len({(entry.host, entry.target) for entry in web.log}) == N_HOSTS * N_PAGES
         with redis.Redis.from_url(server.url) as client:
@@ -81,7 +80,7 @@ def test_a_crawl_seldom_asks_its_server(tmp_path: Path, shards: int) -> None:
             AOPIC_SHARDS=shards,
             EXTENSIONS=json.dumps({"support.store_waits.StoreWaits": 0}),
         )
-        subprocess.run(line, env=environment, cwd=tmp_path, check=True, timeout=300)
+        processes.run(line, env=environment, cwd=tmp_path, check=True, timeout=300)
         (waits,) = tmp_path.glob(PATTERN)
         with redis.Redis.from_url(server.url) as client:
             n_reads = client.info("commandstats")["cmdstat_hmget"]["calls"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support import redis_server
+from support import processes, redis_server
 from support.core_crawl import link
 from support.small_web import Follow, Web, crawl
 
@@ -191,7 +191,7 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
     where = settings["REDIS_URL"] + "#aopic:follow"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return processes.run(
             [sys.executable, "-m", "scrapy", "aopic", *arguments],
             capture_output=True,
             text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
@@ -17,7 +16,7 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support import redis_server
+from support import processes, redis_server
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.core.control import Control
@@ -315,8 +314,8 @@ def test_changes_by_several_processes_all_count(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from scrapy_aopic.job.control import change_control\n"
         "for n in range(20): change_control(Path(sys.argv[1]), lambda c: c.blocking([f'{sys.argv[2]}{n}.test'], 1.0))"
     )
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), each]) for each in "xyz"]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    several = [processes.start([sys.executable, "-c", code, str(tmp_path), each]) for each in "xyz"]
+    assert [process.wait(60) for process in several] == [0, 0, 0]
     assert len(read_control(tmp_path).blocked) == 60
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import processes
 from support.stores import KINDS, each_kind
 
 from scrapy_aopic.core.ports import Family
@@ -57,11 +58,11 @@ each_way = pytest.mark.parametrize("way", ["followed", "not followed"])
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
 
 
-def holding(folder: Path, more: str = "") -> subprocess.Popen[str]:
+def holding(folder: Path, more: str = "") -> processes.Process:
     """A process that has the lock of the job in *folder*."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", HOLDER.format(more), str(folder / "aopic")]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return processes.start(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -298,18 +299,18 @@ def test_a_folder_is_synchronised_as_far_as_that_is_possible(
 
 @pytest.mark.slow
 def test_ten_processes_that_want_a_job_at_once(tmp_path: Path) -> None:
-    processes = [holding(tmp_path) for _ in range(10)]
+    several = [holding(tmp_path) for _ in range(10)]
     time.sleep(0)
     try:
-        ended = [process for process in processes if _ends(process)]
+        ended = [process for process in several if _ends(process)]
         assert len(ended) == 9
     finally:
-        for process in processes:
+        for process in several:
             process.kill()
             process.communicate()
 
 
-def _ends(process: subprocess.Popen[str]) -> bool:
+def _ends(process: processes.Process) -> bool:
     """Whether *process* is refused the lock, which it says at once."""
     assert process.stdout is not None
     return process.stdout.readline() != "locked\n"

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.stores import each_kind, needs_rocksdict
 
 from scrapy_aopic.core.ports import Family
@@ -40,7 +41,7 @@ write_transfers(store, sys.maxsize, padding=int(padding), report=lambda n: print
 @contextmanager
 def writing(folder, kind, *, padding=100):
     """A live process that writes transfers until it is killed; yields it with its output."""
-    with subprocess.Popen(
+    with processes.start(
         [sys.executable, "-c", WRITER, str(folder), kind, str(padding)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support import redis_server
+from support import processes, redis_server
 from support.commands import run_aopic
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.workers import IN_A_STEP
@@ -69,11 +68,11 @@ class Workers:
         self.redis = redis
         self.web = web
         self.jobs = [folder / f"job-{number}" for number in range(disks)]
-        self.all: list[subprocess.Popen[bytes]] = []
+        self.all: list[processes.Process] = []
         self._disks = disks
         self._settings = settings
 
-    def start(self, number: int) -> subprocess.Popen[bytes]:
+    def start(self, number: int) -> processes.Process:
         """The worker of a folder."""
         line, environment = command(
             self.jobs[number],
@@ -87,11 +86,11 @@ class Workers:
             **self._settings,
         )
         with self.log(len(self.all)).open("wb") as log:
-            process = subprocess.Popen(line, env=environment, cwd=self.folder, stderr=log)
+            process = processes.start(line, env=environment, cwd=self.folder, stderr=log)
         self.all.append(process)
         return process
 
-    def start_both(self) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    def start_both(self) -> tuple[processes.Process, processes.Process]:
         """The workers of the first two folders, so that the first one gets the first shards; both have them open."""
         both = []
         for number in (0, 1):
@@ -320,7 +319,7 @@ def test_shards_move_to_other_folders(tmp_path: Path) -> None:
         assert "was not closed" not in workers.said()
 
 
-def go_on_anew(workers: Workers, second: subprocess.Popen[bytes], job: str) -> None:
+def go_on_anew(workers: Workers, second: processes.Process, job: str) -> None:
     """Start the first worker again, and let all crawl to the end: its shard 0, which is lost, begins anew, with all cash."""
     workers.start(0)
     if second.poll() is not None:  # on a busy machine it may have been done before the kill

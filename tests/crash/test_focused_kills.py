@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, SPIDER, answer, command
 from support.small_web import ask, check
 
@@ -45,7 +46,7 @@ def test_harvest_is_that_of_the_visited_pages_after_every_kill(tmp_path: Path) -
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             before = len(running.log)
-            with subprocess.Popen(line, env=environment, cwd=tmp_path) as process:
+            with processes.start(line, env=environment, cwd=tmp_path) as process:
                 while process.poll() is None and (n_kills >= 2 or len(running.log) < before + 60):
                     time.sleep(0.005)
                 if process.poll() is None:
@@ -102,7 +103,7 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             before = len(running.log)
-            with subprocess.Popen(
+            with processes.start(
                 line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
             ) as process:
                 while process.poll() is None and (
@@ -139,7 +140,7 @@ def test_what_was_learned_is_that_of_the_visited_pages_after_a_kill_at_any_opera
     """Or else the script says so: with commits that may be torn, the control, which must not be whole after each kill."""
     script = Path(__file__).with_name("topic_kill_points.py")
     line = [sys.executable, str(script), "sqlite", str(tmp_path), *(["--torn"] if is_torn else [])]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
+    done = processes.run(line, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, bool(done.stderr)) == (int(is_torn), is_torn), done
     n_points, n_wrong = map(int, re.findall(r"\d+", done.stdout))
     assert n_points > 50

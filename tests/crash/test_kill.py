@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import scrapy
 from packaging.version import Version
+from support import processes
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.small_web import Web, ask, check
 
@@ -36,7 +36,7 @@ def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) ->
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             before = len(running.log)
-            with subprocess.Popen(line, env=environment, cwd=tmp_path) as process:
+            with processes.start(line, env=environment, cwd=tmp_path) as process:
                 kill_after = before + rng.randrange(20, 90)
                 while process.poll() is None and (len(kills) >= 3 or len(running.log) < kill_after):
                     time.sleep(0.005)
@@ -106,7 +106,7 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
         )
         while len(runs) < 4:
             before = len(web.log)
-            with subprocess.Popen(line, env=environment, cwd=tmp_path) as process:
+            with processes.start(line, env=environment, cwd=tmp_path) as process:
                 kill_after = before + rng.randrange(40, 75)
                 while process.poll() is None and (len(runs) == 3 or len(running.log) < kill_after):
                     time.sleep(0.005)
@@ -146,10 +146,10 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with Server(answer).run_in_thread() as running:
         # The first must not be through with all pages before the second has begun, however slowly that begins.
         line, environment = command(job, running.url, AOPIC_STORE="rocksdb", AOPIC_MIN_GAP=5)
-        with subprocess.Popen(line, env=environment, cwd=tmp_path) as first:
+        with processes.start(line, env=environment, cwd=tmp_path) as first:
             while not running.log and first.poll() is None:
                 time.sleep(0.005)
-            second = subprocess.run(
+            second = processes.run(
                 line, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
             )
             assert first.poll() is None
@@ -164,14 +164,14 @@ def test_ctrl_c_leaves_a_job_that_goes_on(tmp_path: Path, signals: int) -> None:
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
         line, environment = command(job, running.url)
-        with subprocess.Popen(line, env=environment, cwd=tmp_path) as process:
+        with processes.start(line, env=environment, cwd=tmp_path) as process:
             while len(running.log) < 60 and process.poll() is None:
                 time.sleep(0.005)
             for _ in range(signals):
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.05)
         assert check(job).violations == []
-        done = subprocess.run(line, env=environment, cwd=tmp_path, check=False, timeout=120)
+        done = processes.run(line, env=environment, cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 0
     assert check(job).visited == N_HOSTS * N_PAGES
 
@@ -181,7 +181,7 @@ def test_it_also_runs_without_a_reactor(tmp_path: Path) -> None:
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
         line, environment = command(job, running.url, TWISTED_REACTOR_ENABLED=False)
-        done = subprocess.run(line, env=environment, cwd=tmp_path, check=False, timeout=120)
+        done = processes.run(line, env=environment, cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 0
     result = check(job)
     assert result.violations == []

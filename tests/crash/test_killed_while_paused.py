@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
 
@@ -29,7 +29,7 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
         line, environment = command(job, running.url, AOPIC_STORE="sqlite", LOG_LEVEL="INFO")
         with (
             said.open("wb") as log,
-            subprocess.Popen(line, env=environment, cwd=tmp_path, stderr=log) as process,
+            processes.start(line, env=environment, cwd=tmp_path, stderr=log) as process,
         ):
             deadline = time.monotonic() + DEADLINE
             while len(running.log) < 20:
@@ -44,7 +44,7 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
         assert check(job).violations == []
         n = len(running.log)
         assert n < N_HOSTS * N_PAGES
-        subprocess.run(
+        processes.run(
             [*line, "-s", "CLOSESPIDER_TIMEOUT=1"],
             env=environment,
             cwd=tmp_path,
@@ -54,7 +54,7 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
         assert len(running.log) == n, "the next run is paused, too"
         change_control(job, Control.resumed)
         n_blocked = sum(entry.host == BLOCKED for entry in running.log)
-        subprocess.run(line, env=environment, cwd=tmp_path, check=True, timeout=DEADLINE)
+        processes.run(line, env=environment, cwd=tmp_path, check=True, timeout=DEADLINE)
         assert sum(entry.host == BLOCKED for entry in running.log) == n_blocked
         result = check(job)
     assert result.violations == []

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support import redis_server
+from support import processes, redis_server
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 
 from scrapy_aopic.core.audit import Audit, audit
@@ -53,7 +53,7 @@ def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path: 
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             before = len(running.log)
-            with subprocess.Popen(line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+            with processes.start(line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
                 kill_after = before + rng.randrange(20, 90)
                 while process.poll() is None and (len(kills) >= 3 or len(running.log) < kill_after):
                     time.sleep(0.005)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import processes
 
 from scrapy_aopic.testing.server_log import audit, read_log
 
@@ -17,7 +18,7 @@ PROJECT = Path(__file__).parents[2] / "example_project"
 
 
 def crawl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-m", "scrapy", "crawl", "broad", *arguments],
         cwd=PROJECT,
         env={**os.environ, **environment},

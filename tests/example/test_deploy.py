@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 import urllib.request
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import redis_server
+from support import processes, redis_server
 from support.redis_server import Server
 
 yaml = pytest.importorskip("yaml")
@@ -172,7 +171,7 @@ def test_a_worker_starts_by_its_command_and_is_healthy(
         environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
         log = tmp_path / "log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
+            process = processes.start(
                 [sys.executable, "-m", "scrapy", *line],
                 cwd=ROOT / "example_project",
                 env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -189,7 +188,7 @@ def test_a_worker_starts_by_its_command_and_is_healthy(
         assert "Traceback" not in log.read_text()
 
 
-def healthy(process: subprocess.Popen[bytes], port: int, log: Path) -> int:
+def healthy(process: processes.Process, port: int, log: Path) -> int:
     """Status of the worker's health, asked for as a kubelet does: by an address."""
     question = urllib.request.Request(
         f"http://127.0.0.1:{port}/healthz", headers={"Host": f"10.1.2.3:{port}"}

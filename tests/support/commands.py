@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from . import processes
+
 
 def run_aopic(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """What the command with these *arguments* says in *folder*, whatever that is; a traceback is never a part of it.
 
     Its process can import what this one can.
     """
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)],
         capture_output=True,
         text=True,

@@ -22,6 +22,8 @@ from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.storage import Address
 
+from . import processes
+
 TOKEN = "a-token-that-a-test-knows"
 
 
@@ -110,10 +112,10 @@ def get(port: int, path: str) -> Got:
 @contextmanager
 def run_with_dashboard(
     arguments: list[str], settings: dict[str, Any], *, folder: Path, **environment: str
-) -> Iterator[tuple[subprocess.Popen[str], int]]:
+) -> Iterator[tuple[processes.Process, int]]:
     """A crawl by a process of its own, with a dashboard on any free port: the process and the port."""
     settings = {"AOPIC_DASHBOARD": "127.0.0.1:0", "AOPIC_DASHBOARD_TOKEN": TOKEN, **settings}
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "scrapy", *arguments]
         + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")],
         cwd=folder,

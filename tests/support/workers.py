@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from scrapy_aopic.testing.server import Running, Server
 from scrapy_aopic.testing.server_log import Entry
 from scrapy_aopic.web.suffixes import registered_domain
 
-from . import redis_server
+from . import processes, redis_server
 from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command
 from .proxy import Proxy
 
@@ -84,12 +83,12 @@ class Workers:
         self.lease = lease
         self.redis = redis
         self.web = web
-        self.all: list[subprocess.Popen[bytes]] = []
+        self.all: list[processes.Process] = []
         self.proxies: list[Proxy] = []
-        self.stopped: list[subprocess.Popen[bytes]] = []
+        self.stopped: list[processes.Process] = []
         self.stack = ExitStack()
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> processes.Process:
         """One more."""
         proxy = self.stack.enter_context(Proxy(self.redis.port))
         self.proxies.append(proxy)
@@ -97,7 +96,7 @@ class Workers:
             self._folder, self.web.url, spider=self._spider, REDIS_URL=proxy.url, **self._settings
         )
         with self.log(len(self.all)).open("wb") as log:
-            process = subprocess.Popen(line, env=environment, cwd=self._folder, stderr=log)
+            process = processes.start(line, env=environment, cwd=self._folder, stderr=log)
         self.all.append(process)
         return process
 
@@ -108,7 +107,7 @@ class Workers:
             process.wait()
         self.stack.close()
 
-    def proxy_of(self, process: subprocess.Popen[bytes]) -> Proxy:
+    def proxy_of(self, process: processes.Process) -> Proxy:
         """Between *process* and the server."""
         return self.proxies[self.all.index(process)]
 
@@ -121,7 +120,7 @@ class Workers:
         return "".join(self.log(number).read_text() for number in range(len(self.all)))
 
     @property
-    def alive(self) -> list[subprocess.Popen[bytes]]:
+    def alive(self) -> list[processes.Process]:
         """Those that run."""
         return [process for process in self.all if process.poll() is None]
 
@@ -138,7 +137,7 @@ class Workers:
             time.sleep(0.005)
 
     @property
-    def begun(self) -> list[subprocess.Popen[bytes]]:
+    def begun(self) -> list[processes.Process]:
         """Those that run and hold shards, or did; before that, a signal may end one before it can handle any."""
         return [
             process

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import processes
 from support.dashboard import get, serve_job
 from support.small_web import ask, html
 
@@ -71,7 +72,7 @@ def crawl_and(end: signal.Signals, folder: Path, store: str) -> None:
         pytest.importorskip("rocksdict")
     with Server(answer).run_in_thread() as running:
         line, environment = command(folder, running.url, AOPIC_STORE=store, AOPIC_HISTORY_SECONDS=1)
-        with subprocess.Popen(line, env=environment, cwd=folder.parent) as process:
+        with processes.start(line, env=environment, cwd=folder.parent) as process:
             until = time.monotonic() + 60
             while len(running.log) < 60 or visited(folder) == 0:
                 assert time.monotonic() < until
@@ -98,7 +99,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    return processes.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import redis_server
+from support import processes, redis_server
 from support.dashboard import TOKEN, get, serve_job
 from support.small_web import html
 
@@ -140,7 +139,7 @@ class Workers:
         for n in range(2):
             log = folder / f"log-{n}"
             with log.open("wb") as errors:
-                process = subprocess.Popen(line, cwd=folder, env=environment, stderr=errors)
+                process = processes.start(line, cwd=folder, env=environment, stderr=errors)
             self.processes.append(process)
             stack.callback(self._end, process)
             self.ports.append(self._port(log))
@@ -155,7 +154,7 @@ class Workers:
         return int(found[1])
 
     @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
+    def _end(process: processes.Process) -> None:
         process.kill()
         process.wait()
 

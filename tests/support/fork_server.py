@@ -1,0 +1,157 @@
+"""A process that has imported what a crawl needs, and becomes the processes that tests start, by forking.
+
+``python fork_server.py FD PATH...`` imports along that path, and takes orders at that socket: one byte, with the standard
+output, the standard error and a socket of the new process. By the latter, the order is read, and the process id and the
+exit code are told. It ends with the process at the other end. :mod:`support.processes` gives the orders.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+MORE = ("scrapy.cmdline", "scrapy.linkextractors.lxmlhtml", "twisted.internet.asyncioreactor")
+
+
+def import_all() -> None:
+    """Import what nearly every crawl imports; what is not installed, is not."""
+    import scrapy.commands
+    from scrapy.settings import default_settings
+
+    import scrapy_aopic
+
+    packages = (scrapy.commands, scrapy_aopic)
+    modules = [each.name for of in packages for each in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")]
+    for value in vars(default_settings).values():
+        several = (*value, *value.values()) if isinstance(value, dict) else (value,)
+        modules += [
+            each.rpartition(".")[0]
+            for each in several
+            if isinstance(each, str) and each.startswith("scrapy.")
+        ]
+    for name in (*MORE, *modules, "scrapy.utils._remote_control"):
+        with suppress(ImportError):
+            import_module(name)
+    assert "twisted.internet.reactor" not in sys.modules, "each process installs its own"
+    gc.collect()
+    gc.freeze()
+
+
+def next_order(orders: socket.socket) -> dict[str, Any]:
+    """What this process, a new one, shall be."""
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([orders, woken], [], [])
+        if woken in ready:
+            woken.recv(1000)
+            tell_ends(running)
+        if orders not in ready:
+            continue
+        told, files, _, _ = socket.recv_fds(orders, 1, 3)
+        if not told:
+            os._exit(0)
+        with socket.socket(fileno=files[2]) as asker:
+            with asker.makefile("rb") as lines:
+                order: dict[str, Any] = json.loads(lines.readline())
+            process = os.fork()
+            if process:
+                asker.sendall(b"%d\n" % process)
+                running[process] = asker.dup()
+        if not process:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for each in (orders, woken, wake, *running.values()):
+                each.close()
+            for number, file in enumerate(files[:2], 1):
+                os.dup2(file, number)
+        for file in files[:2]:
+            os.close(file)
+        if not process:
+            return order
+
+
+def tell_ends(running: dict[int, socket.socket]) -> None:
+    """Tell who asks for them which processes have ended, and how."""
+    while running:
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if not process:
+            return
+        with running.pop(process) as asker, suppress(BrokenPipeError):  # nobody waits for it any more
+            asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def be(order: dict[str, Any], of_python: list[str]) -> int:
+    """Be what was ordered, with the rest of the path *of_python*; gives the exit code."""
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    time.tzset()
+    first, *arguments = order["line"]
+    what = arguments.pop(0) if first in {"-m", "-c"} else first
+    home = {"-m": str(Path.cwd()), "-c": ""}.get(first, str(Path(what).parent))
+    path = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:] = dict.fromkeys([home, *path, *of_python])
+    sys.argv[:] = [first, *arguments]
+    try:
+        if first == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        elif first == "-c":
+            sys.modules["__main__"] = main = ModuleType("__main__")
+            exec(compile(what, "<string>", "exec"), vars(main))
+        else:
+            runpy.run_path(what, run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        sys.stderr.write(f"{end.code}\n")
+        return 1
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Serve; a new process does what was ordered, and ends as Python does, but does not clear its memory first.
+
+    That would take more time than all the rest, as nothing of it is shared any more.
+    """
+    of_python = sys.path[1:]
+    sys.path[:] = [*sys.argv[2:], *of_python]
+    import_all()
+    code = be(next_order(socket.socket(fileno=int(sys.argv[1]))), of_python)
+    threading._shutdown()  # type: ignore[attr-defined]  # as in ``multiprocessing``
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = 120
+        sys.stderr.write(f"Exception ignored in: {sys.stdout}\n{error}\n")
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
