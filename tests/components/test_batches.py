@@ -253,27 +253,29 @@ SETTINGS: list[dict[str, Any]] = [
     {"REFERRER_POLICY": "strict-origin-when-cross-origin"},
     {"REFERRER_POLICY": "no-referrer"},
     {"REFERER_ENABLED": False},
-    {
-        "DUPEFILTER_DEBUG": True,
-        "AOPIC_URL_REWRITE": rewritten,
-    },
+    {"DUPEFILTER_DEBUG": True, "AOPIC_URL_REWRITE": rewritten},
     {"SPIDER_MIDDLEWARES_BASE": {}},
     {"AOPIC_ORDER": "breadth-first"},
 ]
 
 
 def short(value: Any) -> str:
-    """An id that is the same in every process."""
-    return (
-        ",".join(f"{name}={getattr(each, '__name__', each)}" for name, each in value.items())[:60]
-        if isinstance(value, dict)
-        else ""
-    )
+    """Settings, or kinds of spiders, in a few words that are the same in every process."""
+    if isinstance(value, tuple):
+        return str(value[0].__name__)
+    return ",".join(f"{name}={getattr(each, '__name__', each)}" for name, each in value.items())[:60]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", SETTINGS, ids=short)
-@pytest.mark.parametrize("kinds", [(Follows, ByLinks), (Calls, ByLinksWithCalls)], ids=["plain", "callbacks"])
+@pytest.mark.parametrize(
+    ("kinds", "settings"),
+    [
+        *(((Follows, ByLinks), each) for each in SETTINGS),
+        *(((Calls, ByLinksWithCalls), each) for each in SETTINGS[:2]),
+        *(pytest.param((Calls, ByLinksWithCalls), each, marks=pytest.mark.long) for each in SETTINGS[2:]),
+    ],
+    ids=short,
+)
 @deferred_f_from_coro_f
 async def test_a_job_is_the_same_whichever_way_its_links_came(
     serve: Serve, tmp_path: Path, settings: dict[str, Any], kinds: tuple[type[Spider], ...]

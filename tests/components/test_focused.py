@@ -653,7 +653,7 @@ FARM = "http://b.test/"
 HOSTILE_WEB = {**WEB, **{f"{FARM}{name}": answer for name, answer in HOSTILE.items()}}
 
 
-@pytest.mark.parametrize("scorer", ["contextual", "jlse"])
+@pytest.mark.parametrize("scorer", ["contextual", pytest.param("jlse", marks=pytest.mark.long)])
 @deferred_f_from_coro_f
 async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(
     serve: Serve, tmp_path: Path, scorer: str

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from support.short_forms import some_of
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
@@ -21,7 +22,11 @@ N = 8
 BLOCK = 4096
 
 
-@pytest.fixture(params=[100, 3_000, 60_000], ids=["many in a block", "one in a block", "many blocks"])
+SIZES = {"many blocks": 60_000, "many in a block": 100, "one in a block": 3_000}
+one_size = pytest.mark.parametrize("crashed", some_of(SIZES), indirect=True)
+
+
+@pytest.fixture(params=SIZES.values(), ids=SIZES)
 def crashed(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[int]]:
     """A store as a kill leaves it after N commits, and where in its log each of them ends."""
     folder, ends = tmp_path / "killed", [0]
@@ -58,6 +63,7 @@ def count(folder: Path) -> int:
 
 
 @pytest.mark.slow
+@one_size
 def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commit_only(
     crashed: tuple[Path, list[int]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,6 +85,7 @@ def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commi
 
 
 @pytest.mark.slow
+@one_size
 def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
     crashed: tuple[Path, list[int]],
 ) -> None:

@@ -6,12 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 from support.core_crawl import Job as Whole
 from support.core_crawl import link
+from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
@@ -852,5 +853,4 @@ class Walk(RuleBasedStateMachine):
         assert audit(shadow).violations == []
 
 
-TestWalk = pytest.mark.slow(Walk.TestCase)
-TestWalk.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestWalk, TestLongWalk = walks(Walk, examples=100, steps=40)

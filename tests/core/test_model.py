@@ -11,11 +11,11 @@ import os
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
 from support.core_crawl import Modelled, by_cash, link
+from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import text_of
@@ -418,5 +418,4 @@ class Walk(Modelled):
                 assert not pages[key].canonical
 
 
-TestModel = Walk.TestCase
-TestModel.settings = settings(max_examples=max(STEPS // 50, 1), stateful_step_count=50, deadline=None)
+TestModel, TestLongModel = walks(Walk, examples=STEPS // 50, steps=50)

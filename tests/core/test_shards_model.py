@@ -11,12 +11,12 @@ import os
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 from support.core_crawl import NOW, by_cash, link
 from support.core_shards import hosts_of, lead
+from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
@@ -407,5 +407,4 @@ class Mail(RuleBasedStateMachine):
                 assert shard.lead(key) == lead(best[key])
 
 
-TestMail = Mail.TestCase
-TestMail.settings = settings(max_examples=max(STEPS // 50, 1), stateful_step_count=50, deadline=None)
+TestMail, TestLongMail = walks(Mail, examples=STEPS // 50, steps=50)

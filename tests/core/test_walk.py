@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 from support.core_crawl import Modelled, by_cash, link
+from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.check import check
@@ -336,8 +336,7 @@ class Walk(Modelled):
         assert self.crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in self.model.pages})
 
 
-TestWalk = Walk.TestCase
-TestWalk.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestWalk, TestLongWalk = walks(Walk, examples=200, steps=60)
 
 
 @pytest.mark.parametrize("max_active", [1, 2, 100])

@@ -1,0 +1,35 @@
+"""What every run takes of many tests of a kind; the others are ``long``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from unittest import TestCase
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine
+
+SHORT = 5
+"""The part of a walk that every run takes is one in this many."""
+
+
+def some_of(values: Iterable[Any], n: int = 1) -> list[Any]:
+    """Parameters of a test: the first *n* of *values* are for every run; of a mapping, the keys are names."""
+    named = values.items() if isinstance(values, Mapping) else ((None, value) for value in values)
+    return [
+        pytest.param(value, id=name, marks=() if number < n else pytest.mark.long)
+        for number, (name, value) in enumerate(named)
+    ]
+
+
+def walks(
+    machine: type[RuleBasedStateMachine], *, examples: int, steps: int
+) -> tuple[type[TestCase], type[TestCase]]:
+    """Tests that let *machine* take so many walks of so many steps: some of them, and all."""
+
+    def walk(n: int) -> type[TestCase]:
+        length = settings(max_examples=max(n, 1), stateful_step_count=steps, deadline=None)
+        return pytest.mark.slow(type(machine.__name__, (machine.TestCase,), {"settings": length}))
+
+    return walk(examples // SHORT), pytest.mark.long(walk(examples))
