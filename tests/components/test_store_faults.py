@@ -11,6 +11,7 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
+from support.short_forms import some_of
 from support.small_web import Follow, Web
 
 from scrapy_aopic.core.audit import audit
@@ -56,12 +57,13 @@ async def crawl_on(store: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Crawler
 
 
 @pytest.mark.parametrize("kind", ["fail", "torn"])
+@pytest.mark.parametrize("each", some_of([6, 1]))
 @deferred_f_from_coro_f
 async def test_whatever_operation_fails_the_crawl_stops_with_one_sentence_and_goes_on_later(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Any
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Any, each: int
 ) -> None:
     serve(PAGES)
-    for at in count(1):
+    for at in count(1, each):
         disk = Disk()
         faulty = FaultyStore(disk, Fault(kind, at))
         caplog.clear()

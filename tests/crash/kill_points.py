@@ -1,8 +1,8 @@
 """A crawl that is killed at its first operation on the store, at its second one, and so on; run by test_kill_points.py.
 
-    python kill_points.py rocksdb|sqlite FOLDER
+    python kill_points.py rocksdb|sqlite FOLDER [EACH]
 
-Each crawl is a fork of this process, which opens no store itself: RocksDB's threads do not survive a fork.
+With EACH, only every so many operations. Each crawl is a fork of this process, which opens no store itself: RocksDB's threads do not survive a fork.
 """
 
 # ruff: noqa: T201
@@ -73,8 +73,8 @@ def in_a_fork(work: Callable[[], None]) -> int:
 
 
 def main() -> None:
-    kind, folder = sys.argv[1], Path(sys.argv[2])
-    for at in count(1):
+    kind, folder, each = sys.argv[1], Path(sys.argv[2]), int((sys.argv[3:] and sys.argv[3]) or 1)
+    for at in count(1, each):
         job = folder / str(at)
         killed = in_a_fork(lambda job=job, at=at: crawl(kind, job, STEPS, 1e9, at))  # type: ignore[misc]
         # Recovery is killed, too, at each of its first operations in turn, and then again.
@@ -87,7 +87,7 @@ def main() -> None:
         if killed != -9:
             assert killed == 0, killed
             break
-    print(f"{at - 1} kill points")
+    print(f"{at - each} kill points")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.short_forms import some_of
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "damage.py"
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store: str) -> None:
+@pytest.mark.parametrize("sample", some_of([5, 20]))
+def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store: str, sample: int) -> None:
     """A sample of what the benchmark does to each part of each file."""
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
-    command = [sys.executable, str(SCRIPT), "--stores", store, "--sample", "20", "--pages", "300"]
+    command = [sys.executable, str(SCRIPT), "--stores", store, "--sample", str(sample), "--pages", "300"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done
     assert "WRONG" not in done.stdout

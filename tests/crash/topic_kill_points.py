@@ -1,6 +1,8 @@
 """A crawl for a topic that is killed at its first operation on the store, at its second one, and so on; run by test_focused_kills.py.
 
-    python topic_kill_points.py rocksdb|sqlite FOLDER [--torn]
+    python topic_kill_points.py rocksdb|sqlite FOLDER EACH [--torn]
+
+Only every EACH operations.
 
 What the strategy has learned is kept with each page, waiting pages are valued anew, and work for a thread, a *refit*, is under
 way at each commit: it counts the pages that it was given, so what it says can be compared with the pages of the store.
@@ -123,9 +125,9 @@ def check(folder: Path, visited: int = 0) -> None:
 
 
 def main() -> int:
-    kind, folder, is_torn = sys.argv[1], Path(sys.argv[2]), "--torn" in sys.argv
+    kind, folder, each, is_torn = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), "--torn" in sys.argv
     n_wrong = 0
-    for at in count(1):
+    for at in count(1, each):
         job = folder / str(at)
         killed = in_a_fork(lambda job=job, at=at: crawl(kind, job, STEPS, 1e9, at, is_torn=is_torn))  # type: ignore[misc]
         if killed != -9:
@@ -139,7 +141,7 @@ def main() -> int:
         n_wrong += in_a_fork(lambda job=job: check(job)) != 0  # type: ignore[misc]
         assert in_a_fork(lambda job=job: crawl(kind, job, 2 * STEPS, 1e9 + 2000)) == 0, at  # type: ignore[misc]
         n_wrong += in_a_fork(lambda job=job: check(job, PAGES)) != 0  # type: ignore[misc]
-    print(f"{at - 1} kill points, {n_wrong} states are not whole")
+    print(f"{at - each} kill points, {n_wrong} states are not whole")
     return n_wrong != 0
 
 
