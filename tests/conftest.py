@@ -35,7 +35,8 @@ SLOW_PROMISES = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES:
+        is_slow = CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES
+        if is_slow or item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.slow)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -166,6 +167,48 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> 
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
+
+
+ANEW = {
+    "top": (["top", "{job}"], 0),
+    "status": (["status", "{job}"], 0),
+    "hosts": (["hosts", "{job}", "--slow"], 0),
+    "why": (["why", "{job}", "http://a.test/"], 0),
+    "report": (["report", "{job}", "{new}.html"], 0),
+    "check": (["check", "{job}"], 0),
+    "control": (["control", "{job}"], 0),
+    "backup": (["backup", "{job}", "{new}"], 0),
+    "repair": (["repair", "{job}"], 0),
+    "seed": (["seed", "{new}", "http://a.test/"], 0),
+    "export": (["export", "{job}", "--pages", "{new}.csv"], 0),
+    "plan": (["plan", "--pages-per-second", "1", "--urls", "1e3"], 0),
+    # What these need is not there, which they find out after they have begun.
+    "crawl": (["crawl", "nowhere.txt", "--contact", "me@example.org"], 2),
+    "dashboard": (["dashboard", "{new}"], 2),
+    "restore": (["restore", "{new}", "redis://127.0.0.1:1#x"], 2),
+    "move": (["move", "{new}", "{new}-2"], 2),
+    "import-redis": (["import-redis", "{new}", "x", "--from", "redis://127.0.0.1:1"], 2),
+    "train": (["train", "{new}", "{new}-2", "--out", "{new}.json"], 2),
+    "evaluate": (["evaluate", "{new}", "{new}-2"], 2),
+    "explain": (["explain", "{new}", "{new}-2"], 2),
+    "label": (["label", "{job}"], 2),
+    "simulate": (["simulate", "{new}"], 2),
+}
+
+
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_each_subcommand_runs_in_a_process_that_was_started_anew(
+    closed_job: Path, tmp_path: Path, subcommand: str
+) -> None:
+    """The other tests fork it off one that has imported everything."""
+    arguments, code = ANEW[subcommand]
+    job = shutil.copytree(closed_job, tmp_path / "job")
+    line = [part.format(job=job, new=tmp_path / "new") for part in arguments]
+    command = [sys.executable, "-m", "scrapy", "aopic", *line]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert bool(done.stderr) == bool(code)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)

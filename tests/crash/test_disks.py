@@ -189,7 +189,7 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:
     ("killed", "settings"),
     [
         (1, {}),
-        (2, {}),
+        pytest.param(2, {}, marks=pytest.mark.long),
         (2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}),
     ],
 )

@@ -14,6 +14,7 @@ import scrapy
 from packaging.version import Version
 from support import processes
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.short_forms import some_of
 from support.small_web import Web, ask, check
 
 from scrapy_aopic.core.ports import Family, Store
@@ -25,7 +26,7 @@ from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.testing.server_log import Entry, audit
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "sqlite", "support.journal_store.JournalStore"])
+@pytest.mark.parametrize("store", some_of(["rocksdb", "sqlite", "support.journal_store.JournalStore"]))
 def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) -> None:
     use(store)
     job = tmp_path / "job"
@@ -86,7 +87,7 @@ def hosts_in_store(store: Store) -> tuple[set[str], set[str]]:
     return known, {names[key[:HOST_BYTES]] for key, page in pages if page.state == State.VISITED}
 
 
-@pytest.mark.parametrize("name", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize("name", some_of(["sqlite", "rocksdb"]))
 def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: str) -> None:
     job, tries = tmp_path / "job", 3
     rng = random.Random(name)
@@ -159,7 +160,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert check(job).violations == []
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", some_of([1, 2]))
 def test_ctrl_c_leaves_a_job_that_goes_on(tmp_path: Path, signals: int) -> None:
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:

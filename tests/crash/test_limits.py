@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
+from support.short_forms import some_of
 from support.small_web import check
 
 from scrapy_aopic.job.folder import store_folder
@@ -39,7 +40,7 @@ def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | Non
     return "\n".join(errors), reason
 
 
-@pytest.mark.parametrize(("store", "size"), [("rocksdb", 100_000), ("sqlite", 200_000)])
+@pytest.mark.parametrize(("store", "size"), some_of([("rocksdb", 100_000), ("sqlite", 200_000)]))
 def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_is_room(
     tmp_path: Path, store: str, size: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_i
     assert (result.violations, result.visited, result.queued) == ([], N_HOSTS * N_PAGES, 0)
 
 
-@pytest.mark.parametrize(("store", "descriptors"), [("rocksdb", 20), ("sqlite", 15)])
+@pytest.mark.parametrize(("store", "descriptors"), some_of([("sqlite", 15), ("rocksdb", 20)]))
 def test_a_crawl_without_enough_file_descriptors_does_not_start(
     tmp_path: Path, store: str, descriptors: int
 ) -> None:

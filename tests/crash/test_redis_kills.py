@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import processes, redis_server
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.short_forms import some_of
 
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.storage import Address, open_snapshot
@@ -34,7 +35,7 @@ def check(url: str) -> Audit:
         return audit(store)
 
 
-@pytest.mark.parametrize("killed", ["crawler", "server", "both"])
+@pytest.mark.parametrize("killed", some_of(["both", "crawler", "server"]))
 def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path: Path, killed: str) -> None:
     rng = random.Random(killed)
     kills: list[float] = []

@@ -15,10 +15,18 @@ SHORT = 5
 
 
 def some_of(values: Iterable[Any], n: int = 1) -> list[Any]:
-    """Parameters of a test: the first *n* of *values* are for every run; of a mapping, the keys are names."""
+    """Parameters of a test, of which the first *n* are for every run.
+
+    Args:
+        values: One for each test, or a tuple of several; the keys of a mapping are the names of the tests.
+    """
     named = values.items() if isinstance(values, Mapping) else ((None, value) for value in values)
     return [
-        pytest.param(value, id=name, marks=() if number < n else pytest.mark.long)
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            id=name,
+            marks=() if number < n else pytest.mark.long,
+        )
         for number, (name, value) in enumerate(named)
     ]
 
