@@ -26,7 +26,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-LEASE = 0.5
+LEASE = 2.0
 """Seconds."""
 
 
