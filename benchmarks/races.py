@@ -62,7 +62,7 @@ SENTENCES = (
     r"is not made yet",
     r"exists; remove it",
     r"changes too fast for a snapshot",
-    r"cannot be (repaired|written): .*No such file or directory",
+    r"cannot be (repaired|written|put into .*): .*No such file or directory",
     r"Cannot open the store in .*(No such file or directory|unable to open database file)",
 )
 
