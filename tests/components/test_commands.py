@@ -308,17 +308,16 @@ def test_a_reader_that_has_seen_enough_hears_no_more(closed_job: Path, unbuffere
 def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behind(
     closed_job: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
-    resource = pytest.importorskip("resource", reason="needs limits on processes")
+    pytest.importorskip("resource", reason="needs limits on processes")
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("".join(f"http://a.test/{n}\n" for n in range(10_000)))
     line = [part.format(job=closed_job, new=tmp_path / "new", seeds=seeds) for part in arguments]
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "scrapy", "aopic", *line],
         capture_output=True,
         text=True,
-        check=False,
         cwd=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+        limit=("RLIMIT_FSIZE", 50_000),
     )
     # SQLite does not say that it is for a limit on the size of a file, as it does for a full disk.
     assert done.returncode == (2 if arguments[0] == "backup" else 1), done.stderr

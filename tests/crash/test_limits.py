@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 from support.small_web import check
@@ -13,7 +13,7 @@ from support.small_web import check
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.testing.server import Server
 
-resource = pytest.importorskip("resource", reason="needs limits on processes")
+pytest.importorskip("resource", reason="needs limits on processes")
 
 
 def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | None = None) -> tuple[str, str]:
@@ -25,13 +25,7 @@ def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | Non
     settings |= {"LOG_LEVEL": "INFO", "LOG_FILE": log}
     line, environment = command(job, proxy, AOPIC_STORE=store, **settings)
 
-    def set_limit() -> None:
-        if limit is not None:
-            resource.setrlimit(getattr(resource, limit[0]), (limit[1], limit[1]))
-
-    done = subprocess.run(
-        line, env=environment, cwd=job.parent, check=False, timeout=120, preexec_fn=set_limit
-    )
+    done = processes.run(line, env=environment, cwd=job.parent, timeout=120, limit=limit)
     lines = log.read_text().splitlines()
     errors = [text for text in lines if "] ERROR: " in text]
     (reason,) = [text.split("'")[3] for text in lines if "'finish_reason': " in text]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.short_forms import some_of
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -105,13 +106,14 @@ def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 @pytest.mark.parametrize("kind", ["rocksdb", "sqlite"])
-def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind: str) -> None:
+@pytest.mark.parametrize("states", some_of([8, 25]))
+def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind: str, states: int) -> None:
     """A few of the power failures that ``benchmarks/power.py`` makes by the thousand."""
     if kind == "rocksdb":
         pytest.importorskip("rocksdict")
     script = Path(__file__).parents[2] / "benchmarks" / "power.py"
-    command = [sys.executable, str(script), "--states", "25", "--stores", kind]
+    command = [sys.executable, str(script), "--states", str(states), "--stores", kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, ""), done
-    assert "25 power failures" in done.stdout
+    assert f"{states} power failures" in done.stdout
     assert "0 wrong" in done.stdout

@@ -107,6 +107,11 @@ def be(order: dict[str, Any], of_python: list[str]) -> int:
     os.environ.clear()
     os.environ.update(order["environment"])
     time.tzset()
+    if order["limit"] is not None:
+        import resource
+
+        name, value = order["limit"]
+        resource.setrlimit(getattr(resource, name), (value, value))
     first, *arguments = order["line"]
     what = arguments.pop(0) if first in {"-m", "-c"} else first
     home = {"-m": str(Path.cwd()), "-c": ""}.get(first, str(Path(what).parent))

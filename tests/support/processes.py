@@ -65,6 +65,12 @@ def _of_python(environment: dict[str, str]) -> dict[str, str]:
     }
 
 
+def _set(limit: tuple[str, int]) -> None:
+    import resource
+
+    resource.setrlimit(getattr(resource, limit[0]), (limit[1], limit[1]))
+
+
 class Process:
     """A process that was forked, to be used as a ``subprocess.Popen``."""
 
@@ -78,6 +84,7 @@ class Process:
         stdout: Any = None,
         stderr: Any = None,
         text: bool = False,
+        limit: tuple[str, int] | None = None,
     ) -> None:
         self.args = line
         self.returncode: int | None = None
@@ -98,7 +105,7 @@ class Process:
             return None
 
         self.stdout, self.stderr = make(stdout, 1), make(stderr, 2)
-        order = {"line": line[1:], "folder": str(cwd), "environment": env}
+        order = {"line": line[1:], "folder": str(cwd), "environment": env, "limit": limit}
         with server.fork(order, its_ends) as told:
             self._told = told.makefile("rb", buffering=0)  # so that what was not read yet can be selected
         for each in its_ends:
@@ -173,12 +180,15 @@ def start(
         line: The interpreter of this process, and a module after ``-m``, code after ``-c``, or the path of a script.
         cwd: Its folder.
         env: Its environment; that of this process, if none is given.
-        options: ``stdout``, ``stderr`` and ``text`` of ``subprocess.Popen``.
+        options: ``stdout``, ``stderr`` and ``text`` of ``subprocess.Popen``; and ``limit``, a limit of the system by the
+            name that it has in ``resource``, with its value.
     """
     if env is None:
         env = dict(os.environ)
     assert line[0] == sys.executable
     if not FORKS or _of_python(env) != _of_python(dict(os.environ)):
+        if limit := options.pop("limit", None):
+            options["preexec_fn"] = lambda: _set(limit)
         return cast("Process", subprocess.Popen(line, cwd=cwd, env=env, **options))
     if not _server:
         _server.append(_ForkServer())
