@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[2] / "example_project" / "cluster.py"
 
 def test_two_of_three_workers_go_on_politely_and_everything_holds() -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--seconds", "15"],
+        [sys.executable, str(SCRIPT), "--seconds", "10"],
         capture_output=True,
         text=True,
         check=False,
