@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import sys
 import time
 import urllib.request
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import processes, redis_server
-from support.redis_server import Server
+from support.redis_server import Server, free_port
 
 yaml = pytest.importorskip("yaml")
 
@@ -148,9 +147,7 @@ def test_a_worker_starts_by_its_command_and_is_healthy(
     worker: tuple[Path, str, list[str], dict[str, Any]], tmp_path: Path
 ) -> None:
     pytest.importorskip("hiredis")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with Server(tmp_path / "server", requirepass="x") as server:
         changes = {
             "$(REDIS_PASSWORD)": "x",

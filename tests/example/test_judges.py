@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from broad.judges import Encoder, LinkService, Nearness, Service
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.redis_server import free_port
 from support.small_web import Follow, check, crawl
 
 from scrapy_aopic.core.focus.stand_in import StandIn
@@ -212,9 +212,7 @@ def wrong_service(judges: list[Judge], body: bytes) -> str:
     """URL of a service that responds with *body*, or of none at all without one."""
     if body:
         return start(judges, 1, body).url
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/"
+    return f"http://127.0.0.1:{free_port()}/"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"grade": 2}', b'{"grade": NaN}', b"[]"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +11,8 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from .redis_server import free_port
 
 PROMETHEUS = shutil.which("prometheus")
 RULES = Path(__file__).parents[2] / "docs" / "monitoring" / "alerts.yml"
@@ -45,9 +46,7 @@ class Prometheus:
         file.write_text(
             _CONFIGURATION.format(every=every, rules=RULES, token=token, port=port), encoding="utf-8"
         )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self._url = f"http://127.0.0.1:{free_port()}"
         arguments = {
             "config.file": file,
             "storage.tsdb.path": folder / "data",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from typing_extensions import Self
@@ -52,7 +54,7 @@ class Server:
     def __init__(self, folder: Path, **options: str) -> None:
         binary = find_server()
         assert binary is not None, WHY_NOT
-        self.port = _free_port()
+        self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "log"
         self.url = f"redis://127.0.0.1:{self.port}/0"
@@ -122,10 +124,10 @@ class Server:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that no connection gets while the server is down; a node of a cluster also takes the one 10,000 above."""
     while True:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port: int = free.getsockname()[1]
-        if port < 55_000:  # a node of a cluster also takes the port 10,000 above
+        port = 10_000 + secrets.randbelow(12_000)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
             return port
