@@ -25,7 +25,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MORE = ("scrapy.cmdline", "scrapy.linkextractors.lxmlhtml", "twisted.internet.asyncioreactor")
+MORE = (
+    "scrapy.cmdline",
+    "scrapy.linkextractors.lxmlhtml",
+    "scrapy.utils._remote_control",
+    "twisted.internet.asyncioreactor",
+)
 
 
 def import_all() -> None:
@@ -44,7 +49,9 @@ def import_all() -> None:
             for each in several
             if isinstance(each, str) and each.startswith("scrapy.")
         ]
-    for name in (*MORE, *modules, "scrapy.utils._remote_control"):
+    for name in (*MORE, *modules):
+        if name.startswith("scrapy_aopic.lab"):
+            continue  # it imports NumPy, which starts threads, and threads are not forked
         with suppress(ImportError):
             import_module(name)
     assert "twisted.internet.reactor" not in sys.modules, "each process installs its own"
