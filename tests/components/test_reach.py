@@ -104,7 +104,7 @@ class Seeds(Spider):
 
     name = "seeds"
     start_urls = [f"http://h{n}.test/" for n in range(12)]
-    custom_settings = {"CLOSESPIDER_TIMEOUT": 1, "RETRY_ENABLED": False}
+    custom_settings = {"CLOSESPIDER_TIMEOUT": 4, "RETRY_ENABLED": False}
 
     def parse(self, response: Response) -> None:
         pass
