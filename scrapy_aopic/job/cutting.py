@@ -12,6 +12,7 @@ from scrapy_aopic.web.suffixes import list_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
@@ -49,11 +50,8 @@ def check_cut(
             f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
             f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
         )
-    if cut is not None and cut.suffixes != list_name():
-        raise StorageError(
-            f"The job in {address} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
-            f"of {list_name()}: install the same version on all machines. Nothing was changed."
-        )
+    if cut is not None:
+        check_suffixes(address, cut)
     if disks and shards < max(disks, 2):
         raise SettingError(
             f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
@@ -75,6 +73,19 @@ def check_cut(
         raise SettingError(
             'AOPIC_DURABILITY = "close" stores nothing before the end, so that no shard would hear of another: set a number '
             "of milliseconds, or AOPIC_SHARDS = 1."
+        )
+
+
+def check_suffixes(job: Path | Address, cut: JobCut) -> None:
+    """Do nothing if this process cuts domains as *cut*, that of *job*, does: else it would look for hosts in other shards.
+
+    Raises:
+        StorageError: If it does not.
+    """
+    if cut.suffixes != list_name():
+        raise StorageError(
+            f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
+            f"of {list_name()}: install the same versions of tldextract and scrapy-aopic on all machines. Nothing was changed."
         )
 
 

@@ -29,8 +29,9 @@ from scrapy_aopic.storage.redis_lease import Lease
 from scrapy_aopic.storage.redis_moving import Move, beside, has_store, kept_beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis_remains import copy_remains
 from scrapy_aopic.storage.redis_shards import read_cut
-from scrapy_aopic.web.suffixes import list_name, registered_domain
+from scrapy_aopic.web.suffixes import registered_domain
 
+from .cutting import check_suffixes
 from .repair import host_of
 from .restore import copy_rows
 
@@ -69,11 +70,8 @@ def repair_on_server(job: Address) -> list[RepairedStore]:
             f"The shards of the job in {job} are on the disks of its workers: repair each there, as 'scrapy aopic repair "
             "JOBDIR/aopic-home/0'; 'scrapy aopic status' shows where they are."
         )
-    if cut is not None and cut.suffixes != list_name():
-        raise StorageError(
-            f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that of "
-            f"{list_name()}: install the same version."
-        )
+    if cut is not None:
+        check_suffixes(job, cut)
     places = [job.of_shard(number) for number in range(cut.shards)] if cut is not None else [job]
     with ExitStack() as opened:
         for place in places:

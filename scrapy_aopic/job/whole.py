@@ -17,8 +17,9 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.redis_homes import read_books, registry_of
 from scrapy_aopic.storage.redis_lessons import LessonBoard
 from scrapy_aopic.storage.redis_shards import State, read_cut
-from scrapy_aopic.web.suffixes import list_name, registered_domain
+from scrapy_aopic.web.suffixes import registered_domain
 
+from .cutting import check_suffixes
 from .parts import read_parts
 from .views import open_stores
 
@@ -255,11 +256,7 @@ def audit_job(job: Path | Address) -> WholeAudit:
             server cannot be reached.
     """
     cut = _cut_of(job)
-    if cut.suffixes != list_name():
-        raise StorageError(
-            f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
-            f"of {list_name()}: install the same version."
-        )
+    check_suffixes(job, cut)
     if cut.disks and not isinstance(job, Path):
         return audit_books(read_books(job, cut), cut.shards)
     result = WholeAudit(cut.shards, total=cut.shards * TOTAL)

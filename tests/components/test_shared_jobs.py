@@ -168,7 +168,7 @@ async def test_another_list_of_public_suffixes_is_refused(
     monkeypatch.setattr("scrapy_aopic.job.cutting.list_name", lambda: "0.1 (abc)")
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, settings)
-    assert "install the same version on all machines" in caplog.text
+    assert "install the same versions of tldextract and scrapy-aopic on all machines" in caplog.text
     assert len(web.asked) == n
 
 

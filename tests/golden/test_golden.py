@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,21 @@ def test_an_old_job_holds_every_invariant_and_is_crawled_on(
     after = journey.crawl.counts
     assert after.visited + after.failed > before.visited + before.failed
     store.close()
+
+
+def test_an_old_job_is_crawled_on_by_other_registered_domains(file: Path) -> None:
+    """Another list of public suffixes, or rule for what is not on it, moves hosts between domains: these begin anew."""
+    store = golden(file, MemoryStore())
+    saved = read_saved(store)
+    assert saved is not None
+    policy = replace(policies()[file.stem.split("-")[1]], domain_of=str)
+    journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)
+    before = journey.crawl.counts
+    journey.run(300)
+    journey.finish()
+    after = journey.crawl.counts
+    assert audit(store).violations == []
+    assert after.visited + after.failed > before.visited + before.failed
 
 
 def test_the_records_of_an_old_job_are_written_as_they_were(file: Path) -> None:

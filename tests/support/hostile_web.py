@@ -138,7 +138,6 @@ def numbered(exchange: Exchange) -> Answer:
 @without_robots
 def same_text(exchange: Exchange) -> Answer:
     number = next(NUMBERS)
-    # Not ".test", which is no public suffix, so that each host would be a registered domain that somebody pays for.
     return page(f"/{number}", f"http://n{number}.clones.com/", text=TEXT)
 
 
