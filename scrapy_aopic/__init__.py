@@ -8,6 +8,7 @@
 :class:`Links`                  what a callback yields for all links of its page at once
 :class:`LinkExtractor`          Scrapy's, with the same results, in a fraction of its time
 :class:`LinkMiddleware`         ``SPIDER_MIDDLEWARES``: tells the ledger which links a page has
+:class:`ContentTypeMiddleware`  ``DOWNLOADER_MIDDLEWARES``: HTML as browsers recognise it
 :class:`PolitenessMiddleware`   ``DOWNLOADER_MIDDLEWARES``: waits a multiple of each transfer's time
 :class:`ImportancePipeline`     ``ITEM_PIPELINES``: importance, cash, history, visits on items
 :class:`PagesPipeline`          ``ITEM_PIPELINES``: what was fetched as WARC
@@ -27,6 +28,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .addon import Addon
+    from .downloadermiddlewares.content_type import ContentTypeMiddleware
     from .downloadermiddlewares.politeness import PolitenessMiddleware
     from .downloadermiddlewares.robots import RobotsMiddleware
     from .dupefilter import DupeFilter
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Addon": "addon",
     "BroadSpider": "spiders",
+    "ContentTypeMiddleware": "downloadermiddlewares",
     "DupeFilter": "dupefilter",
     "ImportancePipeline": "pipelines",
     "LinkExtractor": "linkextractors",
@@ -56,6 +59,7 @@ _WHERE = {
 __all__ = [
     "Addon",
     "BroadSpider",
+    "ContentTypeMiddleware",
     "DupeFilter",
     "ImportancePipeline",
     "LinkExtractor",

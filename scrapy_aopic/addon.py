@@ -10,6 +10,7 @@ from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 
+from .downloadermiddlewares.content_type import ContentTypeMiddleware
 from .downloadermiddlewares.politeness import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .extensions import Progress
@@ -66,6 +67,7 @@ class Addon:
         _set_default(settings, "SCHEDULER", Scheduler)
         settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
+        settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", ContentTypeMiddleware, 585)
         settings.setdefault_in_component_priority_dict("EXTENSIONS", Progress, 0)
         listed = [load_object(each) for each in settings.getdict("DOWNLOADER_MIDDLEWARES")]
         if not any(isinstance(each, type) and issubclass(each, _ROBOTS) for each in listed):

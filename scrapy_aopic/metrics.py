@@ -331,6 +331,11 @@ OWN = (
         "aopic/robots/from_store", "counter", "files", _ROBOTS,
         "times that a robots.txt was not in memory, but in the store of the job",
     ),
+    Stat(
+        "aopic/types/guessed", "counter", "responses", "`ContentTypeMiddleware`",
+        "responses whose `Content-Type` is a list, none at all, or says nothing, and that are read as "
+        "[browsers](urls.md#types-as-browsers-read-them) do; those without the header only if Scrapy would do otherwise",
+    ),
     Stat("aopic/sitemaps/read", "counter", "sitemaps", _ROBOTS, "sitemaps that were read, indexes included"),
     Stat(
         "aopic/sitemaps/pages", "counter", "pages", _ROBOTS,

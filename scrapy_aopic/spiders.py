@@ -34,6 +34,7 @@ from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
 from .storage.registry import SERVER
+from .web.content_types import declared_type
 from .web.origins import host_name
 from .web.suffixes import registered_domain
 
@@ -92,7 +93,7 @@ FIELDS: dict[str, Callable[[Response], str | int]] = {
     "url": lambda response: response.url,
     "title": _title,
     "language": _language,
-    "type": lambda response: _header(response, "Content-Type").partition(";")[0].strip().lower(),
+    "type": lambda response: declared_type(response.headers).essence,
     "status": lambda response: response.status,
     "depth": lambda response: _meta(response).get("depth", 0),
 }

@@ -1,8 +1,9 @@
-"""Downloader middlewares: politeness, and robots.txt."""
+"""Downloader middlewares: politeness, robots.txt, and content types."""
 
 from __future__ import annotations
 
+from .content_type import ContentTypeMiddleware
 from .politeness import PolitenessMiddleware
 from .robots import RobotsMiddleware
 
-__all__ = ["PolitenessMiddleware", "RobotsMiddleware"]
+__all__ = ["ContentTypeMiddleware", "PolitenessMiddleware", "RobotsMiddleware"]

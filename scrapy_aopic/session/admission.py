@@ -9,6 +9,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.web.content_types import content_type, declared_type
 from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import Normaliser, Verdict
@@ -128,13 +129,17 @@ class Admission:
         return verdict.url
 
     def is_wanted(self, headers: Headers) -> bool:
-        """Whether a response with *headers* is of a content type that is read; one without a type is."""
-        kind = _content_type(headers)
+        """Whether a response with *headers* may be of a content type that is read: if they say nothing, its body shows."""
+        kind = declared_type(headers).essence
         return not kind or self._is_wanted(kind)
+
+    def is_read(self, response: Response) -> bool:
+        """Whether *response* is of a content type that is read."""
+        return self._is_wanted(content_type(response))
 
     def unwanted(self, response: Response) -> UnwantedTypeError:
         """The error for *response*, which is of a type that is not read; the first one is logged."""
-        kind = _content_type(response.headers)
+        kind = content_type(response)
         self._first.warning(
             "content type",
             "%(url)s is not read, because links to %(kind)s are not (AOPIC_CONTENT_TYPES); further answers of such types "
@@ -204,12 +209,6 @@ class Admission:
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value(name)
-
-
-def _content_type(headers: Headers) -> str:
-    """Content type that *headers* name, in lower case and without parameters; ``""`` if they do not."""
-    value: bytes = headers.get("Content-Type") or b""
-    return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
 def _short(url: str) -> str:

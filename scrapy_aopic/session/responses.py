@@ -113,11 +113,10 @@ class Responses:
         if visit is None:
             return
         self._admission.note_answer(request, headers)
-        if not self._is_wanted(request, headers):  # its status decides what becomes of it
+        if not (
+            _is_exempt(request) or self._admission.is_wanted(headers)
+        ):  # its status decides what becomes of it
             raise StopDownload(fail=False)
-
-    def _is_wanted(self, request: Request, headers: Headers) -> bool:
-        return bool(request.meta.keys() & {PURPOSE, SITEMAP}) or self._admission.is_wanted(headers)
 
     def _refuse(self, error: RefusedError, text: str, url: str, n: int) -> RefusedError:
         """*error*, which refuses a hostile response from *url* with more than *n* of something; the first one is logged."""
@@ -128,7 +127,8 @@ class Responses:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
             return
-        if response.status in range(200, 300) and not self._is_wanted(request, response.headers):
+        is_good = response.status in range(200, 300)
+        if is_good and not (_is_exempt(request) or self._admission.is_read(response)):
             visit.unwanted = self._admission.unwanted(response)
         elif has_too_many_attributes(response):
             self._stats.count("aopic/hostile/attributes")
@@ -145,7 +145,7 @@ class Responses:
         visit.status = response.status
         if self._recrawls:
             self._note_version(visit, response, request)
-        if self._seen != "off" and response.status in range(200, 300) and self._crawl.prefetches:
+        if self._seen != "off" and is_good and self._crawl.prefetches:
             self._prefetch(response, request, visit)
 
     # -- whether they have changed
@@ -243,6 +243,11 @@ class Responses:
     def _url(self, key: bytes) -> str:
         """URL of the page under *key*, ``""`` for no page."""
         return url_of(self._crawl.request(key)) if key else ""
+
+
+def _is_exempt(request: Request) -> bool:
+    """Whether a response to *request* is read whatever its type is."""
+    return bool(request.meta.keys() & {PURPOSE, SITEMAP})
 
 
 def _nothing_new(response: Response, **_: Any) -> None:

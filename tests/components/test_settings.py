@@ -533,7 +533,8 @@ def test_the_addon_leaves_components_where_the_user_put_them() -> None:
     settings.set("DOWNLOADER_MIDDLEWARES", {"scrapy_aopic.PolitenessMiddleware": 700}, "project")
     Addon().update_settings(settings)
     assert settings["SCHEDULER"] == "scrapy.core.scheduler.Scheduler"
-    assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {"scrapy_aopic.PolitenessMiddleware": 700}
+    assert settings["DOWNLOADER_MIDDLEWARES"]["scrapy_aopic.PolitenessMiddleware"] == 700
+    assert PolitenessMiddleware not in settings["DOWNLOADER_MIDDLEWARES"]
 
 
 @pytest.mark.parametrize("scorer", ["otie", Otie, type("OfAUser", (Otie,), {})])

@@ -1,0 +1,72 @@
+"""Responses of the class that a browser would give them, where Scrapy takes their ``Content-Type`` at its word."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
+from scrapy.responsetypes import responsetypes
+from w3lib.encoding import resolve_encoding
+
+from scrapy_aopic.session.stats import FirstOnly
+from scrapy_aopic.web.content_types import content_type, declared_type
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+_OF_SCRAPY = frozenset({Response, TextResponse, HtmlResponse, XmlResponse, JsonResponse})
+"""Classes that are replaced: those of a download handler have what ours lack."""
+
+_SHOWN = 200
+
+
+class ContentTypeMiddleware:
+    """Makes HTML of what browsers take for HTML, although its type is a list, none at all, or says nothing.
+
+    Order: 585, where bodies are unpacked (``HttpCompressionMiddleware``), and before they are looked at
+    (``MetaRefreshMiddleware``).
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._first = FirstOnly(logger, crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        declared = declared_type(response.headers)
+        if (declared.essence and not declared.is_odd) or type(response) not in _OF_SCRAPY:
+            return response
+        kind = content_type(response)
+        cls = responsetypes.from_mimetype(kind)
+        charset = resolve_encoding(declared.charset) if declared.charset else None
+        if not isinstance(response, cls):
+            read = response.replace(cls=cls, encoding=charset) if issubclass(cls, TextResponse) else response
+        elif charset is not None and isinstance(response, TextResponse):
+            read = response.replace(encoding=charset)
+        else:
+            read = response
+        if declared.is_odd or read is not response:
+            self._note(response, kind)
+        return read
+
+    def _note(self, response: Response, kind: str) -> None:
+        """Count *response*, which is read as of type *kind*; the first one is logged."""
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value("aopic/types/guessed")
+        stated = b", ".join(response.headers.getlist("Content-Type")).decode("latin-1")[:_SHOWN]
+        self._first.warning(
+            "odd",
+            "%(url)s says %(stated)s of its type and is read as %(kind)s, as browsers do; further such responses are "
+            "only counted (aopic/types/guessed)",
+            url=response.url[:_SHOWN],
+            stated=f'"{stated}"' if stated else "nothing",
+            kind=kind,
+        )

@@ -1,0 +1,209 @@
+"""Content types as browsers read them: lists, nonsense, none at all; and what the spider and the log see of it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.http.headers import Headers
+from scrapy.linkextractors import LinkExtractor
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, crawl
+
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.web.content_types import content_type, declared_type
+
+Serve = Callable[[dict[str, Any]], Web]
+
+ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+HOME = "http://a.test/"
+PAGE = '<!DOCTYPE html>\n<html lang=en><title>t</title><a href="/from/{}">x</a></html>'
+
+HTML: dict[str, list[str]] = {
+    "plain": ["text/html"],
+    "upper case": ["TEXT/HTML; CHARSET=UTF-8"],
+    "semicolons": ["text/html;;"],
+    "spaces": [" text/html ; charset=utf-8"],
+    "xhtml": ["application/xhtml+xml"],
+    "none": [],
+    "empty": [""],
+    "list": ["text/html, text/html"],
+    "list with charsets": ["text/html; charset=utf-8, text/html; charset=utf-8"],
+    "list of two": ["text/plain, text/html"],
+    "list that ends in nonsense": ["text/html, charset=utf-8"],
+    "list that ends in any": ["text/html, */*"],
+    "two headers": ["text/html", "text/html; charset=utf-8"],
+    "two headers, the last is nonsense": ["text/html", "html"],
+    "any": ["*/*"],
+    "any, with a charset": ["*/*; charset=utf-8"],
+    "unknown": ["unknown/unknown"],
+    "application/unknown": ["application/unknown"],
+    "no slash": ["html"],
+    "text": ["text"],
+    "no subtype": ["text/"],
+    "no type": ["/html"],
+    "no semicolon": ["text/html charset=utf-8"],
+    "charset only": ["charset=utf-8"],
+    "charset first": ["charset=utf-8; text/html"],
+    "colon": ["text/html:charset=utf-8"],
+    "quoted": ['"text/html"'],
+    "semicolon only": [";"],
+}
+AS_SCRAPY_READS_THEM = {
+    *("plain", "upper case", "semicolons", "spaces", "xhtml", "list with charsets", "two headers"),
+    *("none", "empty", "semicolon only"),  # by the body, in which it finds "<!doctype html>"
+}
+OTHERS: dict[str, list[str]] = {
+    "bytes": ["application/octet-stream"],
+    "list of others": ["text/html, application/octet-stream"],
+    "php": ["application/x-httpd-php"],
+    "picture": ["image/png"],
+    "pdf": ["application/pdf; text/html"],
+}
+
+
+def headers(values: list[str], **others: str) -> dict[str, str]:
+    """Headers with each of *values*: names differ in case, so that a dictionary can hold several."""
+    return {("Content-Type", "content-type")[number]: value for number, value in enumerate(values)} | others
+
+
+class Read(Spider):
+    """Follows the links of every page, and notes of which class they are."""
+
+    name = "read"
+    start_urls = [HOME]
+    seen: dict[str, Response]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        self.seen[response.url] = response
+        if isinstance(response, TextResponse):
+            for link in LinkExtractor().extract_links(response):
+                yield Request(link.url)
+
+
+async def read(settings: dict[str, Any]) -> tuple[dict[str, Response], dict[str, Any]]:
+    """Responses by URL that a spider was given, and the stats of its crawl."""
+    Read.seen = {}
+    crawler = await crawl(Read, settings)
+    assert crawler.stats is not None
+    return Read.seen, crawler.stats.get_stats()
+
+
+@deferred_f_from_coro_f
+async def test_what_browsers_show_as_html_is_html(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    pages: dict[str, Any] = {HOME: [f"/{number}" for number in range(len(HTML))]}
+    for number, (name, values) in enumerate(HTML.items()):
+        pages[f"{HOME}{number}"] = Answer(headers=headers(values), body=PAGE.format(name).encode())
+    web = serve(pages)
+    seen, stats = await read(ADDON)
+    followed = {url.removeprefix(f"{HOME}from/").replace("%20", " ") for url in web.asked if "/from/" in url}
+    assert followed == set(HTML)
+    assert {type(response) for response in seen.values()} == {HtmlResponse}
+    (warning,) = (each for each in caplog.records if "aopic/types/guessed" in each.getMessage())
+    assert warning.levelname == "WARNING"
+    assert HOME in warning.getMessage()
+    assert stats["aopic/types/guessed"] == len(HTML) - len(AS_SCRAPY_READS_THEM)
+
+
+@deferred_f_from_coro_f
+async def test_what_browsers_save_is_not_read(serve: Serve) -> None:
+    pages: dict[str, Any] = {HOME: [f"/{number}" for number in range(len(OTHERS) + 1)]}
+    for number, (name, values) in enumerate(OTHERS.items()):
+        pages[f"{HOME}{number}"] = Answer(headers=headers(values), body=PAGE.format(name).encode())
+    pages[f"{HOME}{len(OTHERS)}"] = Answer(headers=headers(["*/*"]), body=b"\x89PNG\r\n\x1a\n\0\0<html>")
+    web = serve(pages)
+    seen, stats = await read(ADDON)
+    assert [*seen] == [HOME]
+    assert [url for url in web.asked if "/from/" in url] == []
+    assert stats["aopic/outcomes/content type"] == len(OTHERS) + 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["stock", "alone"])
+@deferred_f_from_coro_f
+async def test_without_the_addon_it_is_scrapy_that_decides(serve: Serve, settings: dict[str, Any]) -> None:
+    serve({HOME: Answer(headers=headers(["text/html, text/html"]), body=PAGE.format(1).encode())})
+    seen, stats = await read(settings)
+    assert type(seen[HOME]) is TextResponse
+    assert "aopic/types/guessed" not in stats
+
+
+@deferred_f_from_coro_f
+async def test_a_packed_page_is_looked_at_once_it_is_unpacked_and_its_refresh_is_followed(
+    serve: Serve,
+) -> None:
+    body = gzip.compress(b"<html><meta http-equiv=refresh content='0; url=/there'></html>")
+    packed = {"Content-Encoding": "gzip"}
+    web = serve({HOME: Answer(headers=headers(["html"], **packed), body=body), f"{HOME}there": []})
+    seen, _ = await read(ADDON)
+    assert web.asked == [HOME, f"{HOME}there"]
+    assert [*seen] == [f"{HOME}there"]
+
+
+@deferred_f_from_coro_f
+async def test_the_charset_of_the_header_that_browsers_take_is_taken(serve: Serve) -> None:
+    body = "<!DOCTYPE html><p>\u0434\u0430".encode("windows-1251")
+    serve({HOME: Answer(headers=headers(["text/html; charset=windows-1251", "text/html"]), body=body)})
+    seen, _ = await read(ADDON)
+    response = seen[HOME]
+    assert isinstance(response, TextResponse)
+    assert response.text == body.decode("windows-1251")
+
+
+@deferred_f_from_coro_f
+async def test_what_must_not_be_guessed_is_no_html(serve: Serve) -> None:
+    page = PAGE.replace("<html lang=en>", "").replace("!DOCTYPE html", "p ").format(1).encode()
+    nosniff = {"X-Content-Type-Options": "NoSniff, x"}
+    serve({HOME: Answer(headers=headers(["*/*"], **nosniff), body=page)})
+    seen, _ = await read(ADDON)
+    assert type(seen[HOME]) is TextResponse
+
+
+def of(body: bytes, *values: str, **others: str) -> str:
+    return content_type(Response(HOME, body=body, headers={"Content-Type": [*values], **others}))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<!doctype HTML>", "text/html"),
+        (b"\t\n\x0c\r <P class=x>", "text/html"),
+        (b"<!-- x --><html>", "text/html"),
+        (b"<a\thref=x>", "text/plain"),
+        (b"<html", "text/plain"),
+        (b"<address>", "text/plain"),
+        (b"x<html>", "text/plain"),
+        (b" " * 1445 + b"<html>", "text/plain"),
+        (b"<?xml version='1.0'?><urlset>", "text/xml"),
+        (b"%PDF-1.7", "application/pdf"),
+        (b"%!PS-Adobe-3.0", "application/postscript"),
+        (b"\xef\xbb\xbf<html>", "text/plain"),
+        (b"\xff\xfe<\0h\0t\0", "text/plain"),
+        (b"\xfe\xff\0<\0h", "text/plain"),
+        (b"caf\xe9", "text/plain"),
+        (b"", "text/plain"),
+        (b"PK\x03\x04", "application/octet-stream"),
+        (b"x" * 1445 + b"\0", "text/plain"),
+    ],
+)
+def test_a_body_without_a_type_is_sniffed(body: bytes, kind: str) -> None:
+    assert of(body) == of(body, "*/*") == of(body, "text/html/x") == kind
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["," * 60_000, '"' * 60_001, "\\" * 60_000, '"\\' * 30_000, "text/html;" * 6000 + ",", "a/" * 30_000, "\t" * 60_000 + "x", '"a' * 30_000 + ",text/html"],
+    ids=lambda value: value[:12],
+)  # fmt: skip
+def test_long_headers_are_read_in_linear_time(value: str) -> None:
+    # A second of them would be minutes if it were quadratic.
+    found = {declared_type(Headers({"Content-Type": value * 10})).essence for _ in range(3)}
+    assert found <= {"", "text/html"}
+
+
+def test_a_quoted_comma_ends_no_type() -> None:
+    quoted = 'text/html; x=", text/plain; \\", image/png"; charset=utf-8'
+    assert declared_type(Headers({"Content-Type": quoted})) == ("text/html", "", False)
