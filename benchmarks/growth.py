@@ -217,6 +217,7 @@ XML = (
     b"<url>", b"</url>", b"<loc>", b"</loc>", b"<loc/>", b"<x/>", b"<x>", b"</x>", b"<a{n}/>", b"http://h/{n}", b"&amp;", b"&e;", b"&#65;",
     b" a{n}=''", b" xmlns:a{n}='b'", b"<!--", b"-->", b"<?a?>", b"<![CDATA[", b"]]>", b"<", b">", b"x", b" ", b"\xff", b"\0",
     b"<!DOCTYPE a [<!ENTITY e '&e;'>", b"<!ENTITY e{n} 'x'>", b"<url><loc>http://h/{n}</loc></url>",
+    b"<link ", b"<a:link rel='alternate' href='/{n}'/>", b" href=", b" rel=", b"'", b'"', b"&", b"&#{n};", b"\n", b"http://", b"<item><link>",
 )  # fmt: skip
 HEAD = (
     b"<", b">", b"</{n}>", b";", b",", b"=", b'"', b"rel", b"rel=", b"canonical", b" ", b"\t", b"<a>; rel=canonical,", b"a", b"{n}", b"\\",

@@ -342,8 +342,10 @@ OWN = (
         "pages in them that were taken as links, known ones included",
     ),
     Stat(
-        "aopic/sitemaps/refused", "counter", "URLs", _ROBOTS,
-        "URLs in them that are [too long](urls.md#why-a-url-is-refused) to be parsed",
+        "aopic/sitemaps/left_out/<reason>", "counter", "entries", _ROBOTS,
+        "what of [sitemaps](robots.md#sitemaps) is not taken: of another `domain`, no `url`, `lines` of a text that are no "
+        "URLs, `too long`, `entries`, `alternates` and `sitemaps` beyond the bounds, beyond the `depth` of indexes; and the "
+        "`rest` of those that are too large or end in the middle, one each",
     ),
     Stat("aopic/sitemaps/bad", "counter", "sitemaps", _ROBOTS, "sitemaps that could not be read"),
     Stat(

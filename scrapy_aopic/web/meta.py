@@ -49,7 +49,7 @@ RELEVANCE = "aopic_relevance"
 """Key of ``Response.meta`` that holds how relevant the page is to the topic, 0 to 1; never written."""
 
 SITEMAP = "_aopic_sitemap"
-"""Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and whether an index named it."""
+"""Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and how many indexes are above it."""
 
 SEED = "_aopic_seed"
 """Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""

@@ -32,6 +32,11 @@ def robots(text: bytes) -> None:
     Rfc9309RobotParser(text).allowed("http://a.test/" + "a" * 500, "bot")
 
 
+def sitemap(text: bytes) -> None:
+    for _ in Sitemap(text):
+        pass
+
+
 def page(text: bytes) -> HtmlResponse:
     return HtmlResponse("http://a.test/", body=text)
 
@@ -51,7 +56,14 @@ CASES: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes], int]] = {
     "canonical header": (
         lambda text: read_canonical(Response("http://a.test/", headers={"Link": text})), each(b"</%d>; rel=canonical,"), 5000,
     ),
-    "elements of a sitemap": (lambda text: list(Sitemap(text)), lambda n: b"<urlset>" + b"<x/><loc/>" * n, 20_000),
+    "elements of a sitemap": (sitemap, lambda n: b"<urlset>" + b"<x/><loc/>" * n, 20_000),
+    "tags of a sitemap without an end": (sitemap, lambda n: b"<urlset><url>" + b"<link href=" * n, 20_000),
+    "a long tag of a sitemap": (sitemap, lambda n: b"<urlset><url><link " + b'href="' * n + b"/><a" + b"a" * n, 15_000),
+    "comments in an entry": (sitemap, lambda n: b"<urlset><url><loc>" + b"x<!---->" * n, 20_000),
+    "comments without an end": (sitemap, lambda n: b"<urlset><url><loc>" + b"<!--<![CDATA[" * n, 20_000),
+    "entries without an end": (sitemap, lambda n: b"<urlset>" + b"<url><loc>&#1" * n, 20_000),
+    "lines of a sitemap": (sitemap, lambda n: b"http://a.test/" + b"\n \r" * n, 40_000),
+    "what comes before a sitemap": (sitemap, lambda n: b"<?xml" * n, 40_000),
 }  # fmt: skip
 
 

@@ -23,11 +23,13 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, check, crawl
 
-from scrapy_aopic import Addon, PolitenessMiddleware, RobotsMiddleware
+from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
+from scrapy_aopic.session import sitemaps
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.testing.server_log import audit
+from scrapy_aopic.web import sitemaps as of_web
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -963,6 +965,7 @@ def mapped() -> dict[str, Any]:
         "http://a.com/nested.xml": Answer(
             headers=xml, body=sitemap("http://a.com/deep.xml", kind="sitemapindex", entry="sitemap")
         ),
+        "http://a.com/deep.xml": Answer(headers=xml, body=sitemap("http://a.com/6")),
         "http://a.com/two.xml.gz": Answer(
             headers={"Content-Type": "application/gzip"},
             body=gzip.compress(sitemap("http://a.com/2", "http://www.a.com/3")),
@@ -971,7 +974,7 @@ def mapped() -> dict[str, Any]:
             headers=xml, body=sitemap("http://a.com/4", "http://maps.example/5", "http://[/")
         ),
         "http://a.com/bad.xml": Answer(headers=xml, body=b"not a sitemap"),
-        **{f"http://a.com/{n}": [] for n in (1, 2, 4)},
+        **{f"http://a.com/{n}": [] for n in (1, 2, 4, 6)},
         "http://www.a.com/3": [],
     }  # fmt: skip
 
@@ -992,15 +995,127 @@ async def test_sitemaps_are_seeds_if_they_are_wanted(serve: Serve, settings: dic
 
     web = serve(mapped())
     crawler = await crawl(Pages, {**settings, "AOPIC_SITEMAPS": True})
-    maps = ["one.xml?utm_source=robots", "index.xml", "bad.xml", "two.xml.gz", "nested.xml"]
-    pages = [*(f"http://a.com/{path}" for path in ("", "1", "2", "4")), "http://www.a.com/3"]
+    maps = ["one.xml?utm_source=robots", "index.xml", "bad.xml", "two.xml.gz", "nested.xml", "deep.xml"]
+    pages = [*(f"http://a.com/{path}" for path in ("", "1", "2", "4", "6")), "http://www.a.com/3"]
     assert Counter(web.asked) == Counter(
         [*pages, *(f"http://a.com/{path}" for path in maps), "http://maps.example/a.xml"]
     )
     assert sorted(Pages.pages) == sorted(pages)  # the spider sees no sitemap
-    assert stat(crawler, "aopic/sitemaps/read") == 5
+    assert stat(crawler, "aopic/sitemaps/read") == 6
     assert stat(crawler, "aopic/sitemaps/bad") == 1
-    assert stat(crawler, "aopic/sitemaps/pages") == 5
+    assert stat(crawler, "aopic/sitemaps/pages") == 6
+    assert stat(crawler, "aopic/sitemaps/left_out/url") == 2
+    assert stat(crawler, "aopic/sitemaps/left_out/domain") == 2
+
+
+def of_robots_txt(host: str, answers: dict[str, Answer], *pages: str) -> dict[str, Any]:
+    """A web whose robots.txt names *answers*, sitemaps by their paths."""
+    lines = "".join(f"Sitemap: {path}\n" for path in answers)
+    web: dict[str, Any] = {f"http://{host}/robots.txt": rules("/no", more=lines), f"http://{host}/": []}
+    return {
+        **web,
+        **{f"http://{host}{path}": answer for path, answer in answers.items()},
+        **{page: [] for page in pages},
+    }
+
+
+@deferred_f_from_coro_f
+async def test_one_bad_character_ends_no_list(serve: Serve) -> None:
+    urls = [f"http://a.com/{n}" for n in range(60)]
+    text = sitemap(*urls).replace(b"/7 ", b"/7?a&b=<c ")
+    web = serve(of_robots_txt("a.com", {"/s.xml": Answer(body=text)}, *urls))
+    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    assert set(urls) - set(web.asked) == {"http://a.com/7"}
+    assert "http://a.com/7?a&b=" in web.asked
+    assert stat(crawler, "aopic/sitemaps/pages") == 60
+    assert stat(crawler, "aopic/sitemaps/left_out/rest") is None
+
+
+@deferred_f_from_coro_f
+async def test_sitemaps_of_every_format_and_type_are_read(serve: Serve) -> None:
+    alternates = '<xhtml:link rel="alternate" hreflang="de" href="http://de.a.com/1"/><xhtml:link rel="amphtml" href="http://a.com/no"/>'
+    answers = {
+        "/languages.xml": sitemap("http://a.com/1").replace(b"</url>", f"{alternates}</url>".encode()),
+        "/list.txt": b"\xef\xbb\xbfhttp://a.com/2\r\n\r\nhttp://a.com/3?a=1&b=2",
+        "/rss": b"<rss><channel><link>http://a.com/no</link><item><title>t</title><link>http://a.com/4</link></item></channel></rss>",
+        "/atom": b"<feed xmlns='http://www.w3.org/2005/Atom'><link href='http://a.com/no'/><entry><link rel='self' href='/no'/><link href='/5'/></entry></feed>",
+        "/rdf": b"<rdf:RDF><channel/><item rdf:about='x'><link>http://a.com/6</link></item></rdf:RDF>",
+        "/x": gzip.compress(sitemap("http://a.com/7")),
+    }
+    types = ["text/html, text/html", "text/plain", "application/octet-stream", "image/png", "*/*", "text/xml"]
+    served = {
+        path: Answer(headers={"Content-Type": kind}, body=body)
+        for kind, (path, body) in zip(types, answers.items(), strict=True)
+    }
+    pages = {
+        "http://a.com/1",
+        "http://de.a.com/1",
+        "http://a.com/2",
+        "http://a.com/3?a=1&b=2",
+        *(f"http://a.com/{n}" for n in (4, 5, 6, 7)),
+    }
+    web = serve(of_robots_txt("a.com", served, *pages))
+    crawler = await crawl(Start, {**ADDON, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    assert set(web.asked) == {*pages, "http://a.com/", *(f"http://a.com{path}" for path in answers)}
+    assert stat(crawler, "aopic/sitemaps/read") == len(answers)
+    assert not [name for name in crawler.stats.get_stats() if "left_out" in name]  # type: ignore[union-attr]
+
+
+@deferred_f_from_coro_f
+async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sitemaps, "MAX_SITEMAPS", 3)
+    monkeypatch.setattr(of_web, "MAX_ENTRIES", 4)
+    index = sitemap(*(f"http://a.com/i{n}" for n in range(5)), kind="sitemapindex", entry="sitemap")
+    answers = {
+        "/many": Answer(body=sitemap(*(f"http://a.com/{n}" for n in range(9)))),
+        "/others": Answer(body=sitemap("http://b.com/", "a.com/no", "mailto:x", "http://a.com/1")),
+        "/i0": Answer(body=index.replace(b"i0", b"cut").replace(b"i1", b"i0")),
+        "/fourth": Answer(),
+    }
+    cut = Answer(body=sitemap("http://a.com/2", "http://a.com/3")[:-30])
+    web = serve({**of_robots_txt("a.com", answers), "http://a.com/cut": cut})
+    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    counted = {reason: stat(crawler, f"aopic/sitemaps/left_out/{reason}") for reason in sitemaps.LEFT_OUT}
+    left_out = {"sitemaps": 1 + 1, "entries": 5 + 1, "domain": 1, "url": 2, "rest": 1}
+    assert counted == dict.fromkeys(sitemaps.LEFT_OUT) | left_out
+    assert "http://a.com/fourth" not in web.asked
+    said = [each.getMessage() for each in caplog.records if "is not followed in full" in each.getMessage()]
+    assert len(said) == 5
+
+
+@deferred_f_from_coro_f
+async def test_indexes_above_each_other_have_an_end(serve: Serve) -> None:
+    def index(exchange: Exchange) -> Answer:
+        return Answer(body=sitemap(f"http://a.com/{exchange.target}x", kind="sitemapindex", entry="sitemap"))
+
+    endless = {f"http://a.com/{'/' * n}i{'x' * n}": index for n in range(10)}
+    web = serve({**of_robots_txt("a.com", {"/i": Answer()}), **endless})
+    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    assert sum("i" in url.rpartition("/")[2] for url in web.asked) == sitemaps.MAX_DEPTH + 1
+    assert stat(crawler, "aopic/sitemaps/left_out/depth") == 1
+
+
+@deferred_f_from_coro_f
+async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve: Serve) -> None:
+    index = sitemap("http://maps.example/1.xml", "http://b.com/2.xml", kind="sitemapindex", entry="sitemap")
+    web = serve(
+        {
+            "http://a.com/robots.txt": rules("/no", more="Sitemap: http://maps.example/\n"),
+            "http://a.com/": [],
+            "http://maps.example/": Answer(body=index),
+            "http://maps.example/1.xml": Answer(body=sitemap("http://a.com/1", "http://maps.example/no")),
+            "http://a.com/1": [],
+        }
+    )
+    await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    assert {*web.asked} == {
+        "http://a.com/",
+        "http://maps.example/",
+        "http://maps.example/1.xml",
+        "http://a.com/1",
+    }
 
 
 @deferred_f_from_coro_f
@@ -1088,7 +1203,11 @@ def test_the_addon_leaves_what_the_user_lists() -> None:
     for listed in ({RobotsTxtMiddleware: None, Own: 100}, {"scrapy_aopic.RobotsMiddleware": 90}):
         settings = Settings({"DOWNLOADER_MIDDLEWARES": listed})
         Addon().update_settings(settings)
-        assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {**listed, PolitenessMiddleware: 990}
+        assert dict(settings["DOWNLOADER_MIDDLEWARES"]) == {
+            **listed,
+            PolitenessMiddleware: 990,
+            ContentTypeMiddleware: 585,
+        }
 
 
 @pytest.mark.parametrize("name", ["CACHE", "EXPIRY", "RETRY", "TRIES"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import tracemalloc
 from collections.abc import Generator
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy_aopic.session import turns
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.web import sitemaps
-from scrapy_aopic.web.sitemaps import PAGES, SITEMAPS, Sitemap, sitemaps_in
+from scrapy_aopic.web.sitemaps import PAGES, Sitemap, sitemaps_in
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 URL = "<url><loc>http://a.test/{}</loc><lastmod>2026-11-22</lastmod></url>"
@@ -43,8 +44,20 @@ def test_the_entries_are_those_of_urls_and_sitemaps() -> None:
         ("\n\n<?xml version='1.0'?><urlset>" + URL.format(1), ["1"]),
         ("<urlset><url><loc/></url>" + URL.format(1), ["1"]),
         ("<urlset><url><loc>http://a.test/1</url>" + URL.format(2), ["1", "2"]),
-        ("<!DOCTYPE x [<!ENTITY e 'http://a.test/no'>]><urlset><url><loc>&e;</loc></url></urlset>", []),
+        ("<!DOCTYPE x [<!ENTITY e 'http://a.test/no'>]><urlset><url><loc>&e;</loc></url></urlset>", ["&e;"]),
         ("<!DOCTYPE x SYSTEM 'file:///etc/passwd'><urlset>" + URL.format(1), ["1"]),
+        ("<urlset>" + URL.format("1?a=1&b=2") + URL.format(2), ["1?a=1&b=2", "2"]),
+        ("<urlset>" + URL.format("1?a=1&copy=2&&lt;&#x41;&#0;&#xD800;&#9999999;") + URL.format(2), ["1?a=1&copy=2&<A", "2"]),
+        ("<urlset>" + URL.format("1<") + URL.format("2<b") + URL.format(3), ["1", "2", "3"]),
+        ("<urlset>" + URL.format(1) + "</url></urlset></loc>" + URL.format(2), ["1", "2"]),
+        ("<urlset><url><loc a=1 a=2 b>http://a.test/1</loc><x:y/></url>" + URL.format(2), ["1", "2"]),
+        ("<urlset><url><loc>http://a.test/1<!-- <loc>no --><![CDATA[&2<]]>3</loc></url>" + URL.format(4), ["1&2<3", "4"]),
+        ("<urlset><!-- " + URL.format("no") + " -->" + URL.format(1), ["1"]),
+        ("<b>Warning</b>: include()\n<?xml version='1.0'?><urlset>" + URL.format(1), ["1"]),
+        ("<URLSET>" + URL.replace("loc", "LOC").replace("url", "Url").format(1), ["1"]),
+        ("<s:urlset><s:url><s:loc>http://a.test/1</s:loc><i:loc>http://a.test/no</i:loc></s:url></s:urlset>", ["1"]),
+        ("<urlset>" + URL.format(1) * 3, ["1"]),
+        ("<urlset><url><loc>http://a.test/1", []),
     ],
 )  # fmt: skip
 def test_broken_ones_are_read_as_far_as_they_go(text: str, found: list[str]) -> None:
@@ -87,23 +100,80 @@ def test_entries_and_bytes_have_a_bound() -> None:
         assert 0 < len(urls(body)) < 2000
 
 
-@pytest.mark.parametrize("unit", [URL, "<x/>", "<x><y/></x>", "<url><x/></url>"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
+def test_it_does_not_matter_where_steps_end(size: int) -> None:
+    text = (
+        "<b>x</b><!-- <urlset> --><urlset><url><loc> http://a.test/1&amp;<![CDATA[<&]]><!-- x -->2 </loc>"
+        '<x:link rel=\'alternate\' hreflang="d" href="http://a.test/3" /></url><url><loc>http://a.test/\u00e94</loc></url></urlset>'
+    )
+    for body in (text.encode(), text.encode("utf-16"), gzip.compress(text.encode())):
+        with patch.object(sitemaps, "_CHUNK", size if body[0] == ord("<") else max(size, 50)):
+            assert urls(body) == ["1&<&2", "3", "\u00e94"]
+    lines = b"http://a.test/1\nhttp://a.test/2"
+    with patch.object(sitemaps, "_CHUNK", max(size, 7)):
+        assert urls(lines) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [
+        ("utf-8", "UTF-8"),
+        ("utf-8-sig", "ISO-8859-1"),
+        ("utf-16", "UTF-8"),
+        ("utf-16-le", "UTF-16"),
+        ("utf-16-be", "UTF-16"),
+        ("utf-8", "UTF-16"),
+        ("utf-8", "nonsense"),
+        ("utf-8", "zlib"),
+        ("utf-8", "punycode"),
+        ("iso-8859-1", "latin1"),
+        ("windows-1251", "cp1251"),
+        ("gb18030", "gb2312"),
+    ],
+)
+def test_the_encoding_is_found_whatever_is_declared(encoding: str, declared: str) -> None:
+    letter = "\u0434" if encoding == "windows-1251" else "\u00e9"
+    text = f"<?xml version='1.0' encoding='{declared}'?><urlset>{URL.format(letter)}</urlset>"
+    assert urls(text.encode(encoding)) == [letter]
+
+
+def test_bytes_that_are_no_text_stay_what_they_are() -> None:
+    assert urls(b"<urlset>" + URL.format("\u00e9?a").encode("latin-1") + URL.format(2).encode()) == [
+        "%E9?a",
+        "2",
+    ]
+
+
+def test_other_languages_are_pages_too() -> None:
+    link = '<xhtml:link {} href="http://a.test/{}"/>'
+    links = link.format("rel='alternate' hreflang=de", 2) + link.format('rel="Alternate" media="x"', 1)
+    text = f"<urlset><url>{links}<loc>http://a.test/1</loc>{link.format('rel=canonical', 'no')}</url>{link.format('rel=alternate', 'no')}"
+    assert urls(text) == ["2", "1"]
+    with patch.object(sitemaps, "MAX_ENTRIES", 1):
+        sitemap = Sitemap(f"<urlset><url>{links}{link.format('rel=alternate', 3)}{URL.format(4)}".encode())
+        assert [url for url in sitemap if url] == ["http://a.test/2", "http://a.test/4"]
+    assert sitemap.left_out == {"alternates": 2, "rest": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit",
+    [URL, "<x><y/></x>", "<!---->xx", "<![CDATA[x]]>", "<url><loc>x", "<a", "\n"],
+)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_one_is_read_in_steps_and_forgotten(unit: str, pack: type[bytes]) -> None:
-    body = ("<urlset>" + unit * (1_000_000 // len(unit))).encode()
-    left = []
-    forget = sitemaps._forget
-
-    def note(root: object) -> None:
-        forget(root)
-        left.append(sum(1 for _ in root.iter()))  # type: ignore[attr-defined]
-
-    with patch.object(sitemaps, "_forget", note):
-        sitemap = Sitemap(pack(body))
-        steps = sum(url is None for url in sitemap)
-    assert steps >= 15
-    assert max(left) < 10
-    assert sitemap.kind == PAGES != SITEMAPS
+    for beginning in ("<urlset>", "<urlset><url><loc>", "http://a.test/\n"):
+        body = pack((beginning + unit * (250_000 // len(unit))).encode())
+        sitemap = Sitemap(body)
+        tracemalloc.start()
+        try:
+            steps = sum(url is None for url in sitemap)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert steps >= 15
+        assert most < 2_500_000
+        assert sitemap.kind in (PAGES, "")
 
 
 def test_robots_txt_names_sitemaps() -> None:
