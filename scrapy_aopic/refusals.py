@@ -33,6 +33,12 @@ class UnwantedTypeError(RefusedError):
     reason = "content type"
 
 
+class ReloadError(RefusedError):
+    """The page only redirects to itself, and nothing has changed when it was asked for again."""
+
+    reason = "redirect to itself"
+
+
 class CodingsError(RefusedError):
     """The answer is packed so often that to unpack it would stop everything."""
 

@@ -121,6 +121,7 @@ class PolitenessMiddleware:
         self._slots.govern(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
+        self.pacer.answered(request, response)
         if "cached" in response.flags:
             return response
         if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:

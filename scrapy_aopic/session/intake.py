@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .admission import Admission
     from .duplicates import Duplicates
     from .queued import QueuedRequests
+    from .reloads import Reloads
     from .seeding import Seeding
     from .trouble import Trouble
     from .visit import Mark, Visit, Visits
@@ -73,6 +74,7 @@ class Intake:
         *,
         keys: PageKeys,
         visits: Visits,
+        reloads: Reloads,
         requests: QueuedRequests,
         admission: Admission,
         duplicates: Duplicates,
@@ -87,6 +89,7 @@ class Intake:
         self._spider = spider
         self._keys = keys
         self._visits = visits
+        self._reloads = reloads
         self._requests = requests
         self._admission = admission
         self._duplicates = duplicates
@@ -145,6 +148,7 @@ class Intake:
         if self.is_of(key, visit):
             tries, before = (each.meta.get("retry_times", 0) for each in (request, visit.request))
             visit.has_failed = bool(visit.reason) or tries > before
+            self._reloads.mark(request, visit)
             visit.retry = self._requests.link(request, key, host)
             self._requests.count_in(visit.retry)
             return True

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
+    from scrapy.http import Response
 
     from scrapy_aopic.core.politeness import Outcome, Politeness
     from scrapy_aopic.job.job import Job
 
+    from .reloads import Reloads
     from .stats import Stats
     from .trouble import Trouble
     from .visit import Visits
@@ -82,6 +84,9 @@ class Pacer(Protocol):
     def is_to_blame(self, request: Request) -> bool:
         """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
 
+    def answered(self, request: Request, response: Response) -> None:
+        """Note that *response* came to *request*, before any middleware looks at it."""
+
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if nobody counts them."""
 
@@ -100,13 +105,21 @@ class JobPacer:
     """
 
     def __init__(
-        self, job: Job, visits: Visits, stats: Stats, trouble: Trouble, gap_of: Callable[[str], float]
+        self,
+        job: Job,
+        visits: Visits,
+        stats: Stats,
+        trouble: Trouble,
+        *,
+        reloads: Reloads,
+        gap_of: Callable[[str], float],
     ) -> None:
         self.trouble = trouble
         self._job = job
         self._crawl = job.crawl
         self._visits = visits
         self._stats = stats
+        self._reloads = reloads
         self._gap_of = gap_of
 
     def clock(self) -> float:
@@ -196,6 +209,10 @@ class JobPacer:
     def is_leased(self, request: Request) -> bool:
         """Whether *request* is the very one that the engine was given: a copy of it puts its page back."""
         return self._visits.get(request) is not None
+
+    def answered(self, request: Request, response: Response) -> None:
+        """Note that *response* came to *request*, before any middleware looks at it."""
+        self._reloads.answered(request, response)
 
     def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
         """Note that *exception*, or a response that asks for a later request, ended *request*, and whether its host is to blame.
@@ -314,6 +331,9 @@ class MemoryPacer:
     def is_to_blame(self, request: Request) -> bool:
         """No: nobody counts."""
         return False
+
+    def answered(self, request: Request, response: Response) -> None:
+        """It does not matter here."""
 
     def n_hosts(self) -> int:
         """0: nobody counts them."""

@@ -18,7 +18,7 @@ from scrapy_aopic.web.bounds import (
     is_packed_too_often,
 )
 from scrapy_aopic.web.http_dates import changed_at
-from scrapy_aopic.web.meta import PURPOSE, SITEMAP
+from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
 from scrapy_aopic.web.page_text import read_text
 from scrapy_aopic.web.request_rows import url_of
 
@@ -127,6 +127,9 @@ class Responses:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
             return
+        visit.answer = None
+        if request.meta.pop(RELOADED, None) is not None:
+            request.meta.pop("dont_redirect", None)
         is_good = response.status in range(200, 300)
         if is_good and not (_is_exempt(request) or self._admission.is_read(response)):
             visit.unwanted = self._admission.unwanted(response)

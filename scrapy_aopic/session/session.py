@@ -15,6 +15,7 @@ room          what happens there
 `dispatch`    requests go out, and end
 `visit`       what is known of a page in work
 `responses`   what responses show of a page in work
+`reloads`     pages that lead to themselves
 `outcome`     how a visit ended
 `pacer`       what the downloader's middlewares need
 `focus`       how relevant pages are, and what their links are worth for a topic
@@ -64,6 +65,7 @@ from .pacer import JobPacer
 from .patience import WAITING, Patience
 from .places import Places
 from .queued import QueuedRequests
+from .reloads import Reloads
 from .responses import Responses
 from .seeding import SOON, Seeding
 from .stats import Stats
@@ -177,11 +179,13 @@ class Session:
                 duplicates=self._duplicates,
                 stats=self.stats,
             )
+        reloads = Reloads(self.visits, keeps_cookies=crawler.settings.getbool("COOKIES_ENABLED"))
         self.intake = Intake(
             job,
             spider,
             keys=keys,
             visits=self.visits,
+            reloads=reloads,
             requests=requests,
             admission=self.admission,
             duplicates=self._duplicates,
@@ -239,7 +243,9 @@ class Session:
         )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
         self.steering = Steering(spider, job, self.visits, opened.control)
-        self.pacer = JobPacer(job, self.visits, self.stats, self.trouble, self.steering.gap)
+        self.pacer = JobPacer(
+            job, self.visits, self.stats, self.trouble, reloads=reloads, gap_of=self.steering.gap
+        )
         self._beats = create_looping_call(self._beat_alone)
         crawler.signals.connect(self._idle, signal=signals.spider_idle)
         self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever

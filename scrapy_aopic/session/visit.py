@@ -127,6 +127,7 @@ class Visit:
         judged: What the user's asynchronous function gave for it, or raised.
         valued: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not asked.
         text: A response, and its text, if that was read before it is compared with others.
+        answer: What the downloader got, until it is known whether it leads elsewhere.
     """
 
     __slots__ = (
@@ -135,6 +136,7 @@ class Visit:
         "_own",
         "_passed",
         "_seen",
+        "answer",
         "has_failed",
         "is_conditional",
         "is_downloading",
@@ -180,6 +182,7 @@ class Visit:
         self.is_if_same = False
         self.seen: Seen | None = None
         self.text: tuple[Response, Text | None] | None = None
+        self.answer: Response | None = None
         self.judged: float | Exception | None = None
         self.valued: dict[bytes, float] | Exception | None = None
         self.is_downloading = True

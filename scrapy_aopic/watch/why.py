@@ -249,6 +249,14 @@ def _say_outcome(store: Store, key: bytes, page: Page, said: _Said) -> str:
     return "fetched"
 
 
+_SENTENCES = {
+    "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
+    "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)",
+    "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
+    "no answer": "there was no response, or a middleware dropped the request",
+}
+
+
 def _reason(outcome: str) -> str:
     """*outcome* of a page, in words."""
     name, _, rest = outcome.partition(": ")
@@ -256,13 +264,7 @@ def _reason(outcome: str) -> str:
         return f"its stored request cannot be made ({rest or 'the reason is not kept'})"
     if outcome.startswith("http "):
         return f"the server responded with status {outcome[5:]}"
-    if outcome == "content type":
-        return "it is of a content type that is not read (AOPIC_CONTENT_TYPES)"
-    if outcome == "robots.txt unreachable":
-        return "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)"
-    if outcome == "no answer":
-        return "there was no response, or a middleware dropped the request"
-    return f"there was no response ({outcome})"
+    return _SENTENCES.get(outcome) or f"there was no response ({outcome})"
 
 
 def _say_cash(saved: Saved, page: Page, said: _Said) -> None:

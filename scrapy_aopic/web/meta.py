@@ -24,6 +24,7 @@ __all__ = [
     "PURPOSE",
     "RECEIVED",
     "RELEVANCE",
+    "RELOADED",
     "SEED",
     "SEEDED",
     "SITEMAP",
@@ -53,6 +54,9 @@ SITEMAP = "_aopic_sitemap"
 
 SEED = "_aopic_seed"
 """Key of ``Request.meta`` that makes a request one of the seeds that wait; taken away when it comes back."""
+
+RELOADED = "_aopic_reloaded"
+"""Key of ``Request.meta`` of a page that led to itself: its visits before, and a digest of the body that did."""
 
 DOWN = "_aopic_down"
 """Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""

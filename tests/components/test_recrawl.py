@@ -150,6 +150,17 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, 
     assert (pages_of["queued"] + pages_of["visited"], pages_of["failed"]) == (3, 0)
 
 
+@deferred_f_from_coro_f
+async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve: Serve, tmp_path: Path) -> None:
+    texts = [f'<meta http-equiv="refresh" content="1; url=/"><a href="/end">{n // 2}</a>' for n in range(99)]
+    page = Script(*(Answer(headers={"Content-Type": "text/html"}, body=text.encode()) for text in texts))
+    web = serve({HOME: page, "http://a.test/end": []})
+    crawler = await crawl_until(lambda: len(page.asked) >= 10, tmp_path, REDIRECT_MAX_TIMES=2)
+    assert "http://a.test/end" in web.asked
+    assert recrawled(crawler)["visits"] >= 4
+    assert stats(crawler, "outcomes/no answer") is None
+
+
 # Conditional requests
 
 
