@@ -19,7 +19,7 @@ from scrapy.utils.request import referer_str
 
 from ._engine.closing import Closing
 from .core.ports import Family, Store
-from .exceptions import SettingError, StorageError
+from .exceptions import SettingError, StorageError, plainly
 from .settings import check_names, page_cache, read, read_address, store_memory
 from .storage import Address, lock_job, open_store
 from .storage.folder import replacing
@@ -123,7 +123,7 @@ class BloomSeen:
             except Exception as error:  # it unpacks whatever bytes there are
                 self._lock.release()
                 raise StorageError(
-                    f"The Bloom filter {self._lock.around.path / _BLOOM_FILE} cannot be read ({error!r}): remove it to "
+                    f"The Bloom filter {self._lock.around.path / _BLOOM_FILE} cannot be read, because {plainly(error)}: remove it to "
                     "begin with an empty one."
                 ) from error
         if self._filter is None:

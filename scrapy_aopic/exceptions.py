@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+
 
 class AopicError(Exception):
     """Base of all errors raised by this package."""
@@ -33,3 +37,73 @@ class CallError(AopicError, ValueError):
 
 class TopicError(AopicError, ValueError):
     """Examples or a model of a topic cannot be used."""
+
+
+_PLAINLY = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.EACCES: "its permissions do not allow it",
+    errno.EPERM: "its permissions do not allow it",
+    errno.EEXIST: "there is something else of that name",
+    errno.ENOTDIR: "a part of its path is no folder",
+    errno.EISDIR: "it is a folder",
+    errno.ENOTEMPTY: "the folder is not empty",
+    errno.ELOOP: "it is a symbolic link that may not be followed, or leads back to itself",
+    errno.ENAMETOOLONG: "a name in its path is too long",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EFBIG: "the system allows no file of that size",
+    errno.EROFS: "its file system is read-only",
+    errno.EXDEV: "it is on another file system",
+    errno.EIO: "the disk failed to read or write it",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.ENXIO: "it is a pipe or a socket without a reader",
+    errno.ESPIPE: "it is a pipe, and would have to be read more than once",
+    errno.EBUSY: "something else uses it",
+    errno.EINVAL: "the system cannot do that with it",
+    errno.EADDRINUSE: "another program listens there",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.ECONNREFUSED: "nothing listens there, so the server is down or elsewhere",
+    errno.ECONNRESET: "the other side has closed the connection",
+    errno.EPIPE: "the other side has closed the connection",
+    errno.ECONNABORTED: "the connection was closed",
+    errno.EHOSTUNREACH: "the host cannot be reached",
+    errno.ENETUNREACH: "the network cannot be reached",
+    errno.ETIMEDOUT: "it does not reply in time",
+}
+"""What the numbers of the system's errors mean to somebody who has named a file, a folder or an address."""
+
+_BY_KIND: tuple[tuple[type[BaseException], str], ...] = (
+    (socket.gaierror, "there is no host of that name"),
+    (TimeoutError, _PLAINLY[errno.ETIMEDOUT]),
+    (ModuleNotFoundError, "is not installed"),
+    (UnicodeError, "it is no text in UTF-8"),
+    (MemoryError, "it does not fit into the memory"),
+    (BaseException, "it is damaged, or of another format"),
+)
+"""The same by kinds of errors that have no number, the first that fits."""
+
+
+def plainly(error: BaseException) -> str:
+    """What is wrong, as the end of a sentence that names the file or the address: in our words, not in a library's.
+
+    What the library said is still there as the cause of our error.
+    """
+    if isinstance(error, AopicError):
+        return str(error).rstrip(".")
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno is not None:
+        return _PLAINLY.get(error.errno) or _unknown(error)
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        # Which of its own libraries is missing, for example: only the words of the system say what to do.
+        return f"is installed, but cannot be imported ({' '.join(str(error).split())})"
+    return next(words for kind, words in _BY_KIND if isinstance(error, kind))
+
+
+def _unknown(error: OSError) -> str:
+    """What the system calls an *error* that is not in the table."""
+    return (error.strerror or f"the system reports error {error.errno}").rstrip(".")
+
+
+def plainly_said(text: str) -> str:
+    """The same of an error of the system that a library puts into its own *text*; ``""`` if there is none in it."""
+    return next((words for number, words in _PLAINLY.items() if os.strerror(number) in text), "")

@@ -117,10 +117,10 @@ class Links:
         for url in self.urls():
             try:
                 request = self.request(url)
-            except ValueError as error:
+            except ValueError:
                 logger.warning(
-                    "%(page)s is left without its link %(url)r, because it is no URL: %(error)s",
-                    {"page": self.response.url, "url": url[:_SHOWN], "error": error},
+                    "%(page)s is left without its link %(url)r, because it is no URL",
+                    {"page": self.response.url, "url": url[:_SHOWN]},
                 )
                 continue
             yield request

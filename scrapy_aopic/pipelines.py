@@ -24,6 +24,7 @@ from scrapy import __version__ as scrapy_version
 from scrapy.exceptions import NotConfigured
 
 from ._engine.closing import configured
+from .exceptions import plainly
 from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .settings import read
@@ -234,7 +235,10 @@ class PagesPipeline:
             logger.error(
                 "AOPIC_WARC_FILE (%(path)s) cannot be written (%(error)s), so that pages are missing from "
                 "it; further errors are only counted (aopic/warc/errors).",
-                {"path": path, "error": error},
+                {
+                    "path": path,
+                    "error": plainly(error) if isinstance(error, OSError) else "no file can have that name",
+                },
                 extra={"spider": self._crawler.spider},
             )
 

@@ -62,13 +62,15 @@ def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
 
     Raises:
         SettingError: If a setting cannot be used.
-        StorageError: If no key is given, and there is not exactly one job on the server.
+        StorageError: If it is a file, or no key is given and there is not exactly one job on the server.
     """
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.folder import check_job_folder
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage.address import Address
 
     if isinstance(job, Path):
+        check_job_folder(job)
         return job
     named = read_address(settings)
     if job.url in {"redis:", "redis://"}:

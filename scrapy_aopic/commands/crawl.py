@@ -310,6 +310,7 @@ class _Job:
     """
 
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
+        from scrapy_aopic.job.folder import check_job_folder
         from scrapy_aopic.storage.address import Address
         from scrapy_aopic.storage.registry import SERVER
 
@@ -322,6 +323,7 @@ class _Job:
             self.place: Path | Address = _on_server(given, name, settings)
             return
         self.place = Path(given) if given else Path("crawls") / name
+        check_job_folder(self.place)
         settings.set("JOBDIR", str(self.place), "cmdline")
 
     def has_begun(self) -> bool:

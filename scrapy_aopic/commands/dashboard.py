@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.dashboard.stored import serve
-    from scrapy_aopic.exceptions import SettingError
+    from scrapy_aopic.exceptions import AopicError, SettingError, plainly
     from scrapy_aopic.settings import Listen, read
 
     try:
@@ -53,5 +53,11 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
             webbrowser.open(address)
 
-    serve(opts.jobdir, where, crawl_settings(settings), say=say)
+    try:
+        serve(opts.jobdir, where, crawl_settings(settings), say=say)
+    except OSError as error:
+        if isinstance(error, AopicError):
+            raise
+        at = f"{where.host}:{where.port}" if where.port is not None else where.host
+        raise AopicError(f"--listen ({at}) cannot be listened on: {plainly(error)}.") from error
     return 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 
+from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.job.output import OutputError, drop, flush
 
 from . import (
@@ -152,8 +153,6 @@ def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: B
 
 def _run(run: Callable[[], int]) -> int:
     """Exit code of *run*; every error is one sentence."""
-    from scrapy_aopic.exceptions import AopicError
-
     logging.getLogger("scrapy_aopic").addHandler(
         logging.NullHandler()
     )  # otherwise warnings would go to standard error
@@ -169,7 +168,8 @@ def _run(run: Callable[[], int]) -> int:
         _say(str(error))
         return 1 if _is_full(error) else 2
     except OSError as error:
-        _say(f"This cannot be done: {error}.")
+        about = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        _say(f"This cannot be done{f' with {about}' if about else ''}: {plainly(error)}.")
         return 1 if _is_full(error) else 2
     except KeyboardInterrupt:
         return 130  # as a shell says of a process that SIGINT ended
@@ -181,7 +181,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def _is_full(error: BaseException | None) -> bool:
     """Whether a disk that takes no more is behind *error*; some libraries only say so in words."""
-    words = (*map(strerror, _FULL), "disk is full")  # the last are SQLite's
+    ours = (plainly(OSError(number, "")) for number in _FULL)
+    words = (*map(strerror, _FULL), *ours, "disk is full")  # the last are SQLite's
     while error is not None:
         if getattr(error, "errno", None) in _FULL or any(each in str(error) for each in words):
             return True
@@ -191,4 +192,4 @@ def _is_full(error: BaseException | None) -> bool:
 
 def _say(sentence: str) -> None:
     with suppress(OSError):  # there is nowhere to say it
-        sys.stderr.write(f"{sentence}\n")
+        sys.stderr.write(f"{sentence}\n".encode("utf-8", "backslashreplace").decode())

@@ -52,10 +52,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.folder import check_job_folder
     from scrapy_aopic.job.home import read_home
     from scrapy_aopic.job.moving import begin_anew, move
 
     numbers: tuple[int, ...] = opts.shards
+    for place in (opts.source, opts.target):
+        if isinstance(place, Path):
+            check_job_folder(place)
     if opts.lost:
         if isinstance(opts.source, Path) or not numbers:
             raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")

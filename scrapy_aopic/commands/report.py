@@ -23,9 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
     from scrapy_aopic.job.merged import top_hosts, top_pages, whole_snapshot
     from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.storage.folder import writing
     from scrapy_aopic.watch.history import FILE_NAME, read_history
     from scrapy_aopic.watch.page import report_page
     from scrapy_aopic.watch.verdict import verdict
@@ -42,6 +43,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
             pages=top_pages(stores, 20),
             hosts=top_hosts(stores, 20),
         )
-    opts.page.write_text(text, encoding="utf-8", errors="backslashreplace")
+    try:
+        with writing(opts.page) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise ExchangeError(f"{opts.page} cannot be written: {plainly(error)}.") from error
     write(f"{opts.page} is written.")
     return 0

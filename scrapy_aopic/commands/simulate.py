@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
@@ -123,10 +123,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         runs = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
     write(results.format_comparison(setup, seed_sets, runs))
     if opts.json:
-        _save(opts.json, lambda path: path.write_text(json.dumps(results.report(setup, seed_sets, runs))))
+        report = json.dumps(results.report(setup, seed_sets, runs))
+        _save(opts.json, lambda file: file.write(report.encode()))
     if opts.plot:
         bound = runs.get("bound") or comparison.compare(setup, ["bound"], seed_sets)["bound"]
-        _save(opts.plot, lambda path: results.plot(path, {**runs, "bound": bound}))
+        kind = opts.plot.suffix.removeprefix(".")
+        _save(opts.plot, lambda file: results.plot(file, kind, {**runs, "bound": bound}))
     return _say_violations(runs)
 
 
@@ -227,10 +229,12 @@ def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
     return [seeds]
 
 
-def _save(path: Path, write: Callable[[Path], object]) -> None:
-    from scrapy_aopic.exceptions import AopicError
+def _save(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    from scrapy_aopic.exceptions import AopicError, plainly
+    from scrapy_aopic.storage.folder import writing
 
     try:
-        write(path)
+        with writing(path) as file:
+            write(file)
     except OSError as error:
-        raise AopicError(f"{path} cannot be written: {error}.") from error
+        raise AopicError(f"{path} cannot be written: {plainly(error)}.") from error

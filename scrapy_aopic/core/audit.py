@@ -152,8 +152,8 @@ class _Auditor:
         """Count rows that are no records as a violation."""
         try:
             yield
-        except NO_RECORD as error:
-            self._expect(False, "the rows of the {} cannot be understood: {!r}", name, error)
+        except NO_RECORD:
+            self._expect(False, "the rows of the {} cannot be understood: one is damaged", name)
 
     def _report(self) -> None:
         result, tally = self._result, self.tally

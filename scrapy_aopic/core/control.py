@@ -157,8 +157,13 @@ def unpack_control(data: bytes) -> Control:
     """
     try:
         control = msgspec.json.decode(data, type=Control)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingError(f"it cannot be read: {error}") from None
+    except msgspec.ValidationError as error:
+        _, _, where = str(error).rpartition("`$")
+        raise SettingError(
+            f"what stands at {where.rstrip('`') or 'its beginning'} cannot stand there"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise SettingError("it is no JSON") from None
     checked = [checked_name(name) for name in (*control.blocked, *control.slowed)]
     if checked != [*control.blocked, *control.slowed]:
         wrong = next(name for name in (*control.blocked, *control.slowed) if checked_name(name) != name)
@@ -207,7 +212,7 @@ def checked_name(text: str) -> str:
             name = ""
     if not name or len(name) > _MAX_NAME or any(each in "/@?#*" or each <= " " for each in name):
         raise SettingError(
-            f"{text!r} is no name of a host or domain: write 'example.com', which covers what is below it, too, without "
+            f"{text[:_MAX_NAME]!r:.300} is no name of a host or domain: write 'example.com', which covers what is below it, too, without "
             "scheme, path or '*'"
         )
     return name

@@ -106,7 +106,7 @@ def read_saved(store: Store) -> Saved | None:
         written = values["format"]
     except NO_RECORD as error:
         raise StorageError(
-            f"The totals of this job are damaged ({error!r}): 'scrapy aopic repair' counts them anew from its pages. "
+            "The totals of this job are damaged: 'scrapy aopic repair' counts them anew from its pages. "
             "Nothing was changed."
         ) from error
     raise StorageError(

@@ -11,6 +11,7 @@ import msgspec
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.watch.history import FILE_NAME
 from scrapy_aopic.watch.live_stats import live_stats
@@ -112,7 +113,7 @@ class Dashboard:
             logger.warning(
                 "There is no dashboard, as AOPIC_DASHBOARD (%(setting)r) cannot be listened on: %(error)s. The crawl "
                 "goes on.",
-                {"setting": settings.get("AOPIC_DASHBOARD"), "error": error},
+                {"setting": settings.get("AOPIC_DASHBOARD"), "error": plainly(error)},
                 extra=extra,
             )
             return

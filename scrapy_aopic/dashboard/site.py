@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.exceptions import AopicError, plainly
 
 from .exposition import CONTENT_TYPE, exposition
 from .past import Past
@@ -174,7 +174,7 @@ def _whole(look: Callable[[], Mapping[str, Any]] | None, _: Mapping[str, str]) -
     try:
         return Answer(_json(look()))
     except (AopicError, OSError) as error:
-        return Answer(_json({"problem": str(error)}))
+        return Answer(_json({"problem": f"{plainly(error)}."}))
 
 
 def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:
@@ -186,7 +186,7 @@ def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:
     try:
         return Answer(_json(questions.why(question)))
     except (AopicError, OSError) as error:
-        return Answer(_json({"problem": str(error)}))
+        return Answer(_json({"problem": f"{plainly(error)}."}))
 
 
 def _top_pages(feed: Feed, questions: Asked | None) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class _Listed:
                 try:
                     found = self._look()
                 except (AopicError, OSError) as error:
-                    found = {"problem": str(error)}
+                    found = {"problem": f"{plainly(error)}."}
                 self._body = _json(found)
                 self._until = monotonic() + _TOP_EVERY
             return Answer(self._body)

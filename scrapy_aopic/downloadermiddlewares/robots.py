@@ -245,7 +245,7 @@ class RobotsMiddleware:
                 "in %(delay)d s%(more)s",
                 {
                     "origin": origin,
-                    "reason": str(reason) or type(reason).__name__,
+                    "reason": _in_words(reason) if isinstance(reason, Exception) else reason,
                     "n": robots.failures,
                     "tries": self._tries,
                     "delay": robots.retry_at - self.clock(),
@@ -280,7 +280,7 @@ class RobotsMiddleware:
                 else:
                     return None, step.reason
         except (LeftAloneError, _DroppedError) as error:
-            return None, str(error) or type(error).__name__
+            return None, str(error)
         except IgnoreRequest:  # a middleware of the user's does not want it to be fetched
             return b"", ""
         except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no response
@@ -338,6 +338,33 @@ async def _ended(fetch: Fetch) -> None:
     waiting: Deferred[None] = Deferred()
     fetch.when_ended(partial(waiting.callback, None))
     await maybe_deferred_to_future(waiting)
+
+
+_FAILURES = {
+    "Resolve": "there is no host of that name",
+    "DNSLookup": "there is no host of that name",
+    "Refused": "nothing listens there",
+    "Timeout": "it does not reply in time",
+    "TimedOut": "it does not reply in time",
+    "NoRoute": "it cannot be reached",
+    "DataLoss": "the response ended too early",
+    "ResponseFailed": "the connection broke",
+    "NeverReceived": "the connection broke",
+    "ConnectionLost": "the connection broke",
+    "ConnectionDone": "the connection broke",
+}
+"""What failures of transfers mean, by a part of the name of their class: Scrapy and Twisted have several for each."""
+
+
+def _in_words(error: Exception) -> str:
+    """Why there was no response, as far as *error*, or what is behind it, has a name that is known; else what it says."""
+    behind: BaseException | None = error
+    while behind is not None:
+        name = type(behind).__name__
+        if words := next((words for part, words in _FAILURES.items() if part in name), ""):
+            return words
+        behind = behind.__cause__ or behind.__context__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _target(url: str, response: Response) -> Target | None:

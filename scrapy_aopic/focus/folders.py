@@ -10,7 +10,8 @@ from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.core.focus.words import url_words, words
-from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.exceptions import TopicError, plainly
+from scrapy_aopic.storage.given import open_given
 from scrapy_aopic.web.context import page_context
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def read_folder(folder: Path) -> list[Page]:
         TopicError: If it has none, or they cannot be read.
     """
     pages = []
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "not there"
+        raise TopicError(f"{folder} is {what}, and should be a folder with saved pages, one in each file.")
     try:
         for path in sorted(folder.rglob("*"))[:_MOST_FILES]:
             if path.is_file() and not path.name.startswith("."):
@@ -50,7 +54,7 @@ def read_folder(folder: Path) -> list[Page]:
                 if text:
                     pages.append(Page(path, text))
     except OSError as error:
-        raise TopicError(f"The folder {folder} cannot be read: {error}.") from error
+        raise TopicError(f"The folder {folder} cannot be read: {plainly(error)}.") from error
     if not pages:
         raise TopicError(
             f"The folder {folder} has no pages with any text: save some there, one in each file."
@@ -65,10 +69,10 @@ def read_page(path: Path) -> Page:
         TopicError: If it cannot be read, or has no text.
     """
     try:
-        with path.open("rb") as file:
+        with open_given(path) as file:
             page = Page(path, _text(file.read(_MOST_BYTES)))
     except OSError as error:
-        raise TopicError(f"The page {path} cannot be read: {error.strerror or error}.") from error
+        raise TopicError(f"The page {path} cannot be read: {plainly(error)}.") from error
     if not page.text:
         raise TopicError(f"The page {path} has no text.")
     return page

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from io import TextIOWrapper
 from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.exceptions import TopicError
-from scrapy_aopic.storage.folder import replacing
+from scrapy_aopic.exceptions import TopicError, plainly
+from scrapy_aopic.storage.folder import writing
+from scrapy_aopic.storage.given import open_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -113,7 +115,7 @@ def read_labels(path: Path) -> dict[str, bool]:
     """
     labels = {}
     try:
-        with path.open(encoding="utf-8") as file:
+        with TextIOWrapper(open_given(path), encoding="utf-8") as file:
             for number, line in enumerate(iter(lambda: file.readline(_MOST_CHARACTERS), ""), 1):
                 if number > _MOST_LINES:
                     raise TopicError(f"{path} has more than {_MOST_LINES:,} lines: it is no file of labels.")
@@ -129,7 +131,7 @@ def read_labels(path: Path) -> dict[str, bool]:
                 if relevant is not None:
                     labels[url] = relevant
     except OSError as error:
-        raise TopicError(f"The labels {path} cannot be read: {error.strerror or error}.") from error
+        raise TopicError(f"The labels {path} cannot be read: {plainly(error)}.") from error
     except UnicodeDecodeError:
         raise TopicError(f"The labels {path} are no text in UTF-8.") from None
     return labels
@@ -164,7 +166,7 @@ def write_sample(path: Path, pages: Iterable[Sampled], labels: Mapping[str, bool
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    with replacing(path) as file:
+    with writing(path) as file:
         file.writelines(
             json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
             for row in islice(rows, _MOST_LINES)

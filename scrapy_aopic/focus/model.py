@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
 from scrapy_aopic.core.focus.topic import Topic
-from scrapy_aopic.exceptions import StorageError, TopicError
-from scrapy_aopic.storage.folder import replacing
+from scrapy_aopic.exceptions import StorageError, TopicError, plainly
+from scrapy_aopic.storage.folder import writing
+from scrapy_aopic.storage.given import open_given
 
 from .tokenizers import Words
 
@@ -53,7 +54,7 @@ def save_model(topic: Topic, path: Path, tokenizer: str = "") -> str:
     if tokenizer:
         data = tokenizer.encode() + b"\n" + data
     digest = sha256(data).hexdigest()
-    with replacing(path) as file:
+    with writing(path) as file:
         file.write((_MAGIC_NAMED if tokenizer else _MAGIC) + digest.encode() + b"\n" + data)
     return digest[:_VERSION_DIGITS]
 
@@ -69,10 +70,10 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
     """
     most = len(_MAGIC) + _DIGEST_BYTES + _LONGEST_NAME + MOST_BYTES
     try:
-        with path.open("rb") as file:
+        with open_given(path) as file:
             data = file.read(most + 1)
     except OSError as error:
-        raise TopicError(f"The model {path} cannot be read: {error.strerror or error}.") from error
+        raise TopicError(f"The model {path} cannot be read: {plainly(error)}.") from error
     if not data.startswith((_MAGIC, _MAGIC_NAMED)) or len(data) > most:
         raise TopicError(f"{path} is no model of this version: 'scrapy aopic train' makes one.")
     at = len(_MAGIC) + _DIGEST_BYTES
@@ -94,7 +95,7 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
     try:
         topic = Topic(pages=Classifier.unpack(rest), cut=cut, cut_url=cut.of_url)
     except StorageError as error:
-        raise TopicError(f"The model {path} cannot be used. {error}.") from error
+        raise TopicError(f"The model {path} cannot be used: {plainly(error)}.") from error
     if not topic.has_examples:
         raise TopicError(f"The model {path} has learned from no relevant pages, or from no others.")
     return Model(topic, digest[:_VERSION_DIGITS].decode())

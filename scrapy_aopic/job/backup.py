@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job
 from scrapy_aopic.storage.lock import sync_folder, sync_names
 
@@ -48,7 +48,7 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
     if not exists(store_place(source)) and find_cut(source) is None:
         where = source if isinstance(source, Address) else f"the folder {source}"
         raise StorageError(f"There is no job in {where}.")
-    part = target.with_name(target.name + ".part")
+    part = target.parent / f"{target.name}.part"
     try:
         for path in (target, part):
             if path.exists():
@@ -72,7 +72,7 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"The copy {target} cannot be written: {error}.") from error
+        raise StorageError(f"The copy {target} cannot be written: {plainly(error)}.") from error
     return rows
 
 

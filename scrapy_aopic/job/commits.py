@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
 from scrapy_aopic.core.ports import prefetching
 from scrapy_aopic.core.records import pack
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -284,7 +284,7 @@ class Commits:
             return
         self._crawl.changes_failed()
         if not isinstance(error, StorageError):
-            error = StorageError(f"The job folder {self._name} cannot be written: {error!r}.")
+            error = StorageError(f"The job folder {self._name} cannot be written: {plainly(error)}.")
         self.failure = error
 
     def begin(self, *, is_clean: bool = False) -> None:

@@ -17,9 +17,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control, unpack_control
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import SettingError, StorageError, plainly
 from scrapy_aopic.storage import Address, check_in_folder
 from scrapy_aopic.storage.folder import replacing
+from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.lock import Lock
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
@@ -120,11 +121,11 @@ class _Folder:
     def read(self) -> bytes | None:
         """What it has; ``None`` if there is none."""
         try:
-            return self._path.read_bytes()
+            return read_given(self._path)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"{self._path} cannot be read: {error}.") from error
+            raise StorageError(f"{self._path} cannot be read: {plainly(error)}.") from error
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[bytes | None], None]]:
@@ -144,7 +145,7 @@ class _Folder:
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise StorageError(f"{self._path} cannot be written: {error}.") from error
+            raise StorageError(f"{self._path} cannot be written: {plainly(error)}.") from error
 
     def _lock(self) -> Lock:
         """A lock that others hold for some milliseconds."""

@@ -22,7 +22,8 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import State
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
-from scrapy_aopic.exceptions import ExchangeError, StorageError
+from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
+from scrapy_aopic.storage.given import is_special
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
 from .merged import count_pages, each_link, each_page
@@ -116,11 +117,18 @@ def export_links(stores: Sequence[Store], path: Path, *, progress: bool = False)
 
 
 def check_export(path: Path) -> None:
-    """Raise what writing *path* would raise for its name.
+    """Raise what writing *path* would raise for its name, or what is there.
 
     Raises:
-        ExchangeError: If the name is of no format, or the format cannot be written here.
+        ExchangeError: If the name is of no format, the format cannot be written here, or no file can take that place.
     """
+    if path.is_dir() or is_special(path):
+        what = (
+            "a folder"
+            if path.is_dir()
+            else "a pipe or a device, and the file is written under another name first"
+        )
+        raise ExchangeError(f"{path} cannot be written: it is {what}.")
     if is_parquet(path.name):
         load_pyarrow()
     elif not is_csv(path.name):
@@ -154,7 +162,7 @@ def _export(
         with suppress(OSError):
             part.unlink(missing_ok=True)
         if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise ExchangeError(f"{path} cannot be written: {error}.") from error
+            raise ExchangeError(f"{path} cannot be written: {plainly(error)}.") from error
         raise
     return n
 

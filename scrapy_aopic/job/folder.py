@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.address import Address
 
 if TYPE_CHECKING:
@@ -35,6 +35,30 @@ def store_folder(job_folder: Path) -> Path:
 def seeds_folder(job_folder: Path) -> Path:
     """Where in a job folder seeds wait."""
     return job_folder / "aopic-seeds"
+
+
+def check_job_folder(job: Path) -> None:
+    """Do nothing if *job* is a folder, or may become one.
+
+    Raises:
+        StorageError: If it is something else.
+    """
+    try:
+        if job.is_dir():
+            return
+        if job.exists():
+            raise StorageError(
+                f"{job} is a file, and no job folder: give the JOBDIR of a crawl, or a new name."
+            )
+        if job.is_symlink():
+            raise StorageError(f"{job} is a symbolic link to {job.readlink()}, which is not there.")
+        for parent in job.parents:
+            if parent.exists() and not parent.is_dir():
+                raise StorageError(f"{job} can be no job folder, because {parent} is a file.")
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"{job} can be no job folder: {plainly(error)}.") from error
 
 
 @contextmanager

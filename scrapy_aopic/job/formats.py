@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.exceptions import ExchangeError, plainly
 
 CHUNK = 10_000
 """Rows in memory at a time: some megabytes."""
@@ -34,6 +34,6 @@ def load_pyarrow() -> Any:
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
         raise ExchangeError(
-            f"Parquet needs pyarrow ({error}): pip install 'scrapy-aopic[parquet]', or use a .csv file."
+            f"Parquet needs pyarrow, which {plainly(error)}: pip install 'scrapy-aopic[parquet]', or use a .csv file."
         ) from error
     return pyarrow

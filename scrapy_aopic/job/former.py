@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from w3lib.url import canonicalize_url
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.folder import replacing
+from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
 
@@ -115,7 +116,7 @@ def keep_former(job: Path | Address, former: Former) -> None:
             with replacing(job / _FILE) as file:
                 file.writelines(former.pieces())
         except OSError as error:
-            raise StorageError(f"{job / _FILE} cannot be written: {error}.") from error
+            raise StorageError(f"{job / _FILE} cannot be written: {plainly(error)}.") from error
         return
     key = Keys(job).of_job(b"former")
     with closing(connect(job)) as link:
@@ -135,7 +136,7 @@ def read_former(job: Path | Address | None) -> Former | None:
         return None
     try:
         if isinstance(job, Path):
-            data = (job / _FILE).read_bytes()
+            data = read_given(job / _FILE)
         else:
             key, n, parts = Keys(job).of_job(b"former"), 0, []
             with closing(connect(job)) as link:
@@ -148,7 +149,9 @@ def read_former(job: Path | Address | None) -> Former | None:
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"{job}: the pages of the former crawl cannot be read: {error}.") from error
+        raise StorageError(
+            f"{job}: the pages of the former crawl cannot be read: {plainly(error)}."
+        ) from error
     return _read(job, data) if data else None
 
 
@@ -162,8 +165,8 @@ def _read(job: Path | Address, data: bytes) -> Former:
         if said["n"] != len(numbers):
             raise ValueError(f"{len(numbers)} of {said['n']} fingerprints")
         return Former(said["scheme"], numbers)
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StorageError(
-            f"The pages of the former crawl that lie beside the job in {job} are damaged ({error!r}): import them again "
+            f"The pages of the former crawl that lie beside the job in {job} are damaged: import them again "
             "('scrapy aopic import-redis')."
         ) from error

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.folder import replace_file
+from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.lock import sync_names
 
 from .folder import store_folder
@@ -56,7 +57,7 @@ def read_home(job_folder: Path) -> Home | None:
     """
     path = job_folder / _FOLDER / _FILE
     try:
-        said = json.loads(path.read_text("utf-8"))
+        said = json.loads(read_given(path))
         return Home(str(said["name"]), str(said["job"]), int(said["shards"]))
     except FileNotFoundError:
         if shards_on_disk(job_folder):
@@ -65,8 +66,10 @@ def read_home(job_folder: Path) -> Home | None:
                 "the folder. Nothing was changed."
             ) from None
         return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise StorageError(f"The file {path} cannot be read ({error!r}). Nothing was changed.") from error
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise StorageError(
+            f"The file {path} cannot be read: {plainly(error)}. Nothing was changed."
+        ) from error
 
 
 def write_home(job_folder: Path, home: Home) -> None:
@@ -86,7 +89,7 @@ def write_home(job_folder: Path, home: Home) -> None:
         replace_file(folder / _FILE, json.dumps(home._asdict()) + "\n")
         sync_names(folder)
     except OSError as error:
-        raise StorageError(f"The folder {folder} cannot be written: {error}.") from error
+        raise StorageError(f"The folder {folder} cannot be written: {plainly(error)}.") from error
 
 
 def shards_on_disk(job_folder: Path) -> list[int]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.lock import sync_folder
 
 from .seeds import START, Seed, lists, read_row
@@ -160,7 +160,7 @@ class Inbox:
                 {
                     "path": self._folder / self._name,
                     "taken": self._offsets[self._name],
-                    "error": error,
+                    "error": plainly(error),
                     "name": self._name,
                 },
             )
@@ -186,7 +186,7 @@ class Inbox:
             except OSError as error:
                 logger.warning(
                     "%(path)s was taken up and cannot be removed: %(error)s",
-                    {"path": self._folder / name, "error": error.strerror},
+                    {"path": self._folder / name, "error": plainly(error)},
                 )
             else:
                 self._removed.append(name)

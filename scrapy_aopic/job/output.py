@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 
+from scrapy_aopic.exceptions import plainly
+
 
 class OutputError(Exception):
     """Standard output takes no more; the cause is what the system says."""
@@ -30,8 +32,8 @@ def write(text: str) -> None:
         sys.stdout.flush()
         while data:
             data = data[sys.stdout.buffer.write(data) :]
-    except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
-        raise OutputError(error) from error
+    except (OSError, ValueError) as error:
+        raise _error(error) from error
 
 
 def flush() -> None:
@@ -44,7 +46,12 @@ def flush() -> None:
         try:
             sys.stdout.flush()
         except (OSError, ValueError) as error:
-            raise OutputError(error) from error
+            raise _error(error) from error
+
+
+def _error(error: OSError | ValueError) -> OutputError:
+    """What *error* of standard output means; it is no error of the system if it was closed in this process."""
+    return OutputError(plainly(error) if isinstance(error, OSError) else "it is closed")
 
 
 def drop() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.folder import replace_file
+from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.redis_shards import JobCut
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def read_parts(job_folder: Path) -> JobCut | None:
     """
     path = parts_folder(job_folder) / _CUT
     try:
-        cut = JobCut(**json.loads(path.read_text("utf-8")))
+        cut = JobCut(**json.loads(read_given(path)))
         if not 1 < int(cut.shards) <= MAX_SHARDS:
             raise ValueError(f"{cut.shards} shards")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
-            f"How the job in {job_folder} is cut cannot be read from {path}: {error}. Use another copy of the job."
+            f"How the job in {job_folder} is cut cannot be read from {path}: {plainly(error)}. Use another copy of the job."
         ) from error
     return cut
 

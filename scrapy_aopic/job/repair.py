@@ -18,7 +18,7 @@ from tqdm import tqdm
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.repair import Repaired
 from scrapy_aopic.core.repair import repair as repair_store
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.lock import sync_folder
 from scrapy_aopic.web.request_rows import url_of
@@ -52,7 +52,7 @@ def repair(job: Path, *, progress: bool = False) -> tuple[Repaired | None, Path 
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"The job in {job} cannot be repaired: {error}.") from error
+        raise StorageError(f"The job in {job} cannot be repaired: {plainly(error)}.") from error
     if done is not None:
         done.reason = done.reason.replace(str(where), str(job))
     return done, job / kept if kept else None

@@ -9,8 +9,6 @@ behind that was killed is removed by the next one.
 
 from __future__ import annotations
 
-import errno
-import os
 from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ from scrapy_aopic.storage.redis_moving import Move, beside, put_in_place, remove
 from scrapy_aopic.storage.redis_shards import begin, read_cut
 
 from .control import copy_control
-from .folder import seeds_folder, store_folder
+from .folder import check_job_folder, seeds_folder, store_folder
 from .parts import read_parts
 from .seeds import lists
 from .server_seeds import put_on_server
@@ -51,15 +49,16 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
     Raises:
         StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
     """
+    check_job_folder(source)
     if not source.is_dir():
-        raise StorageError(f"There is no job in the folder {source}: {os.strerror(errno.ENOENT)}.")
+        raise StorageError(f"There is no job in the folder {source}.")
+    cut = read_parts(source)
+    if cut is None and not exists(store_folder(source)):
+        raise StorageError(f"There is no job in the folder {source}.")
     if exists(target):
         raise StorageError(
             f"There is a job in {target}: remove its keys first, or give the restored one another key. Nothing was changed."
         )
-    cut = read_parts(source)
-    if cut is None and not exists(store_folder(source)):
-        raise StorageError(f"There is no job in the folder {source}.")
     with closing(connect(target)) as link:
         check_server(link, target)
     with (

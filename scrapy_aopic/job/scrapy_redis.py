@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
@@ -218,7 +218,8 @@ def _rows(link: Link, places: Places, former: set[int], found: Imported, *, prog
                 seed = Seed(values["url"], None, pack_values(values))
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 found.bad += 1
-                found.first_bad = found.first_bad or f"{key}, number {number}: {error}"
+                why = str(error) if type(error) in (ValueError, TypeError) else plainly(error)
+                found.first_bad = found.first_bad or f"{key}, number {number}: {why}"
                 continue
             if is_start:
                 found.start_urls += 1

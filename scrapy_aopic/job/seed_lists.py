@@ -6,14 +6,13 @@ Rule: a list of any length takes the memory of one chunk, and a bad row is a row
 from __future__ import annotations
 
 import csv
-import gzip
 import math
 import re
-import zlib
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.exceptions import ExchangeError, plainly
+from scrapy_aopic.storage.given import open_given, read_entries, read_lines
 from scrapy_aopic.web.urls import plain_host
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
@@ -27,6 +26,10 @@ _SCORES = ("score", "importance")
 
 _NETLOC = re.compile(r"([^\s\\\[\]@]*@)?(\[[0-9A-Fa-f:.]+\]|[^\s\\\[\]@:]+)(:[0-9]*)?")
 """User, host and port: stricter than the standard, so that every seed can become a request."""
+
+
+_SHOWN = 200
+"""Characters of what is wrong that are shown."""
 
 
 class Row(NamedTuple):
@@ -50,13 +53,10 @@ def read_seeds(path: Path) -> Iterator[Row]:
     """
     name = path.name
     rows = _read_parquet if is_parquet(name) else _read_csv if is_csv(name) else _read_text
-    try:
-        for where, url, score in rows(path):
-            error = url_error(url) or _score_error(score)
-            value = None if score is None or error else float(cast("Any", score))
-            yield Row(str(url), value, f"{path}, {where}: {error}" if error else "")
-    except (OSError, EOFError, zlib.error, csv.Error) as error:
-        raise ExchangeError(f"{path} cannot be read: {error}.") from error
+    for where, url, score in rows(path):
+        error = url_error(url) or _score_error(score)
+        value = None if score is None or error else float(cast("Any", score))
+        yield Row(str(url), value, f"{path}, {where}: {error}" if error else "")
 
 
 def url_error(url: object) -> str:
@@ -65,15 +65,15 @@ def url_error(url: object) -> str:
         return "there is no URL"
     if plain_host(url):  # true of most, in a tenth of the time
         return ""
-    shown = repr(url if len(url) <= 200 else url[:200] + "...")
+    shown = repr(url[:_SHOWN])[:_SHOWN] + "..." * (len(url) > _SHOWN)
     try:
         url.encode()
         parts = urlsplit(url)
         _ = parts.port  # is checked when it is read
     except UnicodeEncodeError:
         return f"{shown} is not UTF-8"
-    except ValueError as error:
-        return f"{shown} is no URL ({error})"
+    except ValueError:
+        return f"{shown} is no URL: its host or its port cannot be one"
     if parts.scheme not in ("http", "https") or not _NETLOC.fullmatch(parts.netloc):
         return f"{shown} is no http or https URL with a host"
     return ""
@@ -89,33 +89,34 @@ def _score_error(score: object) -> str:
     return "" if 0 <= number < math.inf else f"the score ({score!r}) must be a number of 0 or more"
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-        for number, line in enumerate(cast("IO[bytes]", file)):
-            # What is not UTF-8 comes as lone surrogates, which no URL may have: one bad row, not a bad file.
-            text = line.decode("utf-8", "surrogateescape")
-            yield text.removeprefix("\ufeff") if not number else text
-
-
 def _read_text(path: Path) -> Iterator[tuple[str, object, object]]:
-    for number, line in enumerate(_lines(path), 1):
-        url = line.strip()
-        if url and not url.startswith("#"):
-            yield f"line {number}", url, None
+    for where, url in read_entries(path):
+        yield where, url, None
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, object, object]]:
-    rows = csv.reader(_lines(path))
-    url, score = _columns(path, [name.strip() for name in next(rows, [])])
-    for row in rows:
-        if row:
-            values = [*row, *[""] * (1 + max(url, score or 0) - len(row))]
-            yield f"line {rows.line_num}", values[url].strip(), None if score is None else values[score]
+    rows = csv.reader(read_lines(path))
+    try:
+        url, score = _columns(path, [name.strip() for name in next(rows, [])])
+        for row in rows:
+            if row:
+                values = [*row, *[""] * (1 + max(url, score or 0) - len(row))]
+                yield f"line {rows.line_num}", values[url].strip(), None if score is None else values[score]
+    except (
+        csv.Error
+    ) as error:  # a field of 128 KB, as one makes of the rest of a file whose quotes are not closed
+        raise ExchangeError(
+            f"{path} cannot be read: line {rows.line_num} is no row of a table; are its quotes closed?"
+        ) from error
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, object, object]]:
     arrow = load_pyarrow()
-    with path.open("rb") as file:  # for the plain message of a file that is not there
+    try:
+        file = open_given(path)
+    except OSError as error:
+        raise ExchangeError(f"{path} cannot be read: {plainly(error)}.") from error
+    with file:
         try:
             table = arrow.parquet.ParquetFile(file)
             url, score = _columns(path, table.schema_arrow.names)
@@ -127,15 +128,16 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, object, object]]:
                 for url_value, value in zip(urls, scores, strict=True):
                     number += 1
                     yield f"row {number}", url_value, "" if value is None and score is not None else value
-        except arrow.lib.ArrowException as error:
-            raise ExchangeError(f"{path} cannot be read as Parquet: {error}.") from error
+        except (arrow.lib.ArrowException, OSError) as error:
+            raise ExchangeError(f"{path} cannot be read as Parquet: {plainly(error)}.") from error
 
 
 def _columns(path: Path, names: list[str]) -> tuple[int, int | None]:
     """Where the URL and the score are."""
     lower = [name.lower() for name in names]
     if "url" not in lower:
+        found = ", ".join(name if name.isprintable() else repr(name) for name in names)[:_SHOWN]
         raise ExchangeError(
-            f"{path} has no column url, only {', '.join(names)[:200] or 'none'}: its first line must name the columns."
+            f"{path} has no column url, only {found or 'none'}: its first line must name the columns."
         )
     return lower.index("url"), next((lower.index(name) for name in _SCORES if name in lower), None)

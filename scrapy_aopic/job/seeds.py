@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
-from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.storage.lock import sync_names
 
 from .seed_lists import Row, read_seeds, url_error
@@ -99,7 +99,7 @@ def give(
             checked.require(sources, skip_bad=skip_bad)
             _publish(folder, name or _new_name(), checked.lines())
     except OSError as error:
-        raise ExchangeError(f"Seeds cannot be put into {folder}: {error}.") from error
+        raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
     return Given(checked.n, checked.bad, checked.first_bad)
 
 
@@ -113,7 +113,7 @@ def wait(folder: Path, lines: Iterable[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         _publish(folder, _new_name(), lines)
     except OSError as error:
-        raise ExchangeError(f"Seeds cannot be put into {folder}: {error}.") from error
+        raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
 
 
 def _rows(source: str) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.folder import replacing
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
@@ -126,7 +126,7 @@ class ServerSeeds:
                     if isinstance(error, StorageError):
                         raise
                     raise StorageError(
-                        f"The seeds {name!r} cannot be written to {self._folder}: {error}."
+                        f"The seeds {name!r} cannot be written to {self._folder}: {plainly(error)}."
                     ) from error
                 self._brought.add(name)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scrapy_aopic.core.graph import FrozenGraph
-from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.storage.given import open_given, read_lines
+from scrapy_aopic.web.origins import host_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,12 +83,19 @@ def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = Non
     return Graph(path.stem, indptr, indices, [f"host{number}.com" for number in numbers.tolist()])
 
 
+_SHOWN = 200
+"""Characters of a wrong line that are shown."""
+
+
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path) as data:
+        with open_given(path) as file, np.load(file) as data:
             arrays = {name: data[name] for name in ("indptr", "indices", "host") if name in data}
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile, EOFError) as error:
-        raise AopicError(f"{path} cannot be read as an .npz file: {error}") from error
+    except Exception as error:  # whatever the bytes make numpy raise
+        raise AopicError(
+            f"{path} cannot be read as an .npz file, because {plainly(error)}: "
+            "numpy.savez(FILE, indptr=..., indices=...) writes one."
+        ) from error
     for name in ("indptr", "indices"):
         if name not in arrays:
             raise AopicError(f"{path} has no array {name!r}; a graph needs indptr and indices (CSR).")
@@ -99,9 +105,12 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_numbers(path: Path) -> NDArray[Any]:
     try:
-        numbers: NDArray[Any] = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise AopicError(f"{path} cannot be read as an .npy file: {error}") from error
+        with open_given(path) as file:
+            numbers: NDArray[Any] = np.load(file)
+    except Exception as error:  # whatever the bytes make numpy raise
+        raise AopicError(
+            f"{path} cannot be read as an .npy file, because {plainly(error)}: numpy.save(FILE, numbers) writes one."
+        ) from error
     return numbers
 
 
@@ -136,16 +145,12 @@ def _check_length(path: Path, what: str, n: int, pages: int) -> None:
 
 def _read_hosts_of_urls(path: Path) -> list[str]:
     names = []
-    open_it = gzip.open if path.suffix == ".gz" else open
-    try:
-        with open_it(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                name = urlsplit(line.strip()).hostname
-                if not name:
-                    raise AopicError(f"{path}, line {number}: {line.strip()!r} is no URL with a host.")
-                names.append(name)
-    except (OSError, EOFError, ValueError) as error:
-        raise AopicError(f"{path} cannot be read as lines of URLs: {error}") from error
+    for number, line in enumerate(read_lines(path), 1):
+        url = line.strip()
+        name = host_name(url)
+        if not name:
+            raise AopicError(f"{path}, line {number}: {repr(url[:_SHOWN])[:_SHOWN]} is no URL with a host.")
+        names.append(name)
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from .comparison import CURVE, PARTS, REFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from .comparison import Run, Setup
 
@@ -119,8 +118,8 @@ def student_t(freedom: int) -> float:
     return math.tan(low) * math.sqrt(freedom)
 
 
-def plot(path: Path, runs: dict[str, list[Run]]) -> None:
-    """Draw the share over the fetches, averaged over the seed sets; the kind of picture is that of the file name."""
+def plot(file: IO[bytes], kind: str, runs: dict[str, list[Run]]) -> None:
+    """Draw the share over the fetches, averaged over the seed sets, as a picture of this *kind*: ``svg`` or ``png``."""
     from matplotlib import rc_context  # noqa: PLC0415  # only who draws needs it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -138,8 +137,8 @@ def plot(path: Path, runs: dict[str, list[Run]]) -> None:
                 line.set(color="black", linestyle="--")
         axes.grid(alpha=0.3)
         figure.legend(loc="outside right upper", title="order, mean", frameon=False)
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, dpi=150, metadata=metadata)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
 def _mean(each: list[Run]) -> float:

@@ -21,7 +21,7 @@ from scrapy_aopic.core.focus.leads import unpack_lead
 from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, WithMemos
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ class Learning:
             logger.warning(
                 "What the strategy %(name)s has learned in this job cannot be read (%(error)s): it learns anew. Nothing "
                 "else is lost",
-                {"name": self._name, "error": error},
+                {"name": self._name, "error": plainly(error)},
             )
             self.strategy = make()
 

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from scrapy.utils.job import job_dir
 
@@ -14,7 +14,7 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.control import ControlWatch
 from scrapy_aopic.job.cutting import begin_cut, check_cut
 from scrapy_aopic.job.disks import OnDisk
-from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.folder import check_job_folder, seeds_folder, store_folder
 from scrapy_aopic.job.former import read_former
 from scrapy_aopic.job.home import check_no_home
 from scrapy_aopic.job.job import Job
@@ -38,6 +38,7 @@ from .state import StateKeeper
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings, Settings
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.job.keeping import Keeper
@@ -92,9 +93,7 @@ class OpenJob:
             self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
             self.reports: bool = read(settings, "AOPIC_REPORT")
             kind: str = read(settings, "AOPIC_STORE")
-            path = job_dir(settings)
-            folder = Path(path) if path else None
-            check_no_parts(folder)
+            folder = _job_folder(settings)
             shards: int = read(settings, "AOPIC_SHARDS")
             disks: int = read(settings, "AOPIC_DISKS")
             given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
@@ -253,6 +252,20 @@ class OpenJob:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):
             self._lock.release()
+
+
+def _job_folder(settings: BaseSettings) -> Path | None:
+    """The folder of the job, which is made if need be; ``None`` if it has none.
+
+    Raises:
+        StorageError: If there can be none, or it holds the copy of a job in shards.
+    """
+    if given := settings.get("JOBDIR"):
+        check_job_folder(Path(given))
+    path = job_dir(cast("Settings", settings))
+    folder = Path(path) if path else None
+    check_no_parts(folder)
+    return folder
 
 
 def _check_disks(folder: Path | None, kind: str, disks: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.extensions.spiderstate import SpiderState
 
+from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.job.folder import STATE_FILE
 from scrapy_aopic.storage.folder import replacing
 
@@ -68,9 +69,12 @@ class StateKeeper:
             each for n in count(1) if not (each := path.with_name(f"{STATE_FILE}.broken-{n}")).exists()
         )
         path.replace(aside)
+        # What the spider has put into its state, it knows itself; what the bytes are like, it need not.
+        is_spiders = isinstance(error, (ImportError, AttributeError))
+        what = f"{type(error).__name__}: {error}" if is_spiders else plainly(error)
         logger.warning(
-            "%(path)s cannot be read (%(error)r): it is put aside as %(name)s, and the spider begins with an empty state",
-            {"path": lock.around.path / STATE_FILE, "error": error, "name": aside.name},
+            "%(path)s cannot be read (%(error)s): it is put aside as %(name)s, and the spider begins with an empty state",
+            {"path": lock.around.path / STATE_FILE, "error": what, "name": aside.name},
             extra={"spider": spider},
         )
 

@@ -99,7 +99,7 @@ def read_number(store: Store) -> int:
     try:
         return int(unpack(data)[0]) if data is not None else 0
     except NO_RECORD as error:
-        raise StorageError(f"The number of the last commit of a shard is damaged ({error!r}).") from error
+        raise StorageError("The number of the last commit of a shard is damaged.") from error
 
 
 def number_of(head: str) -> int:

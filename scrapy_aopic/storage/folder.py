@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
+from .given import is_special, open_given, read_given
 from .lock import sync_folder
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def format_of(folder: Path) -> int | None:
     """
     path = folder / _FORMAT_FILE
     try:
-        found = re.fullmatch(rb"(\d{1,9})\n", path.read_bytes())
+        found = re.fullmatch(rb"(\d{1,9})\n", read_given(path))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError(f"The file {path} cannot be read: {error}.") from error
+        raise StorageError(f"The file {path} cannot be read: {plainly(error)}.") from error
     return int(found[1]) if found is not None else None
 
 
@@ -110,9 +111,9 @@ def forget_sizes(folder: Path) -> None:
 def check_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:
     """Raise an error if a file of a closed store has another length than when it was closed; libraries may not notice."""
     try:
-        noted = json.loads((folder / _SIZES_FILE).read_text("utf-8"))
+        noted = json.loads(read_given(folder / _SIZES_FILE))
         expected = noted["sizes"].items() if noted["generation"] == generation else ()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return  # the store was not closed, or only this file is damaged
     for name, size in expected:
         if sizes.get(name) != size:
@@ -129,7 +130,7 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, which replaces the one at *path* once it is whole and on the disk."""
-    temporary = path.with_name(path.name + ".new")
+    temporary = path.parent / f"{path.name}.new"
     try:
         with temporary.open("wb") as file:
             yield file
@@ -140,3 +141,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of what is at *path* once it is whole.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    try:
+        with open_given(path, "wb") if is_special(path) else replacing(path) as file:
+            yield file
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # and not that of a file in its place
+        raise

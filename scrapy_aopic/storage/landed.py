@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .folder import damaged
+from .given import read_given
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ _FILE = "landed"
 def read_landed(folder: Path) -> int:
     """Number of the last commit that is known to have landed in *folder*; 0 if none is."""
     try:
-        found = re.fullmatch(rb"(\d{20}) (\w{8})\n", (folder / _FILE).read_bytes())
+        found = re.fullmatch(rb"(\d{20}) (\w{8})\n", read_given(folder / _FILE))
     except OSError:
         return 0
     return int(found[1]) if found and found[2] == _seal(found[1]) else 0

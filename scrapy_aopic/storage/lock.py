@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import final
 from weakref import WeakSet
 
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import LostError, StorageError, plainly
 
 _OPEN_FOLDERS = Path("/proc/self/fd")
 
@@ -155,7 +155,7 @@ class Lock:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.around = HeldFolder(path.parent)
         except OSError as error:
-            raise StorageError(f"Cannot open the store in {store}: {error}.") from error
+            raise StorageError(f"Cannot open the store in {store}: {plainly(error)}.") from error
         try:
             self._descriptor = self._take()
             self._say(task)
@@ -167,10 +167,10 @@ class Lock:
                 raise self._in_use() from error
             if error.errno in _UNSUPPORTED:
                 raise StorageError(
-                    f"{path} cannot be locked ({error.strerror}): its file system takes no locks, so nothing could keep "
+                    f"{path} cannot be locked: its file system takes no locks, so nothing could keep "
                     "two crawls apart. Choose a job folder on another one, or mount this one with locks."
                 ) from error
-            raise StorageError(f"{path} cannot be locked: {error}.") from error
+            raise StorageError(f"{path} cannot be locked: {plainly(error)}.") from error
         _HELD.add(self)
 
     def __enter__(self) -> Lock:
@@ -274,7 +274,7 @@ def hold_store(folder: Path) -> HeldFolder:
     try:
         return HeldFolder(folder)
     except OSError as error:
-        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
 
 
 def lock_job(store: Path, task: str) -> Lock:

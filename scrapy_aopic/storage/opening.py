@@ -10,10 +10,11 @@ import shutil
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly, plainly_said
 
 from .address import Address
 from .folder import check_format, forget_sizes, replace_file, write_format
+from .given import read_given
 from .landed import forget_landed, read_landed
 from .lock import sync_names
 from .redis_connect import needs_library
@@ -158,8 +159,8 @@ def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
     try:
         shutil.copytree(folder, copy)
     except OSError as error:
-        # shutil.Error names every file that it could not copy.
-        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        # shutil.Error names every file that it could not copy, in words only.
+        why = plainly_said(str(error)) or plainly(error)
         raise StorageError(
             f"The store in {folder} cannot be copied to {copy}: {why}. It was not changed."
         ) from error
@@ -197,11 +198,11 @@ def note_server(folder: Path, address: Address) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / SERVER, f"{address}\n")
             return
-        noted = (folder / SERVER).read_text("utf-8").strip() if found == SERVER else ""
+        noted = read_given(folder / SERVER).decode().strip() if found == SERVER else ""
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
     if noted != str(address):
         raise StorageError(
             f"The folder {folder} belongs to a job whose store is {noted or f'a {found} store in it'}, and not {address}: "
@@ -222,7 +223,7 @@ def _check_not_on_server(folder: Path, kind: str) -> None:
     """Raise an error if the store of *folder* is on a server."""
     if kind == SERVER:
         try:
-            where = (folder / SERVER).read_text("utf-8").strip()
+            where = read_given(folder / SERVER).decode().strip()
         except (OSError, UnicodeDecodeError):
             where = "redis://HOST:PORT/DATABASE#KEY"
         raise StorageError(
@@ -260,8 +261,8 @@ def best_kind(folder: Path) -> Kind:
         if missing is not None:
             logger.info(
                 "The new store in %(folder)s is of the kind %(kind)s, which writes much more to the disk "
-                "than rocksdb, because rocksdict cannot be imported: %(error)s",
-                {"folder": folder, "kind": kind.name, "error": missing},
+                "than rocksdb, because rocksdict %(error)s",
+                {"folder": folder, "kind": kind.name, "error": plainly(missing)},
             )
         return kind
     raise AssertionError("no kind is part of Python")
@@ -275,7 +276,7 @@ def _make_new(folder: Path, kind: Kind, memory_mb: int) -> Store:
         note_kind(folder, kind)
         sync_names(folder)
     except OSError as error:
-        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
     return make(folder, kind, memory_mb)
 
 

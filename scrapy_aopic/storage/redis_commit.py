@@ -24,7 +24,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 from .redis_ahead import Ahead
 from .redis_connect import connect
@@ -486,7 +486,7 @@ def commit(commits: Sequence[Commit], writer: Writer) -> None:
     except StorageError as error:
         failure = error
     except OSError as error:
-        failure = link.error("write to", str(error))
+        failure = link.error("write to", plainly(error))
     link.close()  # and with it what is watched and queued
     for each in commits:
         if not each.is_done:
@@ -553,7 +553,7 @@ def _try(commits: Sequence[Commit], writer: Writer, *, is_bold: bool) -> bool:
     if error := _carry_out(commits, writer):
         for each in commits:
             if not each.is_done:
-                each.fail(link.error("write to", str(error)))
+                each.fail(link.error("write to", plainly(error)))
     return is_bold
 
 

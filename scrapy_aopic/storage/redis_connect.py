@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 if TYPE_CHECKING:
     from .address import Address
@@ -28,5 +28,5 @@ def connect(address: Address) -> Link:
 def needs_library(address: Address, error: ImportError) -> StorageError:
     """The error for a job at *address* that cannot be opened because of *error*."""
     return StorageError(
-        f"The store in {address} needs redis and hiredis ({error}); pip install 'scrapy-aopic[redis]' brings them."
+        f"The store in {address} needs redis and hiredis, of which one {plainly(error)}; pip install 'scrapy-aopic[redis]' brings them."
     )

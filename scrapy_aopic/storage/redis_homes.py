@@ -179,8 +179,8 @@ def read_books(address: Address, cut: JobCut) -> dict[int, State]:
             for number, state in states.items()
             if number < cut.shards
         }
-    except (LookupError, TypeError, ValueError) as error:
-        raise keys.damaged(f"the state or the book of a shard is not whole ({error!r})") from None
+    except (LookupError, TypeError, ValueError):
+        raise keys.damaged("the state or the book of a shard is not whole") from None
 
 
 def _by_number(said: Mapping[str, int]) -> dict[int, int]:
@@ -271,8 +271,8 @@ def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[i
             for letter in read_bundle(fields)
             if letter.sender == number
         }
-    except ValueError as error:
-        raise keys.damaged(f"a bundle of letters cannot be read ({error})") from None
+    except ValueError:
+        raise keys.damaged("a bundle of letters cannot be read") from None
 
 
 class InHomes:

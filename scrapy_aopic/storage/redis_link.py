@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from contextlib import suppress
-from ssl import SSLWantReadError
+from ssl import SSLError, SSLWantReadError
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import hiredis
@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scrapy_aopic.exceptions import LostError, SettingError, StorageError, UnreachableError
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError, UnreachableError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -368,6 +368,11 @@ def _cause(error: BaseException) -> str:
     """What *error* says, as the end of a sentence."""
     if isinstance(error, TimeoutError | redis.exceptions.TimeoutError):
         return "the server does not reply; is it up, and is the network fast enough for socket_timeout (REDIS_PARAMS)?"
+    behind = error
+    while not (isinstance(behind, OSError) and not isinstance(behind, RedisError)) and behind.__context__:
+        behind = behind.__context__  # redis-py puts the words of the system into its own
+    if isinstance(behind, OSError) and not isinstance(behind, SSLError):
+        return plainly(behind)
     text = " ".join(str(error).split()) or type(error).__name__
     words = {
         redis.exceptions.AuthenticationError: "NOAUTH " if "required" in text else "WRONGPASS ",

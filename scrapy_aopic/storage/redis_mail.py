@@ -260,8 +260,8 @@ class HomeMail:
     def _letters(self, fields: Sequence[bytes]) -> list[Addressed]:
         try:
             return read_bundle(fields)
-        except ValueError as error:
-            raise self._keys.damaged(f"a bundle of letters is {fields!r:.50} ({error})") from None
+        except ValueError:
+            raise self._keys.damaged(f"a bundle of letters is {fields!r:.50}") from None
 
 
 def _bundles(letters: Iterable[Addressed]) -> Iterator[list[Addressed]]:

@@ -20,9 +20,10 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
-from scrapy_aopic.exceptions import LostError, SettingError, StorageError
+from scrapy_aopic.exceptions import LostError, SettingError, StorageError, plainly
 
 from .folder import replace_file
+from .given import open_given
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -261,7 +262,7 @@ def kind_of(folder: Path) -> str | None:
         StorageError: If the folder does not say which it is although it should.
     """
     try:
-        with (folder / _BACKEND_FILE).open("rb") as file:
+        with open_given(folder / _BACKEND_FILE) as file:
             text = file.read(_NAME_BYTES)
     except OSError:
         return next((kind.name for kind in KINDS.values() if kind.is_in(folder)), None)
@@ -331,6 +332,6 @@ def backend_of(folder: Path, kind: Kind) -> Backend:
         return kind.load()
     except ImportError as error:
         raise StorageError(
-            f"The {kind.name} store in the folder {folder} needs {kind.needs} ({error}); "
+            f"The {kind.name} store in the folder {folder} needs {kind.needs}, which {plainly(error)}; "
             f"install {kind.needs}, or choose another folder and sqlite."
         ) from error

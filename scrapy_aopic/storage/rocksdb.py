@@ -45,7 +45,7 @@ from rocksdict import (
 )
 
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly_said
 
 from .folder import check_sizes, damaged, in_use, not_made, note_sizes
 from .landed import Landed, read_landed
@@ -188,9 +188,7 @@ class RocksStore:
             try:
                 db.flush_wal(sync=True)
             except Exception as error:
-                self._broken = (
-                    f"an earlier batch could not be forced to the disk ({self._named(_cause(error))})"
-                )
+                self._broken = f"an earlier batch could not be forced to the disk ({self._named(_in_words(_cause(error)))})"
                 raise self._error("write to", error) from error
             self._landed.note(db.latest_sequence_number())
 
@@ -234,7 +232,7 @@ class RocksStore:
                     is_closed = False
                     logger.warning(
                         "The store in %(folder)s was closed without tidying up: %(cause)s",
-                        {"folder": self._folder, "cause": self._named(_cause(error))},
+                        {"folder": self._folder, "cause": self._named(_in_words(_cause(error)))},
                     )
             self._families.clear()
             if self._lock is not None:
@@ -296,7 +294,9 @@ class RocksStore:
         return record
 
     def _error(self, action: str, error: Exception) -> StorageError:
-        return StorageError(f"Cannot {action} the store in {self._folder}: {self._named(_cause(error))}.")
+        return StorageError(
+            f"Cannot {action} the store in {self._folder}: {self._named(_in_words(_cause(error)))}."
+        )
 
     def _named(self, text: str) -> str:
         """*text* with the folder named as the user did."""
@@ -626,8 +626,16 @@ def _open_error(folder: Path, cause: str) -> StorageError:
     if "olumn famil" in cause and not _holds_rows(folder):
         return not_made(folder)
     if cause.startswith("Corruption: "):
-        return damaged(folder, cause.removeprefix("Corruption: ").rstrip("."))
-    return StorageError(f"Cannot open the store in {folder}: {cause}.")
+        return damaged(folder, _in_words(cause))
+    return StorageError(f"Cannot open the store in {folder}: {_in_words(cause)}.")
+
+
+def _in_words(cause: str) -> str:
+    """What *cause*, which RocksDB has said, means to somebody who has named a job folder; its own words if they are rare ones."""
+    if "Corruption" in cause:
+        file = re.search(r"\d+\.(sst|log)|MANIFEST-\d+|CURRENT", cause)
+        return f"RocksDB finds {file[0] if file else 'it'} damaged"
+    return plainly_said(cause) or cause
 
 
 def _cause(error: Exception) -> str:

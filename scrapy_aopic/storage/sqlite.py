@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 from .folder import check_sizes, damaged, forget_sizes, not_made, note_sizes
 from .landed import Landed, check_landed, read_landed
@@ -74,6 +74,18 @@ _SCAN_CACHE_KB = 2048
 
 _DAMAGED = {"file is not a database", "database disk image is malformed"}
 """What SQLite says of a file that is damaged. (Its codes SQLITE_NOTADB and SQLITE_CORRUPT are only known from Python 3.11 on.)"""
+
+
+_SAYS = {
+    "file is not a database": "its file is no database of SQLite",
+    "database disk image is malformed": "the pages of its file do not fit together",
+    "database or disk is full": "the disk is full",
+    "disk I/O error": "the disk failed to read or write it",
+    "attempt to write a readonly database": "its permissions do not allow it",
+    "unable to open database file": "its file cannot be opened; is it a file, and do its permissions allow it?",
+    "database is locked": "another program has it locked",
+}
+"""What SQLite says, and what it means to somebody who has named a job folder."""
 
 
 class SqliteStore:
@@ -126,8 +138,8 @@ class SqliteStore:
             if read_only and not is_made:
                 raise not_made(folder) from error
             if str(error) in _DAMAGED:
-                raise damaged(folder, str(error)) from error
-            raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+                raise damaged(folder, _cause(error)) from error
+            raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
 
     @classmethod
     def open_for_repair(cls, folder: Path, *, memory_mb: int = 64) -> SqliteStore:
@@ -209,7 +221,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._error("read", error) from error
         if faults != ["ok"]:
-            raise self._error("read", sqlite3.DatabaseError("; ".join(faults[0].split("\n"))))
+            raise self._error("read", sqlite3.DatabaseError("database disk image is malformed"))
 
     def close(self) -> None:
         with self._writing:
@@ -357,8 +369,14 @@ class SqliteStore:
             self._idle.append(connection)
 
     def _error(self, action: str, error: sqlite3.Error) -> StorageError:
-        cause = "it is closed; open it again" if self._closed else str(error).rstrip(".")
+        cause = "it is closed; open it again" if self._closed else _cause(error)
         return StorageError(f"Cannot {action} the store in {self._folder}: {cause}.")
+
+
+def _cause(error: sqlite3.Error | OSError) -> str:
+    """What *error* means, as the end of a sentence; SQLite's own words if they are rare ones."""
+    text = str(error).rstrip(".")
+    return plainly(error) if isinstance(error, OSError) else _SAYS.get(text, text)
 
 
 def repair_files(folder: Path) -> None:
@@ -384,7 +402,7 @@ def repair_files(folder: Path) -> None:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     except (sqlite3.Error, OSError) as error:
-        raise StorageError(f"Cannot open the store in {folder}: {error}.") from error
+        raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
 
 
 def _spread_log(path: Path, log: Path) -> None:

@@ -17,6 +17,9 @@ from zlib import crc32
 
 import msgspec
 
+from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.storage.given import read_given
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
@@ -163,20 +166,20 @@ class Dropped:
             self._has_failed = True
             logger.warning(
                 "What is known of dropped links cannot be written: %(error)s. 'scrapy aopic why' will not find them.",
-                {"error": error},
+                {"error": plainly(error)},
             )
 
 
 def read_dropped(path: Path) -> dict[str, Sample] | None:
     """The samples in the file at *path*; ``None`` if it is not there, or not whole."""
     try:
-        return _decode(path.read_bytes())
+        return _decode(read_given(path))
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
         logger.warning(
             "What is known of dropped links cannot be read from %(path)s (%(error)s) and begins anew.",
-            {"path": path, "error": error},
+            {"path": path, "error": plainly(error)},
         )
         return None
 

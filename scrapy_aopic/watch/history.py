@@ -15,7 +15,11 @@ from __future__ import annotations
 import csv
 import io
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.storage.given import read_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +106,8 @@ class History:
         except OSError as error:
             self._is_over = True
             logger.warning(
-                "The history of the crawl cannot be written and ends here: %(error)s.", {"error": error}
+                "The history of the crawl cannot be written and ends here: %(error)s.",
+                {"error": plainly(error)},
             )
 
     def _tidy(self) -> int:
@@ -131,13 +136,15 @@ def read_history(path: Path) -> list[dict[str, str]]:
     Rows that are not whole, as a crash may leave one, are left out.
     """
     try:
-        text = path.read_text("utf-8", errors="replace")
+        text = read_given(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return []
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
-    rows = list(csv.reader(line for line in lines if "\0" not in line))
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # quotes that are not closed
+        rows += csv.reader(line for line in lines if "\0" not in line)
     if not rows:
         return []
     header = rows[0]

@@ -351,8 +351,8 @@ def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(
     assert "AOPIC_MIN_GAP ('-1') must be" in done.stderr
     (tmp_path / "file").write_text("")
     done = crawl(tmp_path, HOME, *CONTACT, "--job", "file")
-    assert done.returncode == 1
-    assert "The crawl does not start" in done.stderr
+    assert done.returncode == 2
+    assert "file is a file, and no job folder" in done.stderr
     with processes.start(
         command(HOME, *CONTACT, "--job", "my"), cwd=tmp_path, stderr=subprocess.PIPE
     ) as other:

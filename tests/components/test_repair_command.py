@@ -125,7 +125,7 @@ def test_a_repair_without_room_for_a_copy_changes_nothing_and_says_so_in_a_sente
 
     monkeypatch.setattr(shutil, "copyfile", fail)
     with pytest.raises(
-        StorageError, match=r"cannot be copied to .*No space left on device\. It was not changed\.$"
+        StorageError, match=r"cannot be copied to .*the disk is full\. It was not changed\.$"
     ) as told:
         repair(job)
     assert len(str(told.value)) < 1_000

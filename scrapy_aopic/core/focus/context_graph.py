@@ -105,7 +105,7 @@ class Layers:
         try:
             plain = zlib.decompressobj().decompress(data, n + 1)
         except zlib.error as error:
-            raise StorageError(f"The layers of the context graph cannot be read: {error}") from error
+            raise StorageError("The layers of the context graph are damaged") from error
         if len(plain) != n:
             raise StorageError(f"The layers of the context graph have {n} bytes, not {len(plain)}")
         numbers = array("I", plain)

@@ -414,9 +414,9 @@ class Learned(WithMemos[Said]):
     def restore(self, data: bytes) -> None:
         try:
             self._restore(memoryview(data))
-        except (struct.error, ValueError) as error:
+        except (struct.error, ValueError):
             self._begin()
-            raise StorageError(f"what it has learned is damaged ({error})") from None
+            raise StorageError("what it has learned is damaged") from None
 
     def _restore(self, data: memoryview) -> None:
         magic, bits, self._bias, self._trust, self._slopes, self.n_learned, self._version, n, n_tables = (

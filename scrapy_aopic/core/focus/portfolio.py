@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, plainly
 
 from .contextual import Contextual
 from .fixed import Focused
@@ -103,10 +103,10 @@ class Portfolio(Strategy):
             if not len(found) == len(missed) == len(arms) == n or not all(
                 0.0 <= each < 1e6 for each in counts
             ):
-                raise ValueError("it has other arms")
+                raise StorageError("it has other arms")
             self._found, self._missed = counts[:n], counts[n:]
             for arm, kept in zip(self._arms, arms, strict=True):
                 arm.restore(kept)
         except (*NO_RECORD, StorageError) as error:
             self._begin()
-            raise StorageError(f"what its arms have learned is damaged ({error})") from None
+            raise StorageError(f"what its arms have learned is damaged: {plainly(error)}") from None

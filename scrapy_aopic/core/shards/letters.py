@@ -225,7 +225,7 @@ def read_letter(data: bytes, cut: Cut) -> Letter:
         hosts = [_host_name(host) for host in letter.hosts]
     except (zlib.error, ValueError, RecursionError) as error:
         raise StorageError(
-            f"A letter to {cut.own} cannot be read ({error}): its sender still has it, and sends it again. "
+            f"A letter to {cut.own} cannot be read: its sender still has it, and sends it again. "
             "Nothing was changed."
         ) from error
     if fault := _fault(letter, hosts, cut):

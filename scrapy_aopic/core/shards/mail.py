@@ -440,7 +440,7 @@ def read_shard(store: Store) -> ShardId | None:
         return ShardId(*map(int, unpack(data)))
     except NO_RECORD as error:
         raise StorageError(
-            f"Which shard of its job this store holds is damaged ({error!r}). Nothing was changed."
+            "Which shard of its job this store holds is damaged. Nothing was changed."
         ) from error
 
 
@@ -455,7 +455,7 @@ def read_counts(store: Store) -> tuple[Mapping[int, Posted], Mapping[int, Got]]:
         got = {int.from_bytes(row[1:], "big"): Got(*unpack(data)) for row, data in _rows(store, RECEIVED)}
     except NO_RECORD as error:
         raise StorageError(
-            f"The counts of the mail of this shard are damaged ({error!r}). Nothing was changed."
+            "The counts of the mail of this shard are damaged. Nothing was changed."
         ) from error
     return posted, got
 
