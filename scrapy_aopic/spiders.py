@@ -26,13 +26,14 @@ from scrapy.utils.url import url_is_from_any_domain
 from ._engine import middlewares
 from ._engine.closing import Closing
 from .addon import Addon
-from .exceptions import ExchangeError, SettingError
+from .exceptions import ExchangeError, SettingError, plainly
 from .job.seed_lists import read_seeds, url_error
 from .links import Links
 from .session.turns import Turns
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
+from .storage.given import is_file, is_list, read_entries
 from .storage.registry import SERVER
 from .web.content_types import declared_type
 from .web.origins import host_name
@@ -117,7 +118,7 @@ def _sources(value: Any) -> tuple[str, ...]:
         if "://" in source:
             if error := url_error(source):
                 raise Reason(error)
-        elif not Path(source).is_file():
+        elif not is_file(Path(source)):
             guess = f'; did you mean "https://{source}"?' if _is_like_host(source) else ""
             raise Reason(f'"{source}" is neither{guess}')
     return tuple(sources)
@@ -125,17 +126,19 @@ def _sources(value: Any) -> tuple[str, ...]:
 
 def _is_like_host(text: str) -> bool:
     """Whether *text* is probably a URL without its scheme, and not the name of a list that is not there."""
-    is_file = text.lower().endswith((".txt", ".csv", ".gz", ".parquet", ".tsv", ".list"))
-    return re.match(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?(/|$)", text) is not None and not is_file
+    return re.match(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d+)?(/|$)", text) is not None and not is_list(text)
 
 
 def _domains(value: Any) -> tuple[str, ...]:
-    names = parse.texts(value)
-    for name in names:
-        host = host_name(name if "://" in name else f"//{name}")
-        if re.search(r"[/:*]", name) and host:
-            raise Reason(f'did you mean "{host.removeprefix("*.")}"?')
-    return tuple(sorted(parse.domains(names)))
+    return tuple(sorted({*parse.each_listed(value, _domain)}))
+
+
+def _domain(name: str) -> str:
+    host = host_name(name if "://" in name else f"//{name}")
+    if re.search(r"[/:*]", name) and host:
+        meant = parse.domain(host.removeprefix("*."))
+        raise Reason(f'did you mean "{meant}"?')
+    return parse.domain(name)
 
 
 def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
@@ -143,6 +146,7 @@ def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
     if value == "":
         return ()
     values = [value] if isinstance(value, (str, re.Pattern)) else list(value)
+    values = [each for one in values for each in _patterns_of(one)]
     try:
         found = tuple(re.compile(each) for each in values)
     except re.error as error:
@@ -155,13 +159,25 @@ def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
     return found
 
 
+def _patterns_of(value: Any) -> list[Any]:
+    """*value*, or the lines of the file that it names: one that is there, and whose name ends like that of a list."""
+    if not (isinstance(value, str) and is_list(value) and is_file(Path(value))):
+        return [value]
+    try:
+        return [entry for _, entry in read_entries(Path(value))]
+    except ExchangeError as error:
+        raise Reason(plainly(error)) from error
+
+
 def _fields(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parse.some_of(*FIELDS).parse(value)))
 
 
 CHECKS: dict[str, Check] = {
     "seeds": Check("URLs with http:// or https://, or files that list them, one a line", _sources),
-    "domains": Check("names of domains such as example.org, example.com", _domains),
+    "domains": Check(
+        "names of domains such as example.org, example.com, or files that list them, one a line", _domains
+    ),
     "scope": parse.one_of(*AREAS),
     "allow": Check('a regular expression such as "/news/", or a list of them', _patterns),
     "deny": Check('a regular expression such as "/login", or a list of them', _patterns),

@@ -58,58 +58,72 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     if opts.action:
         _check_values(opts)
+    names = _names(opts)
     if not opts.action:
         control = read_control(opts.jobdir)
     elif opts.action == "reset":
         remove_control(opts.jobdir)
         control = Control()
     else:
-        control = change_control(opts.jobdir, _change(opts))
+        control = change_control(opts.jobdir, _change(opts, names))
     if opts.json:
         write(json.dumps(json.loads(control.packed()), indent=1))
         return 0
     sentences = said(control)
     write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
-    if unknown := _unmet(opts):
+    if unknown := _unmet(opts, names):
         write(
             f"No page of {' or '.join(unknown)} is known to the job: what was asked holds if the crawl meets one. Is the name right?"
         )
     return 0
 
 
-def _unmet(opts: argparse.Namespace) -> list[str]:
-    """Names that the action is about, and of which the job knows no host; none if it cannot be looked at."""
+def _names(opts: argparse.Namespace) -> list[str]:
+    """Names that the action is about; a file with names, one a line, stands for these."""
     from scrapy_aopic.core.control import checked_name
+    from scrapy_aopic.exceptions import SettingError
+    from scrapy_aopic.settings.parse import Reason, each_listed
+
+    given = {"block": opts.values, "unblock": opts.values, "slow": opts.values[1:]}.get(opts.action, [])
+    for name in given:
+        if not name.strip():  # which is no entry of a list
+            checked_name(name)
+    try:
+        return each_listed(given, checked_name)
+    except Reason as error:
+        raise SettingError(f"{error}.") from error
+
+
+def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
+    """Names that the action is about, and of which the job knows no host; none if it cannot be looked at."""
     from scrapy_aopic.exceptions import AopicError
     from scrapy_aopic.job.queries import unmet
     from scrapy_aopic.job.views import opened_views
 
-    names = {"block": opts.values, "slow": opts.values[1:]}.get(opts.action, [])
-    if not names:
+    if not names or opts.action == "unblock":
         return []
     try:
         with opened_views(opts.jobdir) as stores:
-            return unmet(stores, [checked_name(name) for name in names])
+            return unmet(stores, names)
     except AopicError:  # there may be no store yet; whether there is one is not what was asked
         return []
 
 
-def _change(opts: argparse.Namespace) -> Callable[[Control], Control]:
+def _change(opts: argparse.Namespace, names: list[str]) -> Callable[[Control], Control]:
     """What the action does to what is asked already."""
-    from scrapy_aopic.core.control import Control, checked_name
+    from scrapy_aopic.core.control import Control
 
-    values, now = opts.values, datetime.now(timezone.utc).timestamp()
+    now = datetime.now(timezone.utc).timestamp()
     match opts.action:
         case "pause":
             change: Callable[[Control], Control] = partial(Control.paused, now=now)
         case "resume":
             change = Control.resumed
         case "block":
-            change = partial(Control.blocking, names=[checked_name(name) for name in values], now=now)
+            change = partial(Control.blocking, names=names, now=now)
         case "unblock":
-            change = partial(Control.unblocking, names=[checked_name(name) for name in values])
+            change = partial(Control.unblocking, names=names)
         case "slow":
-            names = [checked_name(name) for name in values[1:]]
             change = partial(Control.slowing, names=names, gap=_number(opts, float), now=now)
         case "connections":
             change = partial(Control.limited, connections=int(_number(opts, int)))

@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         action="append",
         default=[],
-        help="stay in these domains, such as example.org,example.com",
+        help="stay in these domains, such as example.org,example.com, or those that a file lists, one a line",
     )
     parser.add_argument(
         "--scope",

@@ -212,15 +212,18 @@ def _check_options(opts: argparse.Namespace) -> None:
 
 def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
     from scrapy_aopic.lab.comparison import draw_seed_sets
+    from scrapy_aopic.settings.parse import listed, reason
 
     if opts.seed_pages is None:
         if opts.seeds > pages:
             raise UsageError(f"--seeds ({opts.seeds}) must be at most the pages of the graph, {pages}")
         return draw_seed_sets(pages, opts.seeds, opts.seed_sets, opts.rng)
     try:
-        seeds = list(dict.fromkeys(int(number) for number in opts.seed_pages.split(",")))
+        seeds = list(dict.fromkeys(int(number) for _, number in listed(opts.seed_pages)))
     except ValueError as error:
-        raise UsageError(f"--seed-pages ({opts.seed_pages}) must be page numbers such as 3,14,15") from error
+        raise UsageError(
+            f"--seed-pages ({opts.seed_pages}) must be page numbers such as 3,14,15, or a file with one a line{reason(error)}"
+        ) from error
     for page in seeds:
         if not 0 <= page < pages:
             raise UsageError(

@@ -21,16 +21,21 @@ from importlib import import_module
 from inspect import iscoroutinefunction, signature
 from os import fsdecode, fsencode, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ada_url import URL
 
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
+from scrapy_aopic.exceptions import AopicError, ExchangeError, plainly
+from scrapy_aopic.storage.given import is_file, is_list, read_entries
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
+from scrapy_aopic.web.suffixes import has_public_suffix
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
+
+T = TypeVar("T")
 
 FOR_EVER = 10_000_000_000
 """Seconds, or turns, beyond which no number is meant: 300 years."""
@@ -198,7 +203,7 @@ def some_of(*names: str) -> Check:
     """Any of *names*, as a tuple."""
 
     def parse(value: Any) -> tuple[str, ...]:
-        given = tuple(texts(value))
+        given = tuple(name for _, name in listed(value))
         _known(given, names)
         return given
 
@@ -233,6 +238,44 @@ def texts(value: Any) -> list[str]:
     if not all(isinstance(each, str) for each in value):
         raise TypeError
     return [name for each in value if (name := each.strip())]
+
+
+def listed(value: Any) -> list[tuple[str, str]]:
+    """The names in *value*, where one may be that of a file with one a line; each with where it stands there, ``""`` if it does not.
+
+    A file is what ends like a list (``.txt``), or is there and has no name that a domain may have.
+    """
+    names = []
+    for text in texts(value):
+        path = Path(text)
+        if not is_list(text) and (has_public_suffix(text) or not is_file(path)):
+            names.append(("", text))
+            continue
+        try:
+            found = [(f"{text}, {where}", name) for where, name in read_entries(path)]
+        except ExchangeError as error:
+            raise Reason(plainly(error)) from error
+        if not found:
+            raise Reason(f"{text} lists nothing")
+        names += found
+    return names
+
+
+def each_listed(value: Any, parse: Callable[[str], T]) -> list[T]:
+    """What *parse* makes of each name that *value* lists; a wrong one in a file is refused with its place."""
+    return [_each(where, name, parse) for where, name in listed(value)]
+
+
+def _each(where: str, name: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(name)
+    except ValueError as error:
+        if not where:
+            raise
+        if isinstance(error, AopicError):  # which names it
+            raise Reason(f"{where}: {plainly(error)}") from error
+        why = f": {error}" if isinstance(error, Reason) and str(error) else ""
+        raise Reason(f"{where}: {shown(name)}{why}") from error
 
 
 def _known(names: Iterable[str], allowed: Collection[str]) -> None:
@@ -508,10 +551,10 @@ def host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
 
 def domains(value: Any) -> frozenset[str]:
     """Normal forms of the names of domains or hosts."""
-    return frozenset(map(_domain, texts(value)))
+    return frozenset(each_listed(value, domain))
 
 
-def _domain(name: str) -> str:
+def domain(name: str) -> str:
     """The normal form of a host *name*, which is that of the URLs that it is compared with."""
     name = name.removesuffix(".")
     if not _HOST_NAME.fullmatch(name) or len(name) > _HOST_NAME_LENGTH:

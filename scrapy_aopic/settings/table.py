@@ -122,7 +122,10 @@ _ORDER = (
     Setting(
         "AOPIC_VIRTUAL_DOMAINS",
         (),
-        Check('a list of domains such as ["example.com", "example.org"]', parse.domains),
+        Check(
+            'a list of domains such as ["example.com", "example.org"], or a file with one a line',
+            parse.domains,
+        ),
         f"Registered domains, or hosts, for `AOPIC_VIRTUAL_SPENDING` = {_CHOOSING}, which needs at "
         "least one. "
         "Whether a page belongs to them is decided when it is found.",

@@ -33,6 +33,11 @@ def registered_domain(host: str) -> str:
     return f"{name}.{suffix}" if name and suffix else host
 
 
+def has_public_suffix(name: str) -> bool:
+    """Whether *name* ends as the name of a domain does, by the list: ``domains.txt`` and ``intranet`` do not."""
+    return bool(_extract.extract_str(name).suffix)
+
+
 @cache
 def list_name() -> str:
     """Which list that is: version of tldextract, a digest of its suffixes, and that its default rule counts."""

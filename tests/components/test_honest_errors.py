@@ -1,0 +1,390 @@
+"""What a command says of a path that it cannot use: one sentence of ours, whatever is there, and no exit code 0."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gzip
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+from support.stored_jobs import make_job
+
+import scrapy_aopic
+from scrapy_aopic.exceptions import plainly
+
+pytestmark = pytest.mark.slow
+
+FOREIGN = re.compile(
+    r"Errno|allow_pickle|pickle|Traceback|\b\w+(Error|Exception|File)\(|\w+Error:|codec|cannot load|magic|zipfile|BadZip|"
+    r"Parquet magic|footer|gzipped|\bb'|<_io|<class|line \d+ column|Expecting|traceback",
+)
+"""What libraries and the system say in their own words."""
+
+
+def _nothing(path: Path) -> None:
+    """There is nothing."""
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _file(path: Path) -> None:
+    path.write_text("no such thing\n")
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _binary(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 50)
+
+
+def _packed(path: Path) -> None:
+    """It is compressed, and cut off."""
+    path.write_bytes(gzip.compress(Random(0).randbytes(2_000))[:1_000])
+
+
+def _cut_zip(path: Path) -> None:
+    path.write_bytes(b"PK\x03\x04" + bytes(2_000))
+
+
+def _cut_parquet(path: Path) -> None:
+    path.write_bytes(b"PAR1" + b"\xff" * 500 + b"PAR1")
+
+
+def _array(path: Path) -> None:
+    path.write_bytes(
+        b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }".ljust(128) + b"\n"
+    )
+
+
+def _long_line(path: Path) -> None:
+    path.write_bytes(b'"' + b"http://a.test/" + b"x" * 3_000_000)
+
+
+def _broken_link(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+def _circle(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+INPUTS = [
+    _nothing,
+    _folder,
+    _file,
+    _empty,
+    _binary,
+    _packed,
+    _cut_zip,
+    _cut_parquet,
+    _array,
+    _long_line,
+    _broken_link,
+    _circle,
+    _pipe,
+]
+"""What may be where a file is wanted."""
+
+JOBS = [_nothing, _folder, _file, _empty, _binary, _broken_link, _circle, _pipe]
+"""What may be where a job folder is wanted."""
+
+OUTPUTS = [_folder, _pipe]
+"""What may be where a file is to be written; others are replaced."""
+
+CONTACT = ("--contact", "bot@example.org")
+SIMULATE = ("--seed-pages", "0", "--policy", "aopic")
+
+READ = [
+    ("seed", "new", "X"),
+    ("seed", "new", "X.csv"),
+    ("seed", "new", "X.gz"),
+    ("seed", "new", "X.parquet"),
+    ("crawl", "X.txt", *CONTACT),
+    ("crawl", "X.csv", *CONTACT),
+    ("crawl", "X.parquet", *CONTACT),
+    ("crawl", "http://127.0.0.1:9/", "--domains", "X.txt", *CONTACT),
+    ("crawl", "http://127.0.0.1:9/", "--fields", "X.txt", *CONTACT),
+    ("control", "job", "block", "X.txt"),
+    ("simulate", "X.npz"),
+    ("simulate", "X.csv"),
+    ("simulate", "graph.npz", "--hosts", "X.npy", *SIMULATE),
+    ("simulate", "graph.npz", "--urls", "X.txt", *SIMULATE),
+    ("simulate", "graph.npz", "--urls", "X.gz", *SIMULATE),
+    ("simulate", "graph.npz", "--seed-pages", "X.txt"),
+    ("train", "X", "pages"),
+    ("train", "pages", "X"),
+    ("evaluate", "X", "pages", "pages"),
+    ("evaluate", "model", "X", "pages"),
+    ("explain", "X", "pages/1.html"),
+]
+
+IN_JOB = [
+    *((name, "X") for name in ("top", "status", "check", "repair", "label")),
+    ("hosts", "X", "--slow"),
+    ("why", "X", "http://a.test/"),
+    ("report", "X", "report.html"),
+    ("backup", "X", "copy"),
+    ("restore", "X", "redis://127.0.0.1:1/0#x"),
+    ("move", "X", "to"),
+    ("export", "X", "--pages", "pages.csv"),
+    ("dashboard", "X"),
+]
+
+BELOW_A_FILE = [
+    *IN_JOB,
+    ("control", "X", "pause"),
+    ("seed", "X", "http://a.test/"),
+    ("crawl", "http://127.0.0.1:9/", "--job", "X", *CONTACT),
+]
+"""Commands for which there may be no job yet, too."""
+
+WRITTEN = [
+    ("export", "job", "--pages", "X.csv"),
+    ("export", "job", "--pages", "X.csv.gz"),
+    ("export", "job", "--pages", "X.parquet"),
+    ("report", "job", "X"),
+    ("train", "pages", "pages", "-o", "X"),
+    ("simulate", "graph.npz", "--json", "X", *SIMULATE),
+    ("simulate", "graph.npz", "--plot", "X.png", *SIMULATE),
+    ("backup", "job", "X"),
+]
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of each that is right, but for a model."""
+    np = pytest.importorskip("numpy")
+    folder = tmp_path_factory.mktemp("right")
+    make_job(folder / "job", "sqlite", 3)
+    np.savez(folder / "graph.npz", indptr=np.array([0, 1, 2]), indices=np.array([1, 0]))
+    (folder / "pages").mkdir()
+    (folder / "pages" / "1.html").write_text("<p>some words about nothing</p>")
+    (folder / "model").write_text("none")
+    return folder
+
+
+@pytest.fixture
+def here(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, with what is right, and an alarm for whatever waits."""
+    monkeypatch.chdir(tmp_path)
+    for path in right.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+
+    def waits(*_: object) -> None:
+        raise AssertionError("it waits for what may never come")
+
+    before = signal.signal(signal.SIGALRM, waits)
+    signal.alarm(60)
+    yield tmp_path
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str]]:
+    def run(*arguments: str) -> tuple[Any, str]:
+        with pytest.raises(SystemExit) as ended:
+            execute(["scrapy", "aopic", *arguments], Settings())
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+def check_said(code: object, err: str, name: str) -> None:
+    """The last line of *err* is a sentence that names *name*, and foreign to nobody; *code* is no success."""
+    said = err.strip().splitlines()[-1]
+    assert code not in (0, None), err
+    assert name in said, err
+    assert not FOREIGN.search(said), said
+    assert len(said) < 700
+
+
+def name_of(arguments: tuple[str, ...]) -> str:
+    return next(each for each in arguments if each.split(".")[0] == "X")
+
+
+@pytest.mark.parametrize("make", INPUTS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("arguments", READ, ids=" ".join)
+def test_what_is_to_be_read(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
+    name = name_of(arguments)
+    make(here / name)
+    code, err = aopic(*arguments)
+    if arguments[0] in ("train", "evaluate", "explain") and "model" in arguments:
+        name = "model"  # which is looked at first
+    check_said(code, err, name)
+
+
+@pytest.mark.parametrize("make", JOBS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("arguments", IN_JOB, ids=" ".join)
+def test_what_is_to_be_a_job(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
+    make(here / "X")
+    check_said(*aopic(*arguments), "X")
+
+
+@pytest.mark.parametrize("arguments", BELOW_A_FILE, ids=" ".join)
+@pytest.mark.parametrize("place", ["X", "X/job", "X/job/deep"])
+def test_a_job_in_a_file(here: Path, aopic: Any, arguments: tuple[str, ...], place: str) -> None:
+    (here / "X").write_text("no folder")
+    given = tuple(place if each == "X" else each for each in arguments)
+    check_said(*aopic(*given), "X")
+
+
+@pytest.mark.parametrize("make", OUTPUTS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("arguments", WRITTEN, ids=" ".join)
+def test_what_is_to_be_written(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
+    name = name_of(arguments)
+    make(here / name)
+    check_said(*aopic(*arguments), name)
+
+
+@pytest.mark.parametrize("arguments", WRITTEN, ids=" ".join)
+def test_a_file_to_write_below_a_file(here: Path, aopic: Any, arguments: tuple[str, ...]) -> None:
+    (here / "file").write_text("no folder")
+    given = tuple(f"file/{each}" if each.split(".")[0] == "X" else each for each in arguments)
+    check_said(*aopic(*given), "file")
+
+
+def _deep(path: Path) -> None:
+    path.write_bytes(b"[" * 100_000)
+
+
+BESIDE = [
+    "aopic-history.csv",
+    "aopic-dropped.json",
+    "aopic-control.json",
+    "aopic-labels.jsonl",
+    "aopic-former",
+    "aopic-shards/cut.json",
+    "aopic-home/home.json",
+    "aopic/format",
+    "aopic/sizes.json",
+    "aopic/landed",
+    "aopic/backend",
+]
+"""Files of a job folder, which may come from a stranger."""
+
+LOOKING = [
+    ("status",),
+    ("why", "http://h0/0"),
+    ("report", "page.html"),
+    ("label",),
+    ("export", "--pages", "pages.csv"),
+]
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(
+    here: Path, right: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for make in (_folder, _binary, _empty, _deep, _long_line, _pipe):
+        job = here / make.__name__
+        shutil.copytree(right / "job", job)
+        file = job / name
+        if file.is_dir():
+            shutil.rmtree(file)
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(exist_ok=True)
+        make(file)
+        for command, *arguments in LOOKING:
+            with pytest.raises(SystemExit) as ended:
+                execute(["scrapy", "aopic", command, str(job), *arguments], Settings())
+            err = capsys.readouterr().err
+            assert not FOREIGN.search(err), err
+            assert err.count("\n") == (ended.value.code != 0), err
+
+
+def test_what_is_no_file_is_written_and_not_replaced(here: Path, aopic: Any) -> None:
+    (here / "null").symlink_to("/dev/null")
+    assert aopic("report", "job", "null")[0] == 0
+    assert (here / "null").is_symlink()
+
+
+@pytest.mark.parametrize("number", errno.errorcode)
+def test_every_error_of_the_system_has_words(number: int) -> None:
+    said = plainly(OSError(number, os.strerror(number), "file.txt"))
+    assert said
+    assert "Errno" not in said
+    assert "file.txt" not in said  # it may be one that the user never named
+
+
+PACKAGE = Path(scrapy_aopic.__file__).parent
+
+OURS = {
+    "AopicError", "CallError", "ExchangeError", "IgnoreRequest", "InUseError", "LeftAloneError", "LostError", "NotPlainError",
+    "OutputError", "Reason", "SettingError", "StopIteration", "StorageError", "TopicError", "UnreachableError",
+    "UnreadableError", "UnserialisableError", "UsageError", "_DroppedError",
+}  # fmt: skip
+"""Exceptions whose sentences are ours."""
+
+OF_THE_USER = {
+    "focus/tokenizers.py": "the user's function raised it",
+    "session/focus.py": "the user's class raised it",
+    "session/state.py": "the state is the user's object",
+    "settings/build.py": "an import path of the user's",
+    "settings/parse.py": "import paths, functions and regular expressions of the user's",
+    "spiders.py": "a regular expression of the user's",
+    "storage/registry.py": "the user's backend raised it",
+    "web/request_codec.py": "a callback, or an object in the meta of a request, of the user's",
+}
+"""Files that show the text of another exception, and why the user can do something about it."""
+
+
+def shown_errors(path: Path) -> Iterator[int]:
+    """Lines of *path* where the text of an exception that is none of ours becomes a part of a sentence."""
+    for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(handler, ast.ExceptHandler) or handler.name is None or handler.type is None:
+            continue
+        kinds = {each.id for each in ast.walk(handler.type) if isinstance(each, ast.Name)}
+        kinds |= {each.attr for each in ast.walk(handler.type) if isinstance(each, ast.Attribute)}
+        if kinds <= OURS:
+            continue
+        for node in ast.walk(handler):
+            values: list[ast.expr | None] = []
+            if isinstance(node, ast.FormattedValue):
+                values = [node.value]
+            elif isinstance(node, ast.Dict):
+                values = [*node.values]
+            elif isinstance(node, ast.Call):
+                values = [word.value for word in node.keywords]
+                called = ast.unparse(node.func).rpartition(".")[2]
+                values += node.args if called == "Reason" or called.endswith("Error") else []
+            if any(_is_text_of(handler.name, value) for value in values):
+                yield node.lineno  # type: ignore[attr-defined]
+
+
+def _is_text_of(name: str, node: ast.expr | None) -> bool:
+    """Whether *node* is the exception *name*, its text, or a part of that."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("strerror", "args") and _is_text_of(name, node.value)
+    if isinstance(node, ast.BoolOp):
+        return any(_is_text_of(name, value) for value in node.values)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("str", "repr") and any(_is_text_of(name, arg) for arg in node.args)
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def test_no_sentence_of_a_library_is_shown_unless_the_user_can_do_something_about_it() -> None:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        if lines := [*shown_errors(path)]:
+            found[path.relative_to(PACKAGE).as_posix()] = lines
+    assert {name: lines for name, lines in found.items() if name not in OF_THE_USER} == {}
+    assert OF_THE_USER.keys() - found.keys() == set()  # none is allowed that need not be
