@@ -355,8 +355,13 @@ OWN = (
     Stat("aopic/seeds/queued", "counter", "rows", _SCHEDULER, "of these, new pages, which wait now"),
     Stat(
         "aopic/seeds/known", "counter", "rows", _SCHEDULER,
-        "of these, pages that the job, or a duplicate filter of your own, knew; rows in neither number were refused "
-        "because of their URL, or dropped by a filter, for example as offsite",
+        "of these, pages that the job, or a duplicate filter of your own, knew",
+    ),
+    Stat(
+        "aopic/seeds/dropped", "counter", "seeds", _SCHEDULER,
+        "seeds that were dropped on their way to the queue, and are in none of the other numbers: to hosts that are none of "
+        "`allowed_domains`, by a handler of the signal `request_scheduled`, or lost to an error; the first of each kind is in "
+        "the log, and `scrapy aopic why` knows them. A seed whose URL is refused counts in `aopic/urls/refused/<reason>` instead",
     ),
     Stat(
         "aopic/seeds/unreadable", "counter", "rows", _SCHEDULER,

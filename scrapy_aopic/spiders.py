@@ -29,6 +29,7 @@ from .addon import Addon
 from .exceptions import ExchangeError, SettingError, plainly
 from .job.seed_lists import read_seeds, url_error
 from .links import Links
+from .session.session import Session
 from .session.turns import Turns
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
@@ -405,8 +406,18 @@ class BroadSpider(Spider):
             if error:  # the list was changed after it had been checked
                 self.logger.warning("A seed is left out: %(error)s", {"error": error})
             else:
+                self._note_seed(url)
                 yield Request(url)
             await turns.step()
+
+    def _note_seed(self, url: str) -> None:
+        """Let ``why`` know of the seed *url* if it lies outside of ``domains``: Scrapy drops it without a word."""
+        domains = self._options.domains
+        if domains and not url_is_from_any_domain(url, domains):
+            session = Session.of(self.crawler)
+            if session is not None:  # else there is another scheduler
+                session.dropped.note("offsite", url, "")
+                session.stats.count("aopic/seeds/dropped")
 
     def parse(self, response: Response) -> Any:
         """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links."""

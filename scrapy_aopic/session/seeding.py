@@ -7,9 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from scrapy.utils.url import url_is_from_any_domain
 
 from scrapy_aopic.core.records import Link
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.inbox import Inbox
+from scrapy_aopic.watch.dropped import REASONS
 from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.job.seeds import Seed
+    from scrapy_aopic.watch.dropped import Dropped
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
@@ -34,6 +38,11 @@ if TYPE_CHECKING:
     from .stats import Stats
 
 logger = logging.getLogger(__name__)
+
+_DROPPED = (
+    "The seed %(url)s is not fetched, because %(why)s. Further ones are only counted (aopic/seeds/dropped); 'scrapy aopic why' "
+    "knows them"
+)
 
 SOON = 0.02
 """Seconds between looks at what the next lease waits for: a commit, or the seeds that a job starts from."""
@@ -60,6 +69,7 @@ class Seeding:
         requests: QueuedRequests,
         admission: Admission,
         duplicates: Duplicates,
+        dropped: Dropped,
         stats: Stats,
     ) -> None:
         self._crawler = crawler
@@ -70,6 +80,7 @@ class Seeding:
         self._requests = requests
         self._admission = admission
         self._duplicates = duplicates
+        self._dropped = dropped
         self._stats = stats
         self._first = FirstOnly(logger, crawler)
         self._are_seen: bool | None = None
@@ -115,8 +126,20 @@ class Seeding:
             self._inbox.close()
 
     def _request(self, seed: Seed) -> None:
-        """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
+        """Queue *seed*; one that fails costs none of the others."""
         self._stats.count("aopic/seeds/rows")
+        try:
+            self._queue(seed)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - logged, whatever the spider's classes raise
+            self._stats.count("aopic/errors")
+            self._dropped.note("error", seed.url, "")
+            self._stats.count("aopic/seeds/dropped")
+            self._first.exception("error", _DROPPED, url=seed.url, why="the error that follows has lost it")
+
+    def _queue(self, seed: Seed) -> None:
+        """Queue *seed* as a request of the spider would be: signals, filters and fingerprints apply."""
         if seed.request:
             self._whole_request(seed)
             return
@@ -127,8 +150,7 @@ class Seeding:
             self._are_seen = self._duplicates.are_users or self._engine.is_told_of_requests()
         place = None if self._are_seen else self._keys.of_url(url)
         if place is None or self._job.seeded(place[1], place[0]) is not None:
-            assert self._crawler.engine is not None
-            self._crawler.engine.crawl(Request(url, meta={SEED: seed, PURPOSE: SEEDED}))
+            self._send(Request(url, meta={SEED: seed, PURPOSE: SEEDED}))
         else:  # nobody would look at the request, whose making takes longer than all the rest
             host, key = place
             self._take(seed, key, None, Link(key, host, encode_url(url)))
@@ -139,6 +161,7 @@ class Seeding:
             request = decode(seed.request, self._spider)
         except UnreadableError as error:
             self._stats.count("aopic/seeds/unreadable")
+            self._dropped.note("unreadable", seed.url, "")
             self._first.warning(
                 "unreadable",
                 "A request that was imported cannot be made by this spider, and is left out: %(url)s (%(error)s). Further ones are "
@@ -149,12 +172,36 @@ class Seeding:
             return
         admitted = self._admission.admit(request)
         if admitted is not None:
-            assert self._crawler.engine is not None
             admitted.meta[SEED] = seed
-            self._crawler.engine.crawl(admitted)
+            self._send(admitted)
+
+    def _send(self, request: Request) -> None:
+        """Let the engine give *request*, which was made of a seed, to the scheduler."""
+        assert self._crawler.engine is not None
+        self._crawler.engine.crawl(request)
+        if request.meta.pop(SEED, None) is not None:  # :meth:`enqueue` takes it off, and was not called
+            self.drop(request.url)
+
+    def drop(self, url: str) -> None:
+        """The seed with *url* does not reach the queue: it is out of bounds, or somebody has dropped it."""
+        domains = getattr(self._spider, "allowed_domains", None)
+        reason = "offsite" if domains and not url_is_from_any_domain(url, domains) else "signal"
+        self._dropped.note(reason, url, "")
+        self._stats.count("aopic/seeds/dropped")
+        self._first.warning(reason, _DROPPED, url=url, why=REASONS[reason])
 
     def enqueue(self, request: Request, seed: Seed) -> bool:
         """Take *request*, which was made of *seed*; False if its page is known."""
+        try:
+            return self._enqueue(request, seed)
+        except StorageError:
+            raise
+        except Exception:
+            self._dropped.note("error", request.url, "")
+            self._stats.count("aopic/seeds/dropped")
+            raise  # it is logged by whoever guards the scheduler
+
+    def _enqueue(self, request: Request, seed: Seed) -> bool:
         host, key = self._keys(request)
         page = self._job.seeded(key, host)
         # A link of a page in work is only known when the visit of that ends.

@@ -177,6 +177,7 @@ class Session:
                 requests=requests,
                 admission=self.admission,
                 duplicates=self._duplicates,
+                dropped=opened.dropped,
                 stats=self.stats,
             )
         reloads = Reloads(self.visits, keeps_cookies=crawler.settings.getbool("COOKIES_ENABLED"))

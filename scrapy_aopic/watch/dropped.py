@@ -1,4 +1,4 @@
-"""Links that were dropped before they reached the queue, and why: a sample of each reason, so that ``why`` can answer.
+"""Links and seeds that were dropped before they reached the queue, and why: a sample of each reason, so that ``why`` can answer.
 
 Rule 1: it is bounded. Of each reason :data:`MOST` URLs are kept, those with the smallest checksums (a bottom-k sample: Cohen and
 Kaplan, 2007). So each URL that was dropped has the same chance however often it was, and as long as no more than
@@ -42,8 +42,11 @@ REASONS = {
     "depth": "it is too many links away from where the crawl began (DEPTH_LIMIT)",
     "length": "its URL is too long (URLLENGTH_LIMIT)",
     "middleware": "a spider middleware or allowed_domains dropped the request, or put another one in its place",
+    "signal": "a handler of the signal request_scheduled, or a scheduler of your own, dropped the request",
+    "unreadable": "this spider cannot make the request that was imported",
+    "error": "an error lost it, which the log has",
 }
-"""What is said of a link that was dropped, by reason."""
+"""What is said of a link or a seed that was dropped, by reason."""
 
 
 BRIEFLY = {
@@ -53,15 +56,18 @@ BRIEFLY = {
     "depth": "beyond DEPTH_LIMIT",
     "length": "beyond URLLENGTH_LIMIT",
     "middleware": "by a spider middleware",
+    "signal": "by a handler of request_scheduled",
+    "unreadable": "that the spider cannot make",
+    "error": "that an error lost",
 }
 """The same in a few words."""
 
 
 class Drop(NamedTuple):
-    """Why a link was dropped.
+    """Why a link, or a seed, was dropped.
 
     Attributes:
-        page: URL of the page that has it.
+        page: URL of the page that has the link; ``""`` for a seed.
     """
 
     reason: str
@@ -114,7 +120,7 @@ class Dropped:
         return sum(sample.n for sample in self._samples.values())
 
     def note(self, reason: str, url: str, page: str) -> None:
-        """A link with *url* on the *page* was dropped for a *reason* of :data:`REASONS`."""
+        """A link with *url* on the *page*, or with ``""`` a seed, was dropped for a *reason* of :data:`REASONS`."""
         sample = self._samples.get(reason)
         if sample is None:
             self._heaps[reason] = []

@@ -14,7 +14,7 @@ kind            the page
 ``queued``      waits in the queue
 ``refused``     is not known, and a rule on URLs refuses it
 ``robots``      is not known, and the robots.txt that the job has would forbid it
-``dropped``     is not known, and a link to it was dropped on its way to the queue
+``dropped``     is not known, and it is a seed, or a link to it, that was dropped on its way to the queue
 ``unknown``     is not known
 ==============  =====================================================================================
 
@@ -408,7 +408,12 @@ def with_dropped(answer: Answer, samples: Mapping[str, Sample], rules: Rules) ->
         return answer
     found = find(samples, dict.fromkeys((answer.about, rules.normal(answer.about).url)))
     if found is not None:
-        sentence = f"A link to it on {_short(found.page)} was dropped, because {REASONS[found.reason]}."
+        what = (
+            f"A link to it on {_short(found.page)} was dropped"
+            if found.page
+            else "It is a seed that was dropped"
+        )
+        sentence = f"{what}, because {REASONS[found.reason]}."
         rest = [each for each in answer.sentences if each != _MAYBE_DROPPED and _NO_PAGE not in each]
         facts = {**answer.facts, "dropped": found.reason, "page": found.page}
         return replace(answer, kind="dropped", sentences=[sentence, *rest], facts=facts)

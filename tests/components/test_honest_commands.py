@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Request, Spider, signals
 from scrapy.cmdline import execute
+from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings
-from support.small_web import Web
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, crawl
 from support.stored_jobs import make_job
 
+from scrapy_aopic import Addon, BroadSpider
 from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.session.seeding import Seeding
 from scrapy_aopic.spiders import check_option
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -89,3 +94,125 @@ def test_hosts_to_leave_alone_may_be_in_a_file(
     code, out, _ = run(capsys, "control", "job", "block", "blocked.txt", "[::1]", "--json")
     assert code == 0
     assert json.loads(out)["blocked"].keys() == {"h0", "example.org", "[::1]"}
+
+
+# Seeds
+
+
+def settings(folder: Path, seeds: str, **more: Any) -> dict[str, Any]:
+    (folder / "seeds.txt").write_text(seeds)
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "sqlite",
+        "JOBDIR": str(folder / "job"),
+        "AOPIC_SEEDS": str(folder / "seeds.txt"),
+        **more,
+    }
+
+
+def why(capsys: pytest.CaptureFixture[str], folder: Path, *urls: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    code, out, err = run(capsys, "why", "--json", str(folder / "job"), *urls)
+    assert code == 0, err
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+class Idle(Spider):
+    """Has no start requests of its own."""
+
+    name = "idle"
+    allowed_domains = ["a.test"]
+
+    def parse(self, response: Any) -> None:
+        pass
+
+
+@deferred_f_from_coro_f
+async def test_seeds_out_of_scope_are_counted_and_said_once_and_known(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": []})
+    outside = ["http://b.test/1", "http://b.test/2", "http://c.test/"]
+    crawler = await crawl(Idle, settings(tmp_path, "\n".join(["http://a.test/", *outside])))
+    assert web.asked == ["http://a.test/"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/seeds/dropped") == 3
+    assert crawler.stats.get_value("aopic/seeds/rows") == 4
+    (said,) = [record.getMessage() for record in caplog.records if "The seed" in record.getMessage()]
+    assert said.startswith(
+        "The seed http://b.test/1 is not fetched, because its host is none of the spider's allowed_domains."
+    )
+    for answer in why(capsys, tmp_path, *outside):
+        assert answer["kind"] == "dropped"
+        assert answer["sentences"][0] == (
+            "It is a seed that was dropped, because its host is none of the spider's allowed_domains."
+        )
+    assert why(capsys, tmp_path, "http://a.test/")[0]["kind"] == "fetched"
+
+
+@deferred_f_from_coro_f
+async def test_seeds_that_a_handler_drops_are_known(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve({"http://a.test/": []})
+
+    def refuse(request: Request) -> None:
+        if request.url.endswith("/no"):
+            raise IgnoreRequest
+
+    told = {signals.request_scheduled: refuse}
+    crawler = await crawl(Idle, settings(tmp_path, "http://a.test/no\nhttp://a.test/\n"), told=told)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/seeds/dropped") == 1
+    (answer,) = why(capsys, tmp_path, "http://a.test/no")
+    assert answer["facts"]["dropped"] == "signal"
+
+
+@pytest.mark.parametrize(
+    "told", [{}, {signals.request_scheduled: lambda: None}], ids=["as links", "as requests"]
+)
+@deferred_f_from_coro_f
+async def test_a_seed_that_an_error_loses_costs_no_other_and_is_known(  # noqa: PLR0917
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, told: dict[object, Any],
+) -> None:  # fmt: skip
+    web = serve({"http://a.test/1": [], "http://a.test/3": []})
+    take, n = Seeding._take, 0
+
+    def fail(self: Seeding, *args: Any) -> bool:
+        nonlocal n
+        n += 1
+        if n == 2:
+            raise LookupError("a fault of ours")
+        return take(self, *args)
+
+    monkeypatch.setattr(Seeding, "_take", fail)
+
+    class Bound(Idle):
+        allowed_domains: list[str] = []
+
+    seeds = "".join(f"http://a.test/{number}\n" for number in (1, 2, 3))
+    crawler = await crawl(Bound, settings(tmp_path, seeds), told=told)
+    assert {*web.asked} == {"http://a.test/1", "http://a.test/3"}
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/seeds/dropped") == 1
+    assert crawler.stats.get_value("aopic/errors") == 1
+    (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "http://a.test/2" in error.getMessage()
+    (answer,) = why(capsys, tmp_path, "http://a.test/2")
+    assert answer["facts"]["dropped"] == "error"
+
+
+@deferred_f_from_coro_f
+async def test_seeds_of_a_spider_out_of_its_domains_are_known(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve({"http://a.test/": []})
+    values = settings(tmp_path, "", AOPIC_SEEDS="", ADDONS={Addon: 500})
+    seeds = "http://a.test/,http://b.test/"
+    crawler = await crawl(BroadSpider, values, seeds=seeds, domains="a.test")
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/seeds/dropped") == 1
+    (answer,) = why(capsys, tmp_path, "http://b.test/")
+    assert answer["facts"]["dropped"] == "offsite"

@@ -423,7 +423,7 @@ async def test_what_filters_drop_is_no_seed(serve: Serve, tmp_path: Path) -> Non
     web = serve({"http://a.test/": []})
     crawler = await crawl(Bounded, alone(tmp_path / "job", AOPIC_SEEDS=str(path)))
     assert web.asked == ["http://a.test/"]
-    assert stats_of(crawler) == {"rows": 2, "queued": 1, "files": 1}
+    assert stats_of(crawler) == {"rows": 2, "queued": 1, "dropped": 1, "files": 1}
     assert {row["url"] for row in ask(tmp_path / "job", top_pages, 10)} == {"http://a.test/"}
 
 
