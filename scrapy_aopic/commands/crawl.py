@@ -14,6 +14,7 @@ from .common import job_place
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from scrapy import Request
     from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
@@ -49,6 +50,9 @@ _ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 _CONTACT = re.compile(r"(https?://)?[!-~]+\.[!-~]+")
 _LONGEST_CONTACT = 200
 """Characters of a contact address: some servers refuse headers that are much longer."""
+
+NOTHING_FETCHED = 3
+"""Exit code of a crawl that could run, and got no response at all."""
 
 _LONGEST_NAME = 60
 """Characters of a seed in the name of a job folder."""
@@ -140,11 +144,40 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     )
     process = _process(settings)
     crawler = process.create_crawler(BroadSpider)
-    if opts.pages is not None:
-        _stop_after(crawler, opts.pages)
+    received = _Received(crawler, opts.pages)
     process.crawl(crawler, **arguments, seeds=job.urls)
     process.start()
-    return 1 if process.bootstrap_failed else 0
+    if process.bootstrap_failed:
+        return 1
+    assert crawler.stats is not None
+    is_shared = settings.getint("AOPIC_SHARDS") > 1
+    why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
+    if not why:
+        return 0
+    job.say(f"Nothing was fetched: {why}. 'scrapy aopic why {job.place} URL' says why a page was not.")
+    return NOTHING_FETCHED
+
+
+def _why_nothing(stats: Mapping[str, Any], *, is_shared: bool) -> str:
+    """Why a run with these *stats* has fetched nothing; ``""`` if it was interrupted, or the job was complete.
+
+    Args:
+        is_shared: Whether other workers may have fetched all that there was.
+    """
+    if stats.get("finish_reason") == "shutdown":
+        return ""
+    refused = "aopic/urls/refused/"
+    counts = {
+        "seeds that were dropped": stats.get("aopic/seeds/dropped", 0),
+        "URLs that were refused": sum(n for name, n in stats.items() if name.startswith(refused)),
+        "pages that robots.txt forbids": (forbidden := stats.get("aopic/outcomes/robots.txt", 0)),
+        "pages that failed": stats.get("aopic/pages/failed", 0) - forbidden,
+        "pages that still wait": stats.get("aopic/job/queued", 0),
+    }
+    found = [f"{what}: {n:,}" for what, n in counts.items() if n > 0]
+    if not found and (is_shared or stats.get("aopic/job/visited")):
+        return ""
+    return ", ".join(found) or "there was nothing to fetch"
 
 
 def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
@@ -398,20 +431,26 @@ def _process(settings: BaseSettings) -> CrawlerProcess | AsyncCrawlerProcess:
     return (AsyncCrawlerProcess if is_async or needs_async else CrawlerProcess)(cast("Settings", settings))
 
 
-def _stop_after(crawler: Crawler, n_pages: int) -> None:
-    """Close the spider after *n_pages* responses; ``CLOSESPIDER_PAGECOUNT`` would also count each robots.txt."""
-    from scrapy import signals
+class _Received:
+    """Counts the responses of a crawl, and closes the spider after *most*; ``CLOSESPIDER_PAGECOUNT`` also counts each robots.txt.
 
-    from scrapy_aopic._engine.closing import Closing
-    from scrapy_aopic.web.origins import origin_of_robots_txt
+    Attributes:
+        n: Responses so far, without robots.txt.
+    """
 
-    closing = Closing(crawler)
-    n_received = 0
+    def __init__(self, crawler: Crawler, most: int | None) -> None:
+        from scrapy import signals
 
-    def received(request: Request) -> None:
-        nonlocal n_received
-        n_received += origin_of_robots_txt(request.url) is None
-        if n_received == n_pages:
-            closing.close("closespider_pagecount")
+        from scrapy_aopic._engine.closing import Closing
 
-    crawler.signals.connect(received, signal=signals.response_received, weak=False)
+        self.n = 0
+        self._most = most
+        self._closing = Closing(crawler)
+        crawler.signals.connect(self._received, signal=signals.response_received)
+
+    def _received(self, request: Request) -> None:
+        from scrapy_aopic.web.origins import origin_of_robots_txt
+
+        self.n += origin_of_robots_txt(request.url) is None
+        if self.n == self._most:
+            self._closing.close("closespider_pagecount")

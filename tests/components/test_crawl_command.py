@@ -226,7 +226,7 @@ def test_a_host_that_cannot_be_reached_is_told_at_once(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--seconds", "2")
-    assert done.returncode == 0
+    assert done.returncode == 3  # nothing was fetched
     (warning,) = [line for line in done.stderr.splitlines() if " WARNING: " in line]
     assert "The robots.txt of http://www.example.com is unreachable (" in warning
 

@@ -13,6 +13,7 @@ from scrapy.cmdline import execute
 from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.commands import run_aopic
 from support.small_web import Web, crawl
 from support.stored_jobs import make_job
 
@@ -216,3 +217,26 @@ async def test_seeds_of_a_spider_out_of_its_domains_are_known(
     assert crawler.stats.get_value("aopic/seeds/dropped") == 1
     (answer,) = why(capsys, tmp_path, "http://b.test/")
     assert answer["facts"]["dropped"] == "offsite"
+
+
+@pytest.mark.slow
+def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve: Serve, tmp_path: Path) -> None:
+    web = serve({"http://a.test/": []})
+    (tmp_path / "seeds.txt").write_text("http://b.test/\nhttp://c.test/\n")
+    (tmp_path / "domains.txt").write_text("a.test\n")
+    again = ("crawl", "seeds.txt", "--domains", "domains.txt", *CONTACT, *FAST, "--job", "my")
+    done = run_aopic(*again, folder=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert web.asked == []
+    last = done.stderr.splitlines()[-1]
+    assert (
+        last
+        == "Nothing was fetched: seeds that were dropped: 2. 'scrapy aopic why my URL' says why a page was not."
+    )
+    assert done.stderr.count(" WARNING: ") == 1
+    # A job that is complete is no failure if it is run again, and neither is one that has fetched something.
+    done = run_aopic("crawl", "http://a.test/", *CONTACT, *FAST, "--job", "other", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = run_aopic("crawl", "http://a.test/", *CONTACT, *FAST, "--job", "other", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert web.asked == ["http://a.test/"]
