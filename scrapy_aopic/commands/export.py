@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,11 @@ from .common import add_jobdir
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.exceptions import ExchangeError
 
 MEANING = (
     "Write the pages and the links of a job to files. Pages with their importance; links if AOPIC_KEEP_LINKS was on. Also "
@@ -33,16 +37,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.exceptions import ExchangeError
     from scrapy_aopic.job.export import check_export, export_links, export_pages
     from scrapy_aopic.job.views import opened_views
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")
-    for path in filter(None, (opts.links, opts.pages)):
-        check_export(path)
-    with opened_views(opts.jobdir) as stores:
-        if opts.links:  # first, for a job may have none
-            write(f"{export_links(stores, opts.links, progress=True):,} links in {opts.links}")
-        if opts.pages:
-            write(f"{export_pages(stores, opts.pages, progress=True):,} pages in {opts.pages}")
+    if opts.pages == opts.links:
+        raise UsageError(f"--pages and --links need a file each, and not both {opts.pages}")
+    outputs = {"links": (opts.links, export_links), "pages": (opts.pages, export_pages)}
+    failed: list[ExchangeError] = []
+    for what, (path, _export) in list(outputs.items()):
+        with _collecting(failed):
+            if path is not None:
+                check_export(path)
+                continue
+        del outputs[what]
+    if outputs:
+        with opened_views(opts.jobdir) as stores:
+            for what, (path, export) in outputs.items():  # what is possible is written all the same
+                with _collecting(failed):
+                    write(f"{export(stores, path, progress=True):,} {what} in {path}")
+    if failed:
+        raise ExchangeError(" ".join(map(str, failed))) from failed[0]
     return 0
+
+
+@contextmanager
+def _collecting(failed: list[ExchangeError]) -> Iterator[None]:
+    from scrapy_aopic.exceptions import ExchangeError
+
+    try:
+        yield
+    except ExchangeError as error:
+        failed.append(error)

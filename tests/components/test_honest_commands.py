@@ -240,3 +240,41 @@ def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve: Serve, tmp
     done = run_aopic("crawl", "http://a.test/", *CONTACT, *FAST, "--job", "other", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert web.asked == ["http://a.test/"]
+
+
+# Other commands
+
+
+@pytest.mark.parametrize(
+    ("pages", "links", "written", "said"),
+    [
+        (
+            "pages.csv",
+            "links.csv",
+            "3 pages in pages.csv",
+            "links.csv is not written: this job has kept no links.",
+        ),
+        ("pages.csv", "links.txt", "3 pages in pages.csv", "links.txt must end in .csv, .csv.gz or .parquet"),
+        ("pages.txt", "links.csv", "", "pages.txt must end in"),
+        ("no/pages.csv", "links.csv", "", "no/pages.csv cannot be written: there is no such file or folder"),
+    ],
+)
+def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written(  # noqa: PLR0917
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    pages: str, links: str, written: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    make_job(tmp_path / "job", "sqlite", 3)
+    code, out, err = run(capsys, "export", "job", "--pages", pages, "--links", links)
+    assert code == 2
+    assert out.strip() == written
+    assert said in err
+    assert links in err  # which is impossible in each of these, too
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ([pages] if written else [])
+
+
+def test_two_tables_are_not_written_to_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "export", str(tmp_path), "--pages", "all.csv", "--links", "all.csv")
+    assert code == 2
+    assert "--pages and --links need a file each, and not both all.csv" in err
