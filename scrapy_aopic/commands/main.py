@@ -17,6 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.job.output import OutputError, drop, flush
+from scrapy_aopic.version import __version__
 
 from . import (
     backup,
@@ -98,6 +99,7 @@ class AopicCommand(ScrapyCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
+        parser.add_argument("--version", action="version", version=f"scrapy-aopic {__version__}")
         self._parsers: dict[str, argparse.ArgumentParser] = {}
         parsers = parser.add_subparsers(
             dest="subcommand", required=True, metavar="SUBCOMMAND", prog="scrapy aopic"
@@ -141,6 +143,10 @@ class _Names(dict[str, Subcommand]):
 
 def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: BaseSettings) -> int:
     """Run *subcommand*, which may open stores of the kind that ``AOPIC_STORE`` names."""
+    from scrapy_aopic.settings import wrong_names
+
+    for _, sentence in wrong_names(settings) if subcommand is not crawl else ():  # whose log says it
+        _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
         from scrapy_aopic.settings import read
         from scrapy_aopic.storage import use

@@ -17,6 +17,7 @@ from .build import (
     read_policy,
     read_politeness,
     store_memory,
+    wrong_names,
 )
 from .parse import Listen, url_rules
 from .table import SECTIONS, SETTINGS, Setting, read
@@ -37,4 +38,5 @@ __all__ = [
     "read_politeness",
     "store_memory",
     "url_rules",
+    "wrong_names",
 ]

@@ -9,6 +9,7 @@ import json
 import logging
 import random
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary
 
 from scrapy_aopic.core.caches import CACHES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
@@ -69,22 +71,38 @@ _NEARLY = 0.9
 
 
 def check_names(settings: Mapping[Any, Any]) -> None:
-    """Look for names that are no settings but were probably meant as such; the second kind is only a warning.
+    """Look for names that are no settings but were probably meant as such; the second kind is only a warning, given once.
 
     Raises:
         SettingError: If there is one that begins with ``AOPIC_``.
     """
+    is_new = _looked_at.get(id(settings)) is not settings
+    with suppress(TypeError):  # a plain dictionary is looked at once
+        _looked_at[id(settings)] = settings
+    for name, sentence in wrong_names(settings):
+        if _is_ours(name):
+            raise SettingError(sentence)
+        if is_new:
+            logger.warning("%(sentence)s", {"sentence": sentence})
+
+
+_looked_at: WeakValueDictionary[int, Mapping[Any, Any]] = WeakValueDictionary()
+"""Settings that were checked: each component of a crawl checks them."""
+
+
+def wrong_names(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """Names in *settings* that are no settings but were probably meant as such, each with a sentence about it."""
     for name in sorted(_names_given(settings)):
-        if name.upper().startswith("AOPIC_"):
+        if _is_ours(name):
             question = similar(name.upper(), SETTINGS)
-            raise SettingError(
-                f"{name} is no setting of scrapy-aopic{f' ({question})' * bool(question)}; docs/settings.md lists them."
-            )
-        if found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
-            logger.warning(
-                "%(name)s means nothing to scrapy-aopic; did you mean %(found)s?",
-                {"name": name, "found": found[0]},
-            )
+            hint = f" ({question})" if question else ""
+            yield name, f"{name} is no setting of scrapy-aopic{hint}; docs/settings.md lists them."
+        elif found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
+            yield name, f"{name} means nothing to scrapy-aopic; did you mean {found[0]}?"
+
+
+def _is_ours(name: str) -> bool:
+    return name.upper().startswith("AOPIC_")
 
 
 def _names_given(settings: Mapping[Any, Any]) -> Iterator[str]:

@@ -14,13 +14,14 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.commands import run_aopic
-from support.small_web import Web, crawl
+from support.small_web import Follow, Web, crawl
 from support.stored_jobs import make_job
 
 from scrapy_aopic import Addon, BroadSpider
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.session.seeding import Seeding
 from scrapy_aopic.spiders import check_option
+from scrapy_aopic.version import __version__
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -278,3 +279,36 @@ def test_two_tables_are_not_written_to_one_file(tmp_path: Path, capsys: pytest.C
     code, _, err = run(capsys, "export", str(tmp_path), "--pages", "all.csv", "--links", "all.csv")
     assert code == 2
     assert "--pages and --links need a file each, and not both all.csv" in err
+
+
+def test_the_command_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[:2] == (0, f"scrapy-aopic {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("AOPC_MIN_GAP=5", "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"),
+        ("AOPIC_MINGAP=5", 'AOPIC_MINGAP is no setting of scrapy-aopic (did you mean "AOPIC_MIN_GAP"?)'),
+    ],
+)
+def test_a_misspelt_setting_is_said_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, said: str
+) -> None:
+    make_job(tmp_path / "job", "sqlite", 1)
+    code, out, err = run(capsys, "status", str(tmp_path / "job"), "-s", given)
+    assert code == 0
+    assert "queued: 1" in out
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_warns_of_a_misspelt_setting_once(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    await crawl(Follow, {"ADDONS": {Addon: 500}, "AOPC_MIN_GAP": 5})
+    assert [record.getMessage() for record in caplog.records if "AOPC_MIN_GAP" in record.getMessage()] == [
+        "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"
+    ]
