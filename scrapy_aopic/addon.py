@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.linkextractors import IGNORED_EXTENSIONS
-from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 
 from .downloadermiddlewares.content_type import ContentTypeMiddleware
@@ -18,9 +18,6 @@ from .scheduler import Scheduler
 from .settings import url_rules
 from .spidermiddlewares import LinkMiddleware
 from .web.url_rules import BROAD_RULES
-
-if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings
 
 _NEIGHBOURS: dict[str, Any] = {
     "CONCURRENT_REQUESTS": 100,  # hosts in parallel, each with one request at a time

@@ -9,13 +9,18 @@ import logging
 import shutil
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.job import job_dir
-from scrapy.utils.request import referer_str
+from scrapy.utils.request import RequestFingerprinterProtocol, referer_str
+from twisted.internet.defer import Deferred
+from typing_extensions import Self
 
 from ._engine.closing import Closing
 from .core.ports import Family, Store
@@ -24,15 +29,6 @@ from .settings import check_names, page_cache, read, read_address, store_memory
 from .storage import Address, lock_job, open_store
 from .storage.folder import replacing
 from .storage.registry import SERVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from scrapy.utils.request import RequestFingerprinterProtocol
-    from twisted.internet.defer import Deferred
-    from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 

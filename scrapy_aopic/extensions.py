@@ -6,22 +6,18 @@ import logging
 import sys
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from scrapy import signals
-from scrapy.utils.asyncio import create_looping_call
+from scrapy.crawler import Crawler
+from scrapy.utils.asyncio import AsyncioLoopingCall, create_looping_call
 from tqdm import tqdm
+from twisted.internet.task import LoopingCall
+from typing_extensions import Self
 
 from ._engine.closing import configured
 from .session.session import Session
 from .settings import read
 from .watch.lines import summary
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import AsyncioLoopingCall
-    from twisted.internet.task import LoopingCall
-    from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 

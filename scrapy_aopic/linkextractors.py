@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from scrapy.http import TextResponse
 from scrapy.link import Link
 from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
+from typing_extensions import ParamSpec
 
 from .web.links import Extraction, tree_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.http import TextResponse
-    from typing_extensions import ParamSpec
-
-    P = ParamSpec("P")
-    T = TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _INIT: Final = ScrapyLinkExtractor.__init__
 _DEFAULTS: Final = {name: option.default for name, option in signature(_INIT).parameters.items()}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from scrapy import Request
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 
 from .web.links import extraction, is_absolute, request_for
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import TypeAlias
-
-    from scrapy.http import Response
-
-    Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
-    Names: TypeAlias = str | Iterable[str]
+Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
+Names: TypeAlias = str | Iterable[str]
 
 
 logger = logging.getLogger(__name__)

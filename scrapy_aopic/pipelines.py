@@ -15,28 +15,25 @@ import logging
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from itemadapter import ItemAdapter
 from scrapy import Request, signals
 from scrapy import __version__ as scrapy_version
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
+from typing_extensions import Self
 
 from ._engine.closing import configured
 from .exceptions import plainly
 from .session.estimates import Estimates
 from .session.session import Session, has_session
+from .session.visit import Visit
 from .settings import read
 from .version import __version__
 from .web.warc import WarcFile
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from typing_extensions import Self
-
-    from .session.visit import Visit
 
 logger = logging.getLogger(__name__)
 

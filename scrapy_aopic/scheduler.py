@@ -5,9 +5,13 @@ The three methods that the engine calls for each request never raise and never w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from scrapy import Request, Spider
 from scrapy.core.scheduler import BaseScheduler
+from scrapy.crawler import Crawler
+from twisted.internet.defer import Deferred
+from typing_extensions import Self
 
 from ._engine.closing import Closing
 from ._engine.memory import GarbageThreshold
@@ -16,12 +20,6 @@ from .exceptions import SettingError, StorageError
 from .session.opening import OpenJob
 from .session.session import Session
 from .settings import read
-
-if TYPE_CHECKING:
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
-    from typing_extensions import Self
 
 
 class Scheduler(BaseScheduler):

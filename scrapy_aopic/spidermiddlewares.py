@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Iterable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from typing_extensions import Self
 
 from ._engine.closing import configured
 from ._engine.memory import drop_tree
 from ._engine.passage import Passages
 from .links import Links
 from .refusals import RefusedError
-from .session.page_links import Following
+from .session.page_links import Following, PageLinks
 from .session.seeding import SOON
-from .session.session import has_session
+from .session.session import Session, has_session
 from .session.turns import Turns
 from .session.weights import Weigh, by_kind
 from .settings import read
 from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from typing_extensions import Self
-
-    from .session.page_links import PageLinks
-    from .session.session import Session
 
 __all__ = ["LinkMiddleware", "Weigh"]
 

@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy import Request, Spider
-from scrapy.http import HtmlResponse
-from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.crawler import Crawler
+from scrapy.http import HtmlResponse, Response
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import arg_to_iter, load_object
 from scrapy.utils.url import url_is_from_any_domain
+from typing_extensions import Self
 
 from ._engine import middlewares
 from ._engine.closing import Closing
 from .addon import Addon
 from .exceptions import ExchangeError, SettingError, plainly
 from .job.seed_lists import read_seeds, url_error
-from .links import Links
+from .links import Links, Names, Patterns
 from .session.session import Session
 from .session.turns import Turns
 from .settings import parse
@@ -39,16 +41,6 @@ from .storage.registry import SERVER
 from .web.content_types import declared_type
 from .web.origins import host_name
 from .web.suffixes import registered_domain
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.settings import BaseSettings
-    from typing_extensions import Self
-
-    from .links import Names, Patterns
 
 logger = logging.getLogger(__name__)
 

@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
+from scrapy import Request
 from scrapy.core.downloader.handlers.http11 import TunnelError
+from scrapy.crawler import Crawler
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
     DownloadTimeoutError,
     IgnoreRequest,
 )
+from scrapy.http import Response
 from scrapy.utils.misc import load_object
 from twisted.internet.error import ConnectError
 from twisted.internet.error import TimeoutError as TwistedTimeoutError
+from typing_extensions import Self
 
 from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
 from scrapy_aopic._engine.slots import Slots
-from scrapy_aopic.core.politeness import Gap, Outcome
+from scrapy_aopic._engine.transfers import Transfer
+from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
 from scrapy_aopic.session.lateness import Lateness
-from scrapy_aopic.session.pacer import MemoryPacer
+from scrapy_aopic.session.pacer import MemoryPacer, Pacer
 from scrapy_aopic.session.reach import Reach
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.meta import request_origin, slot_key
 from scrapy_aopic.web.suffixes import registered_domain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from typing_extensions import Self
-
-    from scrapy_aopic._engine.transfers import Transfer
-    from scrapy_aopic.core.politeness import Gap, Politeness
-    from scrapy_aopic.session.pacer import Pacer
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""

@@ -12,26 +12,40 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urljoin
 
 from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
+from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
+from scrapy.robotstxt import RobotParser
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import Deferred
+from typing_extensions import Self
 from w3lib.url import safe_url_string
 
 from scrapy_aopic._engine.closing import configured
 from scrapy_aopic.core.records import host_key, page_key
-from scrapy_aopic.core.robots.fetches import MAX_BYTES, Download, Found, RobotsFetches, Step, Target, Wait
+from scrapy_aopic.core.robots.fetches import (
+    MAX_BYTES,
+    Download,
+    Fetch,
+    Found,
+    RobotsFetches,
+    Step,
+    Target,
+    Wait,
+)
 from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
+from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemaps import Sitemaps
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.settings import read
@@ -40,15 +54,6 @@ from scrapy_aopic.web.origins import host_name, origin_of, origin_of_robots_txt
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
 from .politeness import LeftAloneError, PolitenessMiddleware
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.robotstxt import RobotParser
-    from typing_extensions import Self
-
-    from scrapy_aopic.core.robots.fetches import Fetch
-    from scrapy_aopic.session.pacer import JobPacer
 
 logger = logging.getLogger(__name__)
 

@@ -28,24 +28,20 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.ports import Family, prefetching
+from scrapy_aopic.core.ports import Batch, Family, Store, prefetching
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from scrapy_aopic.core.ports import Batch, Store
 
 Pairs = list[tuple[bytes, bytes]]
 

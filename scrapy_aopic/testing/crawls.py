@@ -10,7 +10,9 @@ A frontier passes when this passes::
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,15 +23,10 @@ from scrapy_aopic.core.api import CrawlPort, Ending, Findings, Lease, Settled
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.exceptions import CallError
 from scrapy_aopic.storage.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from scrapy_aopic.core.ports import Store
 
 NOW = 1_000_000_000.0
 
