@@ -5,6 +5,7 @@ The three methods that the engine calls for each request never raise and never w
 
 from __future__ import annotations
 
+from collections import deque
 from typing import ClassVar
 
 from scrapy import Request, Spider
@@ -14,6 +15,7 @@ from twisted.internet.defer import Deferred
 from typing_extensions import Self
 
 from ._engine.closing import Closing
+from ._engine.engine import is_operated_by_hand
 from ._engine.memory import GarbageThreshold
 from .components import Components
 from .exceptions import SettingError, StorageError
@@ -39,6 +41,7 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._components: Components | None = None
         self._garbage: GarbageThreshold | None = None
+        self._by_hand: deque[Request] | None = None
         self.session: Session | None = None
 
     @classmethod
@@ -48,8 +51,13 @@ class Scheduler(BaseScheduler):
     def open(self, spider: Spider) -> Deferred[None] | None:
         """Open the job and put in place what the user has not listed.
 
-        If a setting or the job folder cannot be used, the log says which and why, and the spider is closed.
+        If a setting or the job folder cannot be used, the log says which and why, and the spider is closed. In
+        ``scrapy shell`` no job is opened, and requests are handed on as they are: it waits for the callback of the very
+        request that it makes, and who looks at a page does not want those of a job to be fetched.
         """
+        if is_operated_by_hand(self._crawler):
+            self._by_hand = deque()
+            return None
         closing = Closing(self._crawler)
         try:
             threshold: int = read(self._crawler.settings, "AOPIC_GC_THRESHOLD")
@@ -84,19 +92,25 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take *request* as a link, a retry, a redirect or a seed; False if its page is known."""
-        return self.session is not None and self.session.intake.enqueue(request)
+        if self.session is None:
+            if self._by_hand is not None:
+                self._by_hand.append(request)
+            return self._by_hand is not None
+        return self.session.intake.enqueue(request)
 
     def next_request(self) -> Request | None:
         """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""
-        return self.session.next_request() if self.session is not None else None
+        if self.session is None:
+            return self._by_hand.popleft() if self._by_hand else None
+        return self.session.next_request()
 
     def has_pending_requests(self) -> bool:
         """Whether any page or seed waits; O(1)."""
-        return self.session is not None and self.session.has_work()
+        return self.session.has_work() if self.session is not None else bool(self._by_hand)
 
     def __len__(self) -> int:
         """Pages that wait and are not being fetched."""
-        return len(self.session.job.crawl) if self.session is not None else 0
+        return len(self.session.job.crawl if self.session is not None else self._by_hand or ())
 
     def __bool__(self) -> bool:
         return True  # also without a page

@@ -374,6 +374,7 @@ class BroadSpider(Spider):
             or self.settings.get("AOPIC_STORE") == SERVER
             or bool(folder and Path(folder).exists())
             or type(self).start is not BroadSpider.start
+            or not self.crawler.crawling  # but in scrapy shell, which asks for pages by itself
         )
 
     def _seeds(self, options: _Options) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def is_operated_by_hand(crawler: Crawler) -> bool:
+    """Whether the engine of *crawler* only fetches what somebody asks for, one by one, as ``scrapy shell`` has it do."""
+    return not getattr(engine_slot_of(crawler), "close_if_idle", True)
+
+
 class Engine:
     """The running engine of *crawler*."""
 

@@ -26,9 +26,11 @@ class EngineSlot(Protocol):
     """``engine._slot``.
 
     Attributes:
+        close_if_idle: Whether the spider is closed when nothing is left to do: not in ``scrapy shell``.
         inprogress: Popped requests whose callbacks, pipelines and links are not all done.
     """
 
+    close_if_idle: bool
     inprogress: MutableSet[Request]
     nextcall: NextCall
 
