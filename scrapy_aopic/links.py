@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias
 
+from itemadapter.adapter import DictAdapter, ItemAdapter
 from scrapy import Request
 from scrapy.http import Response, TextResponse
 
@@ -36,7 +38,8 @@ class Links:
         for link in LinkExtractor(restrict_css="main", deny=r"/login").extract_links(response):
             yield Request(link.url)
 
-    :class:`~scrapy_aopic.LinkMiddleware` takes it, beside any scheduler; with :class:`scrapy_aopic.Scheduler` no request is
+    :class:`~scrapy_aopic.LinkMiddleware` takes it, beside any scheduler; without that it is an item with the fields
+    ``url`` and ``links``, and the log says so. With :class:`scrapy_aopic.Scheduler` no request is
     made before a page is about to be fetched. What it stands for are links in the sense of docs/urls.md, whatever their
     callback: rules against traps hold for them.
 
@@ -126,6 +129,35 @@ class Links:
 
     def __repr__(self) -> str:
         return f"<Links of {self.response.url}; scrapy_aopic.LinkMiddleware follows them>"
+
+
+class _AsItem(DictAdapter):
+    """What item pipelines and exporters take :class:`Links` for, which get to them where nothing follows them."""
+
+    @classmethod
+    def is_item_class(cls, item_class: type) -> bool:
+        return issubclass(item_class, Links)
+
+    @classmethod
+    def is_item(cls, item: Any) -> bool:
+        return isinstance(item, Links)
+
+    def __init__(self, links: Links) -> None:
+        _say_left()
+        super().__init__({"url": links.response.url, "links": list(links.urls())})
+
+
+ItemAdapter.ADAPTER_CLASSES.append(_AsItem)  # type: ignore[attr-defined]  # it is a deque
+
+
+@cache
+def _say_left() -> None:
+    """Say, once, that nothing follows what is taken for an item."""
+    logger.warning(
+        "Links that a callback yields are not followed, but get to item pipelines and exporters as items: set "
+        'ADDONS = {"scrapy_aopic.Addon": 500}, or only SPIDER_MIDDLEWARES = {"scrapy_aopic.LinkMiddleware": 1000}, or '
+        "yield what links.requests() iterates over"
+    )
 
 
 def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:

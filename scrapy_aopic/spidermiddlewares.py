@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from typing_extensions import Self
 
+from ._engine import direct_calls
 from ._engine.closing import configured
 from ._engine.memory import drop_tree
 from ._engine.passage import Passages
@@ -47,6 +49,8 @@ class LinkMiddleware:
     has the URL of the page that had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped
     unless ``AOPIC_FOLLOW_DUPLICATES``. A page's canonical page is added to its links (docs/content.md).
 
+    Where ``scrapy parse`` and ``scrapy check`` call callbacks themselves, these get requests instead of Links.
+
     Order: next to the spider (1000 or more in ``SPIDER_MIDDLEWARES``). Beside another scheduler than
     :class:`scrapy_aopic.Scheduler` it does nothing but make requests of :class:`~scrapy_aopic.Links`.
     """
@@ -56,6 +60,8 @@ class LinkMiddleware:
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._following = Following(crawler, weigh, Passages(crawler, self))
+        if crawler.spider is not None and direct_calls.are_made(crawler):
+            direct_calls.expand_output(crawler.spider, _requests)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -80,7 +86,7 @@ class LinkMiddleware:
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)
-        first, copy = session.responses.compare(response, self._following.named)
+        first, copy = session.responses.compare(response, partial(self._following.named, session=session))
         if first:
             response.meta[DUPLICATE_OF] = first
         if copy:
@@ -111,7 +117,7 @@ class LinkMiddleware:
         session = self.session
         if session is None:
             async for item in result:
-                for each in item.requests() if isinstance(item, Links) else (item,):
+                for each in _requests(item):
                     yield each
             return
         page: PageLinks | None = None  # until there is a link: many callbacks yield none
@@ -142,6 +148,11 @@ class LinkMiddleware:
         if session.focus is not None and session.focus.valuing is not None:
             page.end()  # so that all its links are known
             await session.focus.ask(response)
+
+
+def _requests(item: Any) -> Iterable[Any]:
+    """What *item*, which a callback yields, is without a job."""
+    return item.requests() if isinstance(item, Links) else (item,)
 
 
 def _follow(page: PageLinks, item: Any) -> Iterable[Any]:

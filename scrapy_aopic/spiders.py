@@ -12,10 +12,11 @@ import logging
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import signature
+from functools import WRAPPER_ASSIGNMENTS, wraps
+from inspect import getattr_static, isfunction, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -285,6 +286,13 @@ class BroadSpider(Spider):
 
     _checked: _Options | None = None
     _expands: bool | None = None
+    _stand_in: ClassVar[Any] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        page, parse = (getattr_static(cls, name) for name in ("parse_page", "parse"))
+        if parse in (BroadSpider.parse, cls._stand_in) and isfunction(page):
+            cls.parse = cls._stand_in = _parse_like(page)  # type: ignore[method-assign]
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -412,16 +420,22 @@ class BroadSpider(Spider):
                 session.dropped.note("offsite", url, "")
                 session.stats.count("aopic/seeds/dropped")
 
-    def parse(self, response: Response) -> Any:
-        """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links."""
+    def parse(self, response: Response, **arguments: Any) -> Any:
+        """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links.
+
+        To whoever looks at its parameters, it has those of :meth:`parse_page`, to which *arguments* go: page objects of
+        scrapy-poet, and the ``cb_kwargs`` of a request.
+        """
         links = self._links(response)
-        found: Any = self.parse_page(response)
+        found: Any = self.parse_page(response, **arguments)
         if isinstance(found, (AsyncIterable, Awaitable)):
             return _with_awaited(links, found)
         return _with(links, found)
 
     def parse_page(self, response: Response) -> Any:
         """Items of a page, and further requests if need be: to be overridden, by a coroutine or a generator, too.
+
+        It may have more parameters than the page, if something passes arguments for them: see :meth:`parse`.
 
         Unless overridden: an item with :attr:`fields`.
         """
@@ -470,6 +484,17 @@ class BroadSpider(Spider):
         if self._expands is None:
             self._expands = middlewares.find(self.crawler, LinkMiddleware) is None
         return links.requests() if self._expands else (links,)
+
+
+def _parse_like(page: Callable[..., Any]) -> Callable[..., Any]:
+    """:meth:`BroadSpider.parse` with the parameters of *page*, which is the ``parse_page`` of a subclass."""
+
+    @wraps(page, assigned=set(WRAPPER_ASSIGNMENTS) - {"__name__", "__qualname__", "__doc__"})
+    def parse(self: BroadSpider, response: Response, **arguments: Any) -> Any:
+        return BroadSpider.parse(self, response, **arguments)
+
+    parse.__qualname__ = BroadSpider.parse.__qualname__
+    return parse
 
 
 def _with(links: Iterable[Any], found: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ What Scrapy 2.16 to 2.19 do not offer in public, and what stands in for it:
 * the events that a request has left the downloader, and the engine: :mod:`.in_work`;
 * an exit code for a crawl that fails after its spider was opened: :mod:`.closing`;
 * adding a middleware that the user did not list: :mod:`.middlewares`;
+* what callbacks yield to a command of Scrapy's that calls them by itself: :mod:`.direct_calls`;
 * a download slot that knows when a transfer started and how it ended, and that decides when the next one may start:
   :mod:`.slots` and :mod:`.transfers`, and what slots of several crawls share, :mod:`.clocks`;
 * when data of a transfer came and went: :mod:`.network`, and the connections that tell, :mod:`.connections`;

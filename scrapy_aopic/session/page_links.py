@@ -20,6 +20,8 @@ from scrapy_aopic.links import Links
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
 from scrapy_aopic.web.page_text import read_canonical
+from scrapy_aopic.web.request_codec import decode
+from scrapy_aopic.web.request_rows import IN_MEMORY
 
 from .batch import Batch
 from .purpose import link_test
@@ -144,14 +146,19 @@ class Following:
         page.n_links += n
         return True
 
-    def named(self, response: Response) -> Request | None:
+    def named(self, response: Response, session: Session) -> Request | None:
         """A request for the page that *response* says it is; ``None`` if it says nothing, or that does not count."""
         url = read_canonical(response) if self._canonical != "off" else ""
         asked = response.request
         if not url or asked is None:
             return None
+        arguments, visit = asked.cb_kwargs, session.visits.of(asked)
+        if arguments and visit is not None and visit.lease.request[:1] != IN_MEMORY:
+            # Without what middlewares have made of this page for its callback, such as page objects.
+            assert self._crawler.spider is not None
+            arguments = decode(visit.lease.request, self._crawler.spider).cb_kwargs
         try:
-            return Request(url, asked.callback, errback=asked.errback, cb_kwargs=asked.cb_kwargs)
+            return Request(url, asked.callback, errback=asked.errback, cb_kwargs=arguments)
         except ValueError:
             return None
 
@@ -256,7 +263,7 @@ class Following:
 
     def _canonical_of(self, response: Response, visit: Visit, session: Session) -> Request | None:
         """A request for the page that *response* says it is, if that is another one and is to be queued for that."""
-        request = self.named(response) if not visit.is_duplicate else None
+        request = self.named(response, session) if not visit.is_duplicate else None
         if request is None:
             return None
         if self._canonical == "known" or (
