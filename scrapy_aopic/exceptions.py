@@ -107,3 +107,7 @@ def _unknown(error: OSError) -> str:
 def plainly_said(text: str) -> str:
     """The same of an error of the system that a library puts into its own *text*; ``""`` if there is none in it."""
     return next((words for number, words in _PLAINLY.items() if os.strerror(number) in text), "")
+
+
+class ComponentError(AopicError):
+    """A component that is not of this package, such as a fingerprinter, raises where it must not."""

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.python import global_object_name
 
 from scrapy_aopic.dupefilter import DupeFilter
+from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.request_rows import UNREADABLE
 
@@ -110,7 +112,7 @@ class Duplicates:
         if is_unknown and former is not None and former.has(request.method, request.url, request.body):
             return False, False
         if self._filter is not None and not again:
-            is_new = again = not self._filter.request_seen(request)
+            is_new = again = not self._has_seen(self._filter, request)
             if not again:
                 return False, False
         is_maybe_known = page is not None or self._is_shared  # by another worker, which starts from it, too
@@ -119,3 +121,17 @@ class Duplicates:
             is_plain = request.callback is None and request.method == "GET"
             again = not (is_plain and (page is None or self._crawl.is_from_before(page)))
         return is_new, again
+
+    def _has_seen(self, dupefilter: BaseDupeFilter, request: Request) -> bool:
+        """Whether the user's *dupefilter* knows *request*.
+
+        Raises:
+            ComponentError: If it raises.
+        """
+        try:
+            return dupefilter.request_seen(request)
+        except Exception as error:
+            raise ComponentError(
+                f"DUPEFILTER_CLASS ({global_object_name(type(dupefilter))}) does not say whether {request} was seen, which is "
+                f"not requested: {type(error).__name__}: {error}"
+            ) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from scrapy import Request
 
+from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
@@ -212,7 +213,11 @@ class Following:
     def _take_canonical(self, page: PageLinks) -> None:
         page.steps = [step for step in page.steps if step != self._add_canonical]  # once is enough
         if page.visit is not None:
-            canonical = self._canonical_of(page.response, page.visit, page.session)
+            try:
+                canonical = self._canonical_of(page.response, page.visit, page.session)
+            except ComponentError as error:
+                page.session.trouble.failed("canonical", error, ())
+                return
             if canonical is not None:
                 page.visit.note(canonical, self._weight(page, canonical), "canonical")
                 page.add(canonical)

@@ -6,7 +6,7 @@ import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import ComponentError, LostError, StorageError
 
 from .stats import FirstOnly
 
@@ -57,6 +57,13 @@ class Trouble:
             self.watch()
             return
         self._stats.count("aopic/errors")
+        if isinstance(error, ComponentError):
+            self._first.exception(
+                f"component: {type(error.__cause__).__name__}",
+                "%(error)s; further errors of this kind are only counted (aopic/errors)",
+                error=error,
+            )
+            return
         self._first.exception(
             f"{name}: {type(error).__name__}",
             "The scheduler failed on %(args)s; further errors of this kind are only counted (aopic/errors)",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
@@ -214,9 +215,11 @@ class Visit:
                 # It is refused, unless the user wants it, and its normal form takes a tenth of a second a megabyte.
                 page = sha1(request.url.encode()).digest()  # noqa: S324
             else:
-                url, slot = request.url, request.meta.get(SLOT)
-                host, key = self._keys(request)
-                page = key[HOST_BYTES:]
+                try:
+                    host, key = self._keys(request)
+                    url, slot, page = request.url, request.meta.get(SLOT), key[HOST_BYTES:]
+                except ComponentError:  # the scheduler meets it again, and says so
+                    page = sha1(request.url.encode()).digest()  # noqa: S324
             self._count(page, weight)
         request.meta[TAG] = Mark(kind, self.number, weight, url, slot, host, key)
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy import Request
+from scrapy.utils.python import global_object_name
 from scrapy.utils.request import RequestFingerprinter
 from w3lib.url import canonicalize_url
 
 from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.exceptions import ComponentError
 
 from .meta import OWN_SLOT, SLOT, slot_key
 from .urls import REMEMBERED, SHORT, plain_host
@@ -35,10 +37,14 @@ class PageKeys:
 
     Args:
         fingerprinter: That of the crawl.
+
+    Raises:
+        ComponentError: If that raises, or gives what is no fingerprint.
     """
 
     def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:
         self._fingerprint = fingerprinter.fingerprint
+        self._name = global_object_name(type(fingerprinter))
         # Scrapy may change what it hashes; a fingerprinter of the user's may look at headers.
         self.are_of_urls = type(fingerprinter) is RequestFingerprinter and all(
             key_of_url(url) == self._by_fingerprinter(Request(url))
@@ -73,7 +79,14 @@ class PageKeys:
     def _by_fingerprinter(self, request: Request) -> tuple[str, bytes]:
         """Host and page key of *request*, by the fingerprinter of the crawl."""
         name = slot_key(request)
-        return name, page_key(host_key(name), self._fingerprint(request))
+        try:
+            fingerprint = self._fingerprint(request)
+            return name, page_key(host_key(name), fingerprint)
+        except Exception as error:
+            raise ComponentError(
+                f"REQUEST_FINGERPRINTER_CLASS ({self._name}) gives no fingerprint of {request}, which is not requested: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 def key_of_url(url: str) -> tuple[str, bytes]:

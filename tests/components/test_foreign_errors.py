@@ -1,0 +1,122 @@
+"""Components of others that raise inside the scheduler cost the request that they raise for, and the log says whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider, signals
+from scrapy.dupefilters import BaseDupeFilter
+from scrapy.http import HtmlResponse, Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.request import fingerprint
+from support.small_web import Web, crawl
+
+from scrapy_aopic import Links
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+HOME = "http://a.test/"
+OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+
+
+class BadFingerprinter:
+    def fingerprint(self, request: Request) -> bytes:
+        if "bad" in request.url:
+            raise NameError("name 'Page' is not defined")
+        return fingerprint(request)
+
+
+class NoFingerprints:
+    def fingerprint(self, request: Request) -> Any:
+        return "text" if "bad" in request.url else fingerprint(request)
+
+
+class BadFilter(BaseDupeFilter):
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> BadFilter:
+        return cls()
+
+    def request_seen(self, request: Request) -> bool:
+        if "bad" in request.url:
+            raise KeyError("page")
+        is_seen = request.url in self._seen
+        self._seen.add(request.url)
+        return is_seen
+
+
+class Requests(Spider):
+    name = "requests"
+    start_urls = [HOME]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        assert isinstance(response, HtmlResponse)
+        for url in response.css("a::attr(href)").getall():
+            yield response.follow(url)
+        yield {"url": response.url}
+
+
+class WithLinks(Spider):
+    name = "links"
+    start_urls = Requests.start_urls
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield Links(response)
+        yield {"url": response.url}
+
+
+def page(canonical: str = "") -> Answer:
+    head = f'<html><head><link rel="canonical" href="{canonical}"></head>' if canonical else ""
+    body = f'{head}<a href="/1">1</a><a href="/bad">2</a><a href="/2">3</a>'
+    return Answer(headers={"Content-Type": "text/html"}, body=body.encode())
+
+
+@pytest.mark.parametrize("spider", [Requests, WithLinks], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("settings", [OURS, ADDON], ids=["alone", "addon"])
+@pytest.mark.parametrize(
+    ("component", "name"),
+    [
+        ({"REQUEST_FINGERPRINTER_CLASS": BadFingerprinter}, "REQUEST_FINGERPRINTER_CLASS"),
+        ({"REQUEST_FINGERPRINTER_CLASS": NoFingerprints}, "REQUEST_FINGERPRINTER_CLASS"),
+        ({"DUPEFILTER_CLASS": BadFilter}, "DUPEFILTER_CLASS"),
+    ],
+    ids=["fingerprinter", "no bytes", "filter"],
+)
+@deferred_f_from_coro_f
+async def test_a_component_that_raises_costs_one_request_and_is_named(
+    serve: Serve,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    component: dict[str, Any],
+    name: str,
+    settings: dict[str, Any],
+    spider: type[Spider],
+) -> None:
+    web = serve({HOME: page(), "http://a.test/1": page("/bad-canonical"), "http://a.test/2": page("/2")})
+    items: list[Any] = []
+    crawler = await crawl(
+        spider,
+        {
+            "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100},
+            "AOPIC_CANONICAL": "domain",
+            "AOPIC_CONTENT_SEEN": "off",
+            **settings,
+            **component,
+        },
+        told={signals.item_scraped: lambda item: items.extend([item])},
+    )
+    assert sorted(web.asked) == sorted(item["url"] for item in items) == [HOME, f"{HOME}1", f"{HOME}2"]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1, errors
+    assert errors[0].startswith(f"{name} (test_foreign_errors.{next(iter(component.values())).__name__}) ")
+    assert "<GET http://a.test/bad" in errors[0]
+    assert crawler.stats is not None
+    assert (
+        crawler.stats.get_value("aopic/errors") >= 4
+    )  # the seed, a link of each page, and the canonical page
