@@ -9,7 +9,7 @@ SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser order bench clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -29,10 +29,10 @@ lint: $(STAMP)  ## style and types
 check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow"
 
-test: $(STAMP) browser  ## style, types and the tests, those in a headless Chromium included if there is one: ten minutes on two cores
+test: $(STAMP) browser plugins  ## style, types and the tests, those in a headless Chromium included if there is one: ten minutes on two cores
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH="not long"
 
-test-long: $(STAMP) browser  ## the same with the long forms of crash tests and random walks
+test-long: $(STAMP) browser plugins  ## the same with the long forms of crash tests and random walks
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH=
 
 tests: $(STAMP)  ## the tests with the markers of WHICH="slow and not long", for example
@@ -49,6 +49,11 @@ browser: $(STAMP)  ## what tests need beside Debian's chromium and chromium-driv
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-web]'
 	! command -v chromedriver > /dev/null || ! command -v npm > /dev/null || test -d $(VENV)/web/node_modules/axe-core || \
 	  npm install --silent --no-save --prefix $(VENV)/web axe-core@4 || echo "axe-core cannot be installed: its tests are skipped."
+
+plugins: $(STAMP)  ## plug-ins of others that the tests run with, if they can be installed; else these tests are skipped
+	test -e $(VENV)/.plugins -a ! pyproject.toml -nt $(VENV)/.plugins || \
+	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-plugins]' && \
+	    touch $(VENV)/.plugins; } || echo "The plug-ins cannot be installed: their tests are skipped."
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo

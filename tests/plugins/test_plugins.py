@@ -1,0 +1,230 @@
+"""Plug-ins of others on loopback: the same items as with stock Scrapy, which each of them was written for.
+
+``pip install 'scrapy-aopic[test-plugins]'`` installs them; what is not there is skipped. Their warnings are their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.chromium import CHROMIUM
+from support.small_site import EACH_WAY, STOCK, TITLES, Follow, N, page, run, titles
+
+from scrapy_aopic.testing.server import Server
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+# scrapy-playwright
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@EACH_WAY
+@deferred_f_from_coro_f
+async def test_scrapy_playwright_shows_what_scripts_make(site: Server, way: dict[str, Any]) -> None:
+    pytest.importorskip("scrapy_playwright")
+    handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+    items, _ = await run(
+        Follow,
+        way,
+        {
+            "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+            "PLAYWRIGHT_LAUNCH_OPTIONS": {
+                "executable_path": CHROMIUM,
+                "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"],
+            },
+        },
+        meta={"playwright": True},
+        start_urls=[site.url],
+    )
+    assert titles(items) == [f"{title} seen" for title in TITLES]
+
+
+# scrapy-impersonate
+
+
+@EACH_WAY
+@deferred_f_from_coro_f
+async def test_scrapy_impersonate_sends_what_a_browser_sends(site: Server, way: dict[str, Any]) -> None:
+    pytest.importorskip("scrapy_impersonate")
+    handler = "scrapy_impersonate.ImpersonateDownloadHandler"
+    items, _ = await run(
+        Follow,
+        way,
+        {"DOWNLOAD_HANDLERS": {"http": handler, "https": handler}, "USER_AGENT": None},
+        meta={"impersonate": "chrome"},
+        start_urls=[site.url],
+    )
+    assert titles(items) == TITLES
+    assert all("Chrome/" in item["agent"] for item in items)
+
+
+# spidermon
+
+
+@EACH_WAY
+@deferred_f_from_coro_f
+async def test_spidermon_judges_the_crawl(site: Server, way: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("spidermon")
+    from spidermon import Monitor, MonitorSuite
+    from spidermon.core.actions import Action
+
+    judged: list[str] = []
+
+    class Items(Monitor):
+        def test_number(self) -> None:
+            assert self.data.stats["item_scraped_count"] == N
+
+        def test_more(self) -> None:
+            assert self.data.stats["item_scraped_count"] > N
+
+    class Note(Action):
+        def run_action(self) -> None:
+            judged.extend(f"failed {each.monitor.name}" for each in self.result.monitor_results if each.error)
+            judged.extend(
+                f"passed {each.monitor.name}" for each in self.result.monitor_results if not each.error
+            )
+
+    class Suite(MonitorSuite):
+        monitors = [Items]
+        monitors_finished_actions = [Note]
+
+    schema = {"$schema": "http://json-schema.org/draft-07/schema", "type": "object", "required": ["url"]}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    items, crawler = await run(
+        Follow,
+        way,
+        {
+            "EXTENSIONS": {"spidermon.contrib.scrapy.extensions.Spidermon": 500},
+            "SPIDERMON_ENABLED": True,
+            "SPIDERMON_SPIDER_CLOSE_MONITORS": [Suite],
+            "ITEM_PIPELINES": {"spidermon.contrib.scrapy.pipelines.ItemValidationPipeline": 800},
+            "SPIDERMON_VALIDATION_SCHEMAS": [str(tmp_path / "schema.json")],
+        },
+        start_urls=[site.url],
+    )
+    assert titles(items) == TITLES
+    assert sorted(judged) == ["failed Items/test_more", "passed Items/test_number"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("spidermon/validation/items") == N
+
+
+# scrapy-redis' spiders
+
+
+@pytest.mark.slow  # such a spider looks for URLs only when the crawl is idle
+@pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
+@EACH_WAY
+@deferred_f_from_coro_f
+async def test_a_spider_of_scrapy_redis_takes_its_urls_from_the_server(
+    site: Server, server: redis_server.Server, client: Any, way: dict[str, Any]
+) -> None:
+    spiders = pytest.importorskip("scrapy_redis.spiders")
+
+    class Pushed(spiders.RedisSpider):
+        name = "pushed"
+        redis_key = "pushed:urls"
+        max_idle_time = 1
+        parse = Follow.parse
+        meta: dict[str, Any] = {}
+
+    client.lpush("pushed:urls", json.dumps({"url": site.url}))
+    items, _ = await run(Pushed, way, {"REDIS_URL": server.url, "SPIDER_MIDDLEWARES": {}})
+    assert titles(items) == TITLES
+    assert client.llen("pushed:urls") == 0
+
+
+# scrapy-zyte-api
+
+
+@pytest.fixture
+def api() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A made-up Zyte API, and what it was asked for."""
+    asked: list[dict[str, Any]] = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(query)
+            number = query["url"].rpartition("/")[2] or "0"
+            reply = {
+                "url": query["url"],
+                "statusCode": 200,
+                "httpResponseBody": base64.b64encode(page(int(number)).encode()).decode(),
+                "httpResponseHeaders": [{"name": "content-type", "value": "text/html"}],
+            }
+            body = json.dumps(reply).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1/", asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@EACH_WAY
+@deferred_f_from_coro_f
+async def test_scrapy_zyte_api_fetches_through_its_server(
+    api: tuple[str, list[dict[str, Any]]], way: dict[str, Any]
+) -> None:
+    pytest.importorskip("scrapy_zyte_api")
+    url, asked = api
+    items, _ = await run(
+        Follow,
+        way,
+        {"ADDONS": {"scrapy_zyte_api.Addon": 400}, "ZYTE_API_URL": url, "ZYTE_API_KEY": "made-up"},
+        start_urls=["http://far.test/"],
+    )
+    assert titles(items) == TITLES
+    assert sorted(query["url"] for query in asked) == sorted({item["url"] for item in items})
+
+
+# What does not run on today's Scrapy, whatever the scheduler
+
+
+ONCE: dict[str, Any] = {"scrapy_crawl_once.CrawlOnceMiddleware": 100}
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "said"),
+    [
+        (
+            "scrapy_deltafetch",
+            {"SPIDER_MIDDLEWARES": {"scrapy_deltafetch.DeltaFetch": 100}, "DELTAFETCH_ENABLED": True},
+            "doesn't support asynchronous spider output",
+        ),
+        (
+            "scrapy_crawl_once",
+            {"SPIDER_MIDDLEWARES": ONCE, "DOWNLOADER_MIDDLEWARES": ONCE},
+            "cannot import name 'request_fingerprint'",
+        ),
+    ],
+    ids=["scrapy-deltafetch", "scrapy-crawl-once"],
+)
+@deferred_f_from_coro_f
+async def test_these_do_not_run_with_stock_scrapy(module: str, settings: dict[str, Any], said: str) -> None:
+    """If this fails, a release of theirs runs again, and belongs into the table like the others."""
+    if find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    with pytest.raises((ImportError, TypeError), match=said):
+        await run(Follow, STOCK, settings, start_urls=["http://127.0.0.1:1/"])
