@@ -95,6 +95,7 @@ class Batch:
         *,
         weight: int | None,
         is_on_purpose: bool,
+        request: Request | None,
     ) -> bool:
         """Take the link with *url*, in normal form, if that can be done here.
 
@@ -103,6 +104,7 @@ class Batch:
             names: From :meth:`names`.
             weight: Weight, if links differ in weight.
             is_on_purpose: Whether the spider requests it on purpose.
+            request: The request for it, if there is one.
 
         Returns:
             False if it has to take the other way.
@@ -113,7 +115,9 @@ class Batch:
         if tail is None:
             return False
         if self._passage.lets(url, host):
-            self._found.append(FoundLink(url, host, key, weight, tail))
+            if request is not None and request.url != url:
+                request = None
+            self._found.append(FoundLink(url, host, key, weight, tail, request))
             if len(self._found) >= MOST:
                 self.flush()
         else:

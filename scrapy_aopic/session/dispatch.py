@@ -102,6 +102,8 @@ class Dispatch:
             except UnreadableError as error:
                 self._set_aside(lease, error, now)
                 continue
+            if self._visits.get(request) is not None:  # the spider has yielded one object twice
+                request = request.copy()
             self._visits.begin(request, lease)
             self._in_work.hand_out(request)
             self._requests.count_out()
@@ -184,6 +186,7 @@ class Dispatch:
         if self._focus is not None:
             found = self._focus.value(visit, found)
         crawl.settle(visit.lease, visit.links, now, found)
+        self._requests.drop_unqueued(visit.links, crawl)
         if self._focus is not None:
             self._focus.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from scrapy import Request
 
 from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.exceptions import StorageError
@@ -23,7 +24,7 @@ from .trouble import guarded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scrapy import Request, Spider
+    from scrapy import Spider
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import PageKeys
@@ -49,6 +50,7 @@ class FoundLink(Struct, gc=False):
         key: Page key.
         weight: Weight, if links differ in weight.
         tail: What is written after its URL.
+        request: The request for it, if the spider has made one, with the same URL.
     """
 
     url: str
@@ -56,6 +58,7 @@ class FoundLink(Struct, gc=False):
     key: bytes
     weight: int | None
     tail: str
+    request: Request | None = None
 
 
 class Intake:
@@ -216,6 +219,7 @@ class Intake:
         if self._job.is_torn:
             return
         links, waiting, n_queued = visit.links, self._waiting, 0
+        keeps_objects = self._requests.keeps_objects
         if self._visits.numbered(visit.number) is not visit:  # nobody pays for them any more
             for link in found:
                 self._take_alone(link, None)
@@ -233,9 +237,12 @@ class Intake:
             key = link.key
             weight = 1 if link.weight is None else link.weight
             if page is None and key not in waiting and len(links) < self._max_links:
-                links.append(Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
+                data = (link.url + link.tail).encode()
+                links.append(Link(key, link.host, data, 0, False, weight))
                 waiting[key] = 1
                 n_queued += 1
+                if keeps_objects and link.request is not None:
+                    self._requests.hold(link.request, data)
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 self._duplicates.note(partial(self._made, link), self._spider)

@@ -257,7 +257,9 @@ class Following:
             host, key = session.keys.of_link(url)
         if key:  # else it is no URL, and no link
             visit.note_found(key, weight)
-        if not is_admitted or batch.add(url, host, key, names, weight=weight, is_on_purpose=not link.is_link):
+        if not is_admitted or batch.add(
+            url, host, key, names, weight=weight, is_on_purpose=not link.is_link, request=link.request
+        ):
             return False
         if link.is_link:
             request = link.made()

@@ -1,30 +1,55 @@
-"""Requests on their way into the queue and out of it: as bytes, or in memory if they cannot be written."""
+"""Requests on their way into the queue and out of it: as bytes, or in memory.
+
+A request is kept in memory if it cannot be written. What will not be there in the next run need not be written either: then
+a request that comes out of the queue is the very one that went in, with all that it shares with others, as far as anybody
+can tell. Of one that is nothing but text and numbers, which most are, only the bytes are kept; while somebody has the
+request itself, that is what comes out.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from scrapy_aopic.core.records import Link
+from scrapy_aopic.web.meta import TAG
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
+    changeable,
     decode,
     encode,
     forget_transfer,
+    is_like_its_copy,
 )
-from scrapy_aopic.web.request_rows import IN_MEMORY, PURPOSE, SEEDED, stand_in, waits_for
+from scrapy_aopic.web.request_rows import IN_MEMORY, PURPOSE, SEEDED, is_packed, stand_in, waits_for
 
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+
+    from scrapy_aopic.core.crawl import Crawl
 
     from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
+
+_MOST_SHARED = 32
+"""Objects in requests that are remembered, to see whether they are in the next ones, too: a page's requests have few."""
+
+
+class _Held(ref["Request"]):
+    """A request that somebody may still have, and what is queued for it."""
+
+    __slots__ = ("data",)
+
+    data: bytes
 
 
 class QueuedRequests:
@@ -32,9 +57,17 @@ class QueuedRequests:
 
     Args:
         persists: Whether what is queued is there in the next run.
+        recrawls: Whether a request comes out of the queue again and again.
     """
 
-    def __init__(self, crawler: Crawler, spider: Spider, stats: Stats, *, persists: bool) -> None:
+    def __init__(
+        self, crawler: Crawler, spider: Spider, stats: Stats, *, persists: bool, recrawls: bool
+    ) -> None:
+        self.keeps_objects = not persists
+        """Whether requests come out of the queue as the objects that went in."""
+        self._recrawls = recrawls
+        self._held: dict[bytes, _Held] = {}
+        self._shared: dict[int, object] | None = {} if persists else None
         self._spider = spider
         self._stats = stats
         self._persists = persists
@@ -48,18 +81,31 @@ class QueuedRequests:
         self, request: Request, key: bytes, host: str, *, again: bool = False, weight: int | None = None
     ) -> Link:
         """*request*, whose page key is *key*, as a link."""
-        try:
-            data = encode(request, self._spider)
-        except UnserialisableError as error:
-            data = self._keep(request, error)
+        if self.keeps_objects and not is_like_its_copy(request):
+            data = self._keep(request)
+        else:
+            try:
+                data = encode(request, self._spider)
+            except UnserialisableError as error:
+                data = self._keep(request)
+                self._note_unwritten(error)
+            else:
+                if self.keeps_objects:
+                    self.hold(request, data)
+                elif self._shared is not None and is_packed(data):
+                    self._look_at(request, self._shared)
         return Link(key, host, data, request.priority, again, 1 if weight is None else weight)
 
-    def _keep(self, request: Request, error: UnserialisableError) -> bytes:
-        """What is stored for *request*, which cannot be written."""
+    def _keep(self, request: Request) -> bytes:
+        """Keep *request* in memory; returns what is queued for it."""
         self._n_unwritten += 1
         is_link = request.meta.get(PURPOSE, SEEDED) == SEEDED and request.errback is None
         data = stand_in(request.url, self._n_unwritten, waits=is_link)
         self._unwritten[data] = request
+        return data
+
+    def _note_unwritten(self, error: UnserialisableError) -> None:
+        """A request was kept in memory since it cannot be written."""
         self._stats.count("scheduler/unserializable")
         if self._says_unwritten:
             self._first.warning(
@@ -68,7 +114,42 @@ class QueuedRequests:
                 "more such requests will be logged (scheduler/unserializable counts them)",
                 error=error,
             )
-        return data
+
+    def hold(self, request: Request, data: bytes) -> None:
+        """*request* is queued as *data*, of which it can be made: while somebody has it, it is the one that comes out."""
+        if data not in self._held:
+            held = self._held[data] = _Held(request, self._let_go)
+            held.data = data
+
+    def _let_go(self, held: ref[Request]) -> None:
+        """Nobody has that request any more."""
+        assert isinstance(held, _Held)
+        if self._held.get(held.data) is held:
+            del self._held[held.data]
+
+    def _look_at(self, request: Request, shared: dict[int, object]) -> None:
+        """Say so if *request* has an object that one of the last requests had, too."""
+        mark = request.meta.get(TAG)
+        if mark is not None and mark.kind == "page":
+            return  # a retry or a redirect, which goes on in the place of its request
+        for where, value in changeable(request):
+            if shared.get(id(value)) is value:
+                self._shared = None
+                self._first.warning(
+                    "shared",
+                    "The %(kind)s in %(where)s of %(request)s is in another request, too: both are written to the job folder, "
+                    "and each comes back with a copy of its own, so that what one callback changes another does not see. "
+                    "Keep it in the spider, with a key to it in the requests; without a JOBDIR they would share it. "
+                    "Further ones are not logged",
+                    kind=type(value).__name__,
+                    where=where,
+                    request=request,
+                )
+                return
+        for _, value in changeable(request):
+            shared[id(value)] = value
+        while len(shared) > _MOST_SHARED:
+            del shared[next(iter(shared))]
 
     def request(self, data: bytes) -> Request:
         """The request that is queued as *data*.
@@ -77,10 +158,16 @@ class QueuedRequests:
             UnreadableError: If it cannot be made.
         """
         if data[:1] != IN_MEMORY:
-            return decode(data, self._spider)
-        request = self._unwritten.pop(data, None)
+            made = decode(data, self._spider)
+            held = self._held.pop(data, None) if self._held else None
+            request = held() if held is not None else None
+            return made if request is None else _completed(request, made)
+        request = self._unwritten.get(data)
         if request is None:
             raise UnreadableError("it could not be written when it was queued, and that process has ended")
+        if self._recrawls:
+            return request.copy()  # the next visit begins with what was queued
+        del self._unwritten[data]
         return request
 
     def later(self, visit: Visit) -> Link | None:
@@ -98,6 +185,14 @@ class QueuedRequests:
         request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
         return self.link(request, lease.key, lease.host)
 
+    def drop_unqueued(self, links: Iterable[Link], crawl: Crawl) -> None:
+        """Forget the requests of those of *links* that were not queued, now that their visit is over."""
+        for link in links if self._unwritten else ():
+            if link.request[:1] == IN_MEMORY and not link.again:
+                queued = crawl.request(link.key)
+                if queued and queued != link.request:
+                    self._unwritten.pop(link.request, None)
+
     def count_in(self, link: Link) -> None:
         """*link* was queued."""
         is_on_disk = self._persists and link.request[:1] != IN_MEMORY
@@ -114,3 +209,12 @@ class QueuedRequests:
         """The engine got a request."""
         self._stats.counts["scheduler/dequeued"] += 1
         self._stats.counts[f"scheduler/dequeued/{'disk' if self._persists else 'memory'}"] += 1
+
+
+def _completed(request: Request, made: Request) -> Request:
+    """*request*, with what the link that was queued for it got on its way, as the one that was *made* of that has it."""
+    for key, value in made.meta.items():
+        request.meta.setdefault(key, value)
+    for name, values in made.headers.items():
+        request.headers.setdefault(name, values)
+    return request

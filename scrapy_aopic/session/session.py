@@ -163,7 +163,9 @@ class Session:
         self._duplicates = Duplicates(
             crawler, spider, job.crawl, self.stats, is_shared=job.is_shared, former=opened.former
         )
-        requests = QueuedRequests(crawler, spider, self.stats, persists=opened.persists)
+        requests = QueuedRequests(
+            crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
+        )
         self._seeding: Seeding | None = None
         if opened.seeds is not None and opened.seeds_path is not None:
             self._seeding = Seeding(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
+from itertools import islice
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,18 @@ if TYPE_CHECKING:
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
 """What Scrapy calls itself, or spiders call."""
 
+_UNCHANGEABLE = frozenset((type(None), bool, int, float, str, bytes))
+"""Types of values of which nobody can tell a copy."""
+
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, "download_latency")
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
 _SENT_HEADERS = (
     "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",
 )  # fmt: skip
+
+
+_MOST_LOOKED_AT = 100
+"""Values of a request from which on no more are looked at for those that it shares with others."""
 
 
 class UnserialisableError(AopicError, ValueError):
@@ -74,6 +82,43 @@ def is_plain(request: Request) -> bool:
         and not request.cookies
         and not request.flags
     )
+
+
+def is_like_its_copy(request: Request) -> bool:
+    """Whether nobody can tell *request* from one that is made of its bytes, without having either of them before."""
+    return (
+        type(request) is Request
+        and not request.cookies
+        and all(_is_unchangeable(value) for key, value in request.meta.items() if key not in _NOT_WRITTEN)
+        and all(map(_is_unchangeable, request.cb_kwargs.values()))
+    )
+
+
+def _is_unchangeable(value: object) -> bool:
+    kind = type(value)
+    return kind in _UNCHANGEABLE or (kind is tuple and all(map(_is_unchangeable, value)))  # type: ignore[call-overload]
+
+
+def changeable(request: Request) -> Iterator[tuple[str, object]]:
+    """What *request* has in ``meta`` and ``cb_kwargs`` that is not the same in a copy once it is changed, and where.
+
+    What is far inside, or comes after hundreds of other things, is left out.
+    """
+    found = [
+        (f"{name}[{key!r}]", value)
+        for name, values in (("meta", request.meta), ("cb_kwargs", request.cb_kwargs))
+        for key, value in values.items()
+        if key not in _NOT_WRITTEN
+    ]
+    for where, value in found:  # which grows
+        kind = type(value)
+        if kind in _UNCHANGEABLE:
+            continue
+        if kind is not tuple and kind is not frozenset:
+            yield where, value
+        if isinstance(value, (dict, list, tuple, set, frozenset)) and len(found) < _MOST_LOOKED_AT:
+            inside = value.values() if isinstance(value, dict) else value
+            found += [(where, each) for each in islice(inside, _MOST_LOOKED_AT)]
 
 
 def _lines(request: Request, callback: str, errback: str) -> bytes | None:

@@ -90,6 +90,11 @@ def tail_of(callback: str, errback: str, depth: int, referer: str, *, is_on_purp
     return f"\n{callback}\n{errback}\n{depth or ''}\n{referer}\n{'1' if is_on_purpose else ''}".rstrip("\n")
 
 
+def is_packed(data: bytes) -> bool:
+    """Whether *data* is MessagePack, and no lines of text."""
+    return data[0] >= _FIRST_OF_MAP
+
+
 def pack_values(values: dict[str, Any]) -> bytes:
     """Bytes of a request that is more than a URL, by its arguments that differ from their defaults.
 
@@ -133,7 +138,7 @@ def waits_for(data: bytes) -> tuple[str, bool]:
 
 def values_of(data: bytes) -> dict[str, Any]:
     """The arguments of a request, by name, that are written as *data*."""
-    if data[0] < _FIRST_OF_MAP:
+    if not is_packed(data):
         lines = zip(_LINES, data.decode().split("\n"), strict=False)
         plain: dict[str, Any] = {name: line for name, line in lines if line}
         if "depth" in plain:
