@@ -474,6 +474,25 @@ class Crawl:
             self._commits.has_changes = True
         return ending
 
+    def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
+        """Queue the pages of *links*, some of those of a leased page, before its visit ends.
+
+        They have no cash by that, and wait where they would if the visit ended now.
+
+        Args:
+            n_links: Distinct links found so far, if there are more.
+
+        Returns:
+            Links for the same pages in the same order: what :meth:`settle` is given instead, which pays them.
+
+        Raises:
+            CallError: If there cannot be such links; nothing was changed.
+        """
+        given = self._visits.announce(lease, links, now, n_links)
+        self._commits.has_changes = True
+        self._queue_times.note(self.pages.serial, now)
+        return given
+
     def settle(
         self,
         lease: Lease,
@@ -512,6 +531,7 @@ class Crawl:
             self._leases.end(lease)
             self._merging.drop_verdict(lease.key)
             self.pages.put_back(lease, link, now, has_failed=has_failed)
+            self._visits.put_back(lease)
             self.counters.put_back += 1
             self._commits.has_changes = True
         return standing

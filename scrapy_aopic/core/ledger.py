@@ -286,10 +286,20 @@ class Ledger:
         in_turn += self._in_turn_elsewhere
         totals.turn += units / in_turn if in_turn else 0.0
 
+    def foresee(self, spent: int, n_links: int, domain_visited: int | None) -> int:
+        """Units that each of *n_links* would be paid by a visit now; the other arguments are those of :meth:`visit`."""
+        amount = spent + (self._endowment(domain_visited) if domain_visited is not None else 0)
+        share = self.share if self.share is not None else 1 / (n_links + 1)
+        return (amount - int(amount * share)) // n_links
+
+    def _endowment(self, visited: int) -> int:
+        """Units of the endowment of a visit; *visited* pages of the domain had one before."""
+        virtual = self.totals.virtual
+        return int((virtual >> SEED_SHIFT) * self.endowment / (1 + visited / ENDOWMENT_HALF_LIFE))
+
     def _endow(self, visited: int) -> int:
-        """Take the endowment of a visit out of the virtual page; *visited* pages of the domain had one before."""
-        totals = self.totals
-        units = int((totals.virtual >> SEED_SHIFT) * self.endowment / (1 + visited / ENDOWMENT_HALF_LIFE))
+        """Take that out of the virtual page."""
+        totals, units = self.totals, self._endowment(visited)
         totals.virtual -= units
         totals.virtual_distributed += units
         return units

@@ -12,11 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Settled
 from .duplicates import Claim
-from .records import FAILED, HOST_BYTES, PAGE_BYTES, Link, Page, host_key
+from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -89,6 +91,7 @@ class Visits:
         self._leases = leases
         self._pages = pages
         self._ledger = ledger
+        self._order = order
         self._n_found = order.one_link if order.counts_links else 0
         self._frontier = frontier
         self._support = support
@@ -96,6 +99,8 @@ class Visits:
         self._revisits = revisits
         self._links = links
         self._scores = scores
+        # Of pages that leased pages have announced, by the numbers of the leases: how far they were moved up by themselves.
+        self._shifts: dict[int, dict[bytes, int]] = {}
 
     def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings) -> Settled:
         """End the visit of a leased page; see :meth:`scrapy_aopic.core.api.CrawlPort.settle`."""
@@ -131,6 +136,7 @@ class Visits:
         if is_first:
             frontier.count(host)
         pages.keep(key, page)
+        self._let_down(lease, to)
         n_found = self._n_found if is_first else 0
         if to.away:
             paid = self._pay_away(to, paid, host, found=n_found)
@@ -154,6 +160,74 @@ class Visits:
             by_key = dict(zip([*to.links, *to.away], [*paid, *to.paid_away], strict=True))
             paid = [by_key[each] for each in to.keys]
         return Settled(Ending.OK, paid)
+
+    def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int) -> list[Link]:
+        """Queue what a leased page links to before its visit ends; see :meth:`scrapy_aopic.core.crawl.Crawl.announce`."""
+        if self._leases.standing(lease) != Ending.OK:
+            return list(links)
+        pages, frontier = self._pages, self._frontier
+        unknown = [link for link in links if link.request]
+        away = self._mail.elsewhere(unknown) if self._mail is not None else {}
+        targets, repeats = _distinct(unknown, lease.key)
+        here = [link for link in targets.values() if link.key not in away]
+        known = pages.get_many([link.key for link in here])
+        for link, target in zip(here, known, strict=True):
+            if target is None:
+                check_link("announce", link)
+        hosts = {link.key[:HOST_BYTES] for link in here}
+        frontier.preload(hosts)
+        host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
+        if self._support is not None:
+            self._support.preload(host, hosts)
+        here = self._lifted(lease, here, known, host, max(n_links, len(targets)))
+        pages.pay(here, known, [0] * len(here), now, found=0)
+        for link in repeats:
+            if link.key not in away:
+                pages.repeat(link, pages.expect(link.key, "a link"), now)
+        if self._support is not None:
+            self._support.linked(host, hosts, now)
+        if self._mail is not None and away:
+            finder = self._support.domain_of(host) if self._support is not None else b""
+            for link in (*targets.values(), *repeats):
+                if link.key in away:
+                    self._mail.pay(away[link.key], link, 0, finder=finder)
+        # What is known of pages of other shards is only known there, so the payment brings the request once more.
+        return [
+            replace(link, again=False, request=link.request if link.key in away else b"") for link in links
+        ]
+
+    def _lifted(
+        self, lease: Lease, links: list[Link], known: list[Page | None], host: HostState, n_links: int
+    ) -> list[Link]:
+        """*links*, lifted so that their pages wait where they would if they were paid now.
+
+        Else they would wait behind all others, and whatever waits for them would hold up its page and its cash.
+        """
+        if not links:
+            return links
+        _, copy = self._merging.verdict(lease.key)
+        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy))
+        shifts, lifted = self._shifts.setdefault(lease.number, {}), []
+        for link, page in zip(links, known, strict=True):
+            alone = Page(QUEUED, 0, shift=link.shift, score=link.value)
+            lift = self._order.front_queue(alone, units) - self._order.front_queue(alone, 0)
+            if page is None or (link.again and page.state != QUEUED):
+                shifts[link.key] = link.shift
+            lifted.append(replace(link, shift=link.shift + lift))
+        return lifted
+
+    def _let_down(self, lease: Lease, to: _Targets) -> None:
+        """Let the pages that were lifted wait where their cash says, once it is paid."""
+        if lease.number not in self._shifts:
+            return
+        shifts = self._shifts.pop(lease.number)
+        for key, page in zip(to.links, to.pages, strict=True):
+            if page is not None and key in shifts:
+                page.shift = shifts[key]
+
+    def put_back(self, lease: Lease) -> None:
+        """*lease* ended without a visit."""
+        self._shifts.pop(lease.number, None)
 
     def _pay_away(self, to: _Targets, paid: list[int], host: HostState, *, found: int) -> list[int]:
         """Send what the links to pages of other shards are *paid*; returns what is paid to the others."""

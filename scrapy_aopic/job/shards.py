@@ -370,6 +370,18 @@ class Shards:
         return held.shard.release(lease, now)
 
     @_watched
+    def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
+        """Queue the pages of *links* before the visit of a leased page ends; see :meth:`scrapy_aopic.core.crawl.Crawl.announce`."""
+        held = self._of_name(lease.host)
+        if held is None:  # whoever has its shard now fetches the page again, and pays
+            for link in links:
+                if link.request:
+                    self.seed(link, now, is_endowed=False)
+            return []
+        held.touch()
+        return held.shard.announce(lease, links, now, n_links)
+
+    @_watched
     def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
         """End the visit of a leased page."""
         held = self._of_name(lease.host)

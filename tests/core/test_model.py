@@ -230,6 +230,7 @@ class Walk(Modelled):
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
         )
+        self.announced: dict[int, dict[bytes, Link]] = {}
         self.start(policy, Model(spending))
         for of in seeds:
             self.seed(of)
@@ -331,6 +332,23 @@ class Walk(Modelled):
         self.model.hosts[host].leased_at = None
 
     @precondition(lambda self: self.to_settle)
+    @rule(pick=PICK, links=st.lists(LINKS, max_size=4, unique_by=lambda of: of.key))
+    def announce(self, pick, links):
+        """A callback waits for what it has yielded so far."""
+        lease, model = self.to_settle[pick % len(self.to_settle)], self.model
+        links = [structs.replace(of, again=self.is_done(of)) for of in links]
+        given = self.crawl.announce(lease, links, self.now)
+        assert [of.key for of in given] == [of.key for of in links]
+        for of in links:
+            if of.key not in model.pages:
+                model.admit(of.key)
+            elif of.again:
+                model.queue(of.key)
+        before = self.announced.setdefault(lease.number, {})
+        for of in given:
+            before.setdefault(of.key, of)
+
+    @precondition(lambda self: self.to_settle)
     @rule(
         pick=PICK,
         links=st.lists(LINKS, max_size=6, unique_by=lambda of: of.key),
@@ -341,7 +359,9 @@ class Walk(Modelled):
     )
     def settle(self, *, pick, links=(), n_filtered=0, same=None, text=None, outcome=""):
         lease = self.take_lease(pick)
-        links = [structs.replace(of, again=self.is_done(of)) for of in links]
+        announced = self.announced.pop(lease.number, {})
+        links = [structs.replace(of, again=self.is_done(of)) for of in links if of.key not in announced]
+        links = [*announced.values(), *links]
         model, key = self.model, lease.key
         twin = self.crawl.judge(lease, text_of(text)) if text and not outcome else b""
         if twin:

@@ -128,15 +128,16 @@ class Mail(RuleBasedStateMachine):
         links=st.lists(LINKS, max_size=6, unique_by=lambda of: of.key),
         same=st.none() | LINKS,
         is_failure=st.sampled_from([False] * 5 + [True]),
+        announced=st.sampled_from([0, 0, 0, 2]),
         commits=st.booleans(),
     )
-    def visit(self, at, links, same, is_failure, commits):
+    def visit(self, *, at, links, same, is_failure, announced, commits):
         self.now += 1
-        self.lease_and_settle(at, links, same, is_failure=is_failure)
+        self.lease_and_settle(at, links, same, is_failure=is_failure, announced=announced, commits=commits)
         if commits:
             self.commit(at)
 
-    def lease_and_settle(self, at, links=(), same=None, *, is_failure=False):
+    def lease_and_settle(self, at, links=(), same=None, *, is_failure=False, announced=0, commits=False):
         process = self.processes[at]
         lease = process.shard.lease(self.now)
         if not isinstance(lease, Lease):
@@ -145,6 +146,14 @@ class Mail(RuleBasedStateMachine):
         process.shard.release(lease, self.now)
         if same is not None:
             links = [same, *(of for of in links if of.key != same.key)]
+        if announced:
+            early, links = links[:announced], links[announced:]
+            given = process.shard.announce(lease, early, self.now)
+            targets = [of for of in early if of.key != lease.key]
+            process.events.append(Event(targets, [0] * len(targets)))
+            if commits:
+                self.commit(at)
+            links = [*given, *links]
         found = Findings(
             outcome="http 404" if is_failure else "redirect" if same is not None else "",
             is_failure=is_failure,

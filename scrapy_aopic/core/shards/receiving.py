@@ -137,12 +137,14 @@ class Receiver:
         for paid in payments:
             if not paid.link.again:
                 by_found.setdefault(paid.payment.found, []).append(paid)
-        for found, group in by_found.items():
-            self._pay(group, now, found)
-        for paid in payments:
+        for (
+            paid
+        ) in payments:  # before the others, which may be for the same page, and need not make it wait twice
             if paid.link.again:
                 page = self._pages.get(paid.link.key)
                 self._pages.pay([paid.link], [page], [paid.payment.units], now, found=paid.payment.found)
+        for found, group in by_found.items():
+            self._pay(group, now, found)
         self._find(linked, now)
         self._seed(letter, now)
         for claim in letter.claims:
