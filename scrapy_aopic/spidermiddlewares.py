@@ -144,6 +144,7 @@ class LinkMiddleware:
 
     async def _look_up(self, page: PageLinks, response: Response, session: Session, turns: Turns) -> None:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
+        page.has_come()
         await page.prefetch(turns)
         if session.focus is not None and session.focus.valuing is not None:
             page.end()  # so that all its links are known
@@ -157,9 +158,11 @@ def _requests(item: Any) -> Iterable[Any]:
 
 def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
     """What goes on of *item*, which the callback of *page* yields; ``None`` for a link that does not."""
+    page.has_come()
     if isinstance(item, Request):
         yield from page.take(item) or (None,)
     elif isinstance(item, Links):
         yield from page.take_links(item)
     else:
         yield item
+    page.asks()

@@ -1,7 +1,8 @@
-"""Starts a coroutine in whichever event loop Scrapy runs."""
+"""Starts coroutines, and calls functions soon, in whichever event loop Scrapy runs."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,3 +14,15 @@ def start(call: Callable[[], Coroutine[object, object, None]]) -> None:
     from scrapy.utils.defer import deferred_from_coro  # noqa: PLC0415  # needs an installed reactor in old versions
 
     deferred_from_coro(call())
+
+
+def soon(call: Callable[[], None]) -> None:
+    """Call *call* in the next turn of the event loop."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # Twisted runs another one
+        from scrapy.utils.asyncio import call_later  # noqa: PLC0415
+
+        call_later(0, call)
+    else:
+        loop.call_soon(call)

@@ -12,6 +12,7 @@ same order, and the same is counted. What is more than a URL goes through as a r
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from scrapy_aopic.web.request_codec import is_plain, name_of
 from scrapy_aopic.web.request_rows import tail_of
@@ -54,6 +55,7 @@ class Batch:
         self._visit = visit
         self._spider = spider
         self._passage = passage
+        self._keeps = intake.keeps_requests
         self._takes_urls = passage.is_uniform and intake.takes_found
         self._found: list[FoundLink] = []
         self._names: dict[tuple[Callback, Callback], tuple[str, str] | None] = {}
@@ -115,9 +117,9 @@ class Batch:
         if tail is None:
             return False
         if self._passage.lets(url, host):
-            if request is not None and request.url != url:
-                request = None
-            self._found.append(FoundLink(url, host, key, weight, tail, request))
+            # Weakly: most callbacks have forgotten it by the time that it is queued.
+            made = ref(request) if self._keeps and request is not None and request.url == url else None
+            self._found.append(FoundLink(url, host, key, weight, tail, made))
             if len(self._found) >= MOST:
                 self.flush()
         else:
@@ -195,3 +197,5 @@ class Batch:
             found, self._found = self._found, []
             if self._session.is_open:  # else the crawl is over, and its page will be fetched again
                 self._intake.take_found(self._visit, found)
+                if self._visit.is_waiting:
+                    self._intake.announce(self._visit)

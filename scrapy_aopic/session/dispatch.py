@@ -169,7 +169,7 @@ class Dispatch:
         self._visits.end(visit)
         if visit.is_downloading:
             crawl.release(visit.lease, now)
-        self._intake.wait_no_more(visit.links)
+        self._intake.wait_no_more(visit)
         if visit.retry is None and visit.is_host_down and not visit.links:
             visit.retry = self._requests.later(visit)
             if visit.retry is not None:

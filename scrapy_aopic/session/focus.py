@@ -300,6 +300,25 @@ class Focus:
         except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the function raises, or the store
             visit.valued = error
 
+    def value_early(self, visit: Visit, links: list[Link]) -> list[Link]:
+        """*links*, some of those of *visit*, with what they seem worth before it ends."""
+        if not self.values_links:
+            return links
+        seen, page = visit.seen, self._seen(visit, visit.seen)
+        if seen is None:
+            lead = self._job.crawl.lead(visit.lease.key) if self.learning.is_on else b""
+            return [replace(link, value=whole_value(page.value), lead=lead) for link in links]
+        values, pack_lead = self._valued(visit, page, seen, links)
+        wholes = list(map(whole_value, values))
+        return [
+            replace(
+                link,
+                value=whole,
+                lead=pack_lead(nth) if pack_lead is not None and is_led(None, whole) else b"",
+            )
+            for nth, (link, whole) in enumerate(zip(links, wholes, strict=True))
+        ]
+
     # -- when its visit ends
 
     def value(self, visit: Visit, found: Findings) -> Findings:

@@ -2,12 +2,16 @@
 
 Links wait in their visit until that ends, and are paid and queued with it. Until then the page of a link may not be
 known to the crawl, so the keys of those that wait are kept here, and a second link to it is a duplicate all the same.
+
+A callback may itself wait for what it has yielded, or take long: then its links are *announced*, which means queued without
+cash. They are paid when the visit ends, like links to any known page.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +26,7 @@ from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy import Spider
 
@@ -50,7 +54,7 @@ class FoundLink(Struct, gc=False):
         key: Page key.
         weight: Weight, if links differ in weight.
         tail: What is written after its URL.
-        request: The request for it, if the spider has made one, with the same URL.
+        request: The request for it with the same URL, if the spider has made one and :attr:`Intake.keeps_requests`.
     """
 
     url: str
@@ -58,7 +62,7 @@ class FoundLink(Struct, gc=False):
     key: bytes
     weight: int | None
     tail: str
-    request: Request | None = None
+    request: ref[Request] | None = None
 
 
 class Intake:
@@ -68,6 +72,10 @@ class Intake:
         seeding: Takes the seeds that wait beside the job, if any can.
         wake: Has the engine request more; called when a page is queued that no visit has to end for.
         max_links: Links of a page that are paid; further ones are queued without cash.
+
+    Attributes:
+        keeps_requests: Whether a request that somebody still has comes out of the queue as that object.
+        value: Gives links of a visit that goes on what they are worth for a topic; ``None`` if nothing does.
     """
 
     def __init__(
@@ -101,6 +109,8 @@ class Intake:
         self._wake = wake
         self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
+        self.keeps_requests = requests.keeps_objects
+        self.value: Callable[[Visit, list[Link]], list[Link]] | None = None
 
     @property
     def takes_found(self) -> bool:
@@ -184,8 +194,10 @@ class Intake:
                     self._wait(visit, self._requests.link(request, key, host, weight=weight))
             return False
         link = self._requests.link(request, key, host, again=again, weight=weight)
-        if visit is not None and len(visit.links) < self._max_links:
+        if visit is not None and len(visit.links) + len(visit.announced) < self._max_links:
             self._wait(visit, link)
+            if visit.is_waiting:
+                self.announce(visit)
         else:
             found_on = visit.lease.key if visit is not None else b""
             if visit is not None:
@@ -219,7 +231,7 @@ class Intake:
         if self._job.is_torn:
             return
         links, waiting, n_queued = visit.links, self._waiting, 0
-        keeps_objects = self._requests.keeps_objects
+        most = self._max_links - len(visit.announced)
         if self._visits.numbered(visit.number) is not visit:  # nobody pays for them any more
             for link in found:
                 self._take_alone(link, None)
@@ -236,13 +248,13 @@ class Intake:
         for link, page in zip(found, pages, strict=True):
             key = link.key
             weight = 1 if link.weight is None else link.weight
-            if page is None and key not in waiting and len(links) < self._max_links:
+            if page is None and key not in waiting and len(links) < most:
                 data = (link.url + link.tail).encode()
                 links.append(Link(key, link.host, data, 0, False, weight))
                 waiting[key] = 1
                 n_queued += 1
-                if keeps_objects and link.request is not None:
-                    self._requests.hold(link.request, data)
+                if link.request is not None and (request := link.request()) is not None:
+                    self._requests.hold(request, data)
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 self._duplicates.note(partial(self._made, link), self._spider)
@@ -271,12 +283,43 @@ class Intake:
         visit.links.append(link)
         self._waiting[link.key] = self._waiting.get(link.key, 0) + 1
 
-    def wait_no_more(self, links: Iterable[Link]) -> None:
-        """The visit that *links* waited for ended."""
-        waiting = self._waiting
-        for link in links:
-            if link.request:  # else its page was known
-                if waiting[link.key] == 1:
-                    del waiting[link.key]
-                else:
-                    waiting[link.key] -= 1
+    @guarded(None)
+    def announce(self, visit: Visit) -> None:
+        """Queue what waits for the end of *visit*, which may wait for that itself."""
+        links = [*visit.links, replace(visit.retry, again=True)] if visit.retry is not None else visit.links
+        if not links or self._job.is_torn:
+            return
+        if self.value is not None:
+            links = self.value(visit, links)
+        announced = self._crawl.announce(visit.lease, links, self._job.clock(), visit.n_links)
+        self._requests.drop_unqueued(links, self._crawl)
+        before, waited = visit.announced, visit.links
+        still_wait = set()  # pages of other shards, which stay unknown here
+        for link in announced:
+            if link.key not in before and len(before) < self._max_links:
+                before[link.key] = link
+                if link.request:
+                    still_wait.add(link.key)
+        visit.links, visit.retry = [], None
+        for link in waited:
+            if link.key in still_wait:
+                still_wait.remove(link.key)
+            else:
+                self._waits_no_more(link)
+        self._wake()
+
+    def wait_no_more(self, visit: Visit) -> None:
+        """*visit* ended, and what was announced of its links is among them again."""
+        if visit.announced:
+            visit.links = [*visit.announced.values(), *visit.links]
+        for link in visit.links:
+            self._waits_no_more(link)
+
+    def _waits_no_more(self, link: Link) -> None:
+        """*link* waits for no visit any more."""
+        if link.request:  # else its page was known
+            waiting = self._waiting
+            if waiting[link.key] == 1:
+                del waiting[link.key]
+            else:
+                waiting[link.key] -= 1

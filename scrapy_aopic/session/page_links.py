@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from scrapy import Request
 
+from scrapy_aopic._engine.loop import soon
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
 from scrapy_aopic.settings import read
@@ -306,7 +307,9 @@ class PageLinks:
     __slots__ = (
         "_added",
         "_following",
+        "_is_inside",
         "_is_link",
+        "_is_watched",
         "batch",
         "n_links",
         "response",
@@ -335,6 +338,35 @@ class PageLinks:
         self._added: list[Request] = []
         self.n_links = 0
         self._is_link = is_link
+        self._is_inside = self._is_watched = False
+        if visit is not None and batch is not None:
+            visit.flush = batch.flush
+
+    # -- whether the callback waits
+
+    def asks(self) -> None:
+        """The callback is asked for more: if it still owes that in the next turn of the event loop, it awaits something."""
+        self._is_inside = True
+        if not self._is_watched:
+            self._is_watched = True
+            soon(self._look)
+
+    def has_come(self) -> None:
+        """The callback has yielded something, or ended."""
+        self._is_inside = False
+        if self.visit is not None:
+            self.visit.is_waiting = False
+
+    def _look(self) -> None:
+        self._is_watched = False
+        if self._is_inside and self.visit is not None and self.session.is_open:
+            # It may wait for what it has yielded, some of which may still be on its way.
+            self.visit.is_waiting = True
+            if self.batch is not None:
+                self.batch.flush()
+            self.session.intake.announce(self.visit)
+
+    # -- what it yields
 
     def take(self, request: Request, *, is_link: bool = False) -> Sequence[Request]:
         """Take *request*, which the callback yields; returns the requests that go on instead, mostly none.
@@ -415,5 +447,8 @@ class PageLinks:
 
     def end(self) -> None:
         """The callback yields no more."""
+        self.has_come()
         if self.batch is not None:
             self.batch.flush()
+        if self.visit is not None:
+            self.visit.flush = None

@@ -90,9 +90,8 @@ class QueuedRequests:
                 data = self._keep(request)
                 self._note_unwritten(error)
             else:
-                if self.keeps_objects:
-                    self.hold(request, data)
-                elif self._shared is not None and is_packed(data):
+                self.hold(request, data)
+                if self._shared is not None and is_packed(data):
                     self._look_at(request, self._shared)
         return Link(key, host, data, request.priority, again, 1 if weight is None else weight)
 
@@ -116,8 +115,8 @@ class QueuedRequests:
             )
 
     def hold(self, request: Request, data: bytes) -> None:
-        """*request* is queued as *data*, of which it can be made: while somebody has it, it is the one that comes out."""
-        if data not in self._held:
+        """*request* is queued as *data*, of which it can be made: it is the one that comes out if somebody still has it then."""
+        if self.keeps_objects and data not in self._held:
             held = self._held[data] = _Held(request, self._let_go)
             held.data = data
 

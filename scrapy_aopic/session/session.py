@@ -31,7 +31,7 @@ Rule 2: what the engine calls, and what is called at an event of the engine's, n
 take a write.
 
 Rule 3: a page is settled when the engine is done with its callback, its items and its links, so a process that dies before
-that fetches it again, and its links are paid once.
+that fetches it again, and its links are paid once. They may be queued before, if anything waits for them (:meth:`.intake.Intake.announce`).
 """
 
 from __future__ import annotations
@@ -91,6 +91,9 @@ UNREACHABLE = "aopic_unreachable"
 
 _BEAT = 0.25
 """Seconds between beats when the engine asks for no request."""
+
+_LONG = 8
+"""Beats for which links wait for the end of a visit at most."""
 
 
 def has_session(crawler: Crawler) -> bool:
@@ -208,6 +211,7 @@ class Session:
                 stats=self.stats,
                 closing=closing,
             )
+            self.intake.value = self.focus.value_early
         self._dispatch = self.dispatch_class(
             crawler,
             self._engine,
@@ -408,6 +412,7 @@ class Session:
     @guarded(None)
     def _beat_alone(self) -> None:
         self._beat()
+        self._announce()
 
     def _beat(self) -> None:
         """Commit if it is time, and do what else is due: at each request, and when none is asked for."""
@@ -419,6 +424,18 @@ class Session:
             self._engine.wake()
         self.trouble.watch()
         self.stats.beat()
+
+    def _announce(self) -> None:
+        """Let links go out whose pages take long, as their items do: these may wait for them."""
+        for visit in self.visits:
+            if visit.links or visit.retry is not None or visit.flush is not None:
+                visit.n_beats += 1
+                # A user's function may be asked what they are worth, and takes its time.
+                is_valued = self.focus is None or self.focus.valuing is None or visit.valued is not None
+                if visit.n_beats % _LONG == 0 and is_valued:
+                    if visit.flush is not None:
+                        visit.flush()
+                    self.intake.announce(visit)
 
     @guarded(0)
     def _take_seeds(self) -> int:

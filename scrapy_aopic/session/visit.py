@@ -107,7 +107,11 @@ class Visit:
         request: What the engine was given.
         lease: The page.
         number: Which visit of this process it is.
-        links: Requests that reached the scheduler as links of the page.
+        links: Requests that reached the scheduler as links of the page, and wait for its end.
+        announced: Links by page key that were queued before, since the callback waits, and are paid at its end.
+        is_waiting: Whether the callback awaits something.
+        flush: Lets links wait here that wait elsewhere; ``None`` if none can.
+        n_beats: Beats for which links have waited.
         retry: The request to make instead, if the downloader wants another try.
         status: Status of the response that reached the callback.
         reason: Why there was none.
@@ -137,7 +141,9 @@ class Visit:
         "_own",
         "_passed",
         "_seen",
+        "announced",
         "answer",
+        "flush",
         "has_failed",
         "is_conditional",
         "is_downloading",
@@ -146,9 +152,11 @@ class Visit:
         "is_host_down",
         "is_if_same",
         "is_redirect",
+        "is_waiting",
         "judged",
         "lease",
         "links",
+        "n_beats",
         "number",
         "reason",
         "request",
@@ -169,6 +177,10 @@ class Visit:
         self.lease = lease
         self.number = number
         self.links: list[Link] = []
+        self.announced: dict[bytes, Link] = {}
+        self.is_waiting = False
+        self.flush: Callable[[], None] | None = None
+        self.n_beats = 0
         self.retry: Link | None = None
         self.status: int | None = None
         self.reason = ""

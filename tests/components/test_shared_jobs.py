@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from scrapy import Request
+from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
 from support.core_crawl import link
@@ -495,3 +498,30 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
             assert violations == []
         else:
             assert any("cash" in violation for violation in violations), violations
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_callback_gets_pages_of_every_shard_that_it_waits_for(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    got: list[str] = []
+
+    class Waits(Follow):
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            for url in PAGES:
+                if url != response.url:
+                    done = asyncio.Event()
+                    again = url == "http://d.test/"
+                    yield Request(url, self.part, cb_kwargs={"n": len(got)}, dont_filter=again)
+                    self.done = done
+                    await asyncio.wait_for(done.wait(), 30)
+
+        def part(self, response: Response, n: int) -> None:
+            got.append(response.url)
+            self.done.set()
+
+    serve(PAGES)
+    await crawl(Waits, settings)
+    assert got == [url for url in PAGES if url != "http://a.test/"]
+    assert check(settings["REDIS_URL"]) == len(PAGES)
