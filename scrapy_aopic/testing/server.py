@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -54,13 +54,14 @@ class Exchange:
 
     ``host`` is lower-case and without a port. ``target`` is path and query in both request forms, so that
     an answering function need not know how it was reached. The names in ``headers`` are lower-case; the
-    values of a repeated header are joined by a comma.
+    values of a repeated header are joined by a comma. ``body`` is whole.
     """
 
     method: str
     host: str
     target: str
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +261,9 @@ class _Request:
     exchange: Exchange
     start: float
     in_flight: int
-    body_left: int  # bytes of the request's body still to be read and thrown away
+    body_left: int  # bytes of the request's body still to be read
     keep_alive: bool
+    body: bytearray = field(default_factory=bytearray)
     answer: Answer | None = None
     all_written: bool = False
 
@@ -336,6 +338,7 @@ class _Connection(asyncio.Protocol):
                 if self._request.answer is not None:
                     break
                 n_taken = min(self._request.body_left, len(self._buffer))
+                self._request.body += self._buffer[:n_taken]
                 del self._buffer[:n_taken]
                 self._request.body_left -= n_taken
                 if self._request.body_left:
@@ -360,10 +363,11 @@ class _Connection(asyncio.Protocol):
         self._request = _Request(exchange, start, in_flight, n_body_bytes, keep_alive)
 
     def _reply(self, request: _Request) -> None:
+        exchange = replace(request.exchange, body=bytes(request.body)) if request.body else request.exchange
         try:
-            answer = self._server._answer(request.exchange)
+            answer = self._server._answer(exchange)
         except Exception:
-            logger.exception("No answer to %(exchange)s", {"exchange": request.exchange})
+            logger.exception("No answer to %(exchange)s", {"exchange": exchange})
             answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR)
         request.answer = answer
         if answer.delay > 0:

@@ -113,10 +113,17 @@ def test_one_connection_serves_many_hosts() -> None:
 
 
 def test_a_request_may_arrive_in_single_bytes() -> None:
-    with Server(echo).run_in_thread() as running, connected(running) as client:
+    seen: list[Exchange] = []
+
+    def answer(exchange: Exchange) -> Answer:
+        seen.append(exchange)
+        return echo(exchange)
+
+    with Server(answer).run_in_thread() as running, connected(running) as client:
         for byte in b"\r\nPOST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc":
             client.sendall(bytes([byte]))
         assert client.recv(1_000).endswith(b"POST a.example /")
+    assert [exchange.body for exchange in seen] == [b"abc"]
 
 
 def test_pipelined_requests_are_answered_one_after_the_other() -> None:
