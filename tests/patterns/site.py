@@ -1,0 +1,154 @@
+"""The pages that the patterns crawl, the same on every host.
+
+A page knows how often a crawl has asked for it, so that it can fail at first. Crawls are distinguished by their user agent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+from scrapy_aopic.testing.server import Answer, Exchange
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for a page.
+
+    Attributes:
+        n: How often the crawl has made the request, this one included.
+        path: Segments of the path behind the first one.
+    """
+
+    exchange: Exchange
+    n: int
+    path: list[str]
+    query: dict[str, str]
+
+    @property
+    def cookies(self) -> str:
+        return "; ".join(sorted(self.exchange.headers.get("cookie", "").split("; ")))
+
+    def once_in(self, default: float = float("inf")) -> bool:
+        """Whether the last segment of the path says that a page fails that often at first, and it still does."""
+        return self.n <= (int(self.path[-1]) if len(self.path) > 1 else default)
+
+
+def html(title: str, *links: str, rest: str = "") -> Answer:
+    anchors = "".join(f'<a href="{link}">{link}</a>\n' for link in links)
+    page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1>\n{anchors}{rest}</body></html>"
+    return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=page.encode())
+
+
+def as_json(value: object) -> Answer:
+    return Answer(headers={"Content-Type": "application/json"}, body=json.dumps(value).encode())
+
+
+def page(asked: Asked) -> Answer:
+    """One of three pages of a list, with its items and the next page."""
+    n = int(asked.path[0]) if asked.path else 1
+    following = [f"/page/{n + 1}"] if n < 3 else []
+    return html(f"page {n}", f"/item/{n}", *following)
+
+
+def item(asked: Asked) -> Answer:
+    """An item, which links to nothing."""
+    return html(f"item {'/'.join(asked.path)}")
+
+
+def api(asked: Asked) -> Answer:
+    """One of three pages of an API."""
+    n = int(asked.query.get("page", "1"))
+    return as_json({"page": n, "next": f"/api?page={n + 1}" if n < 3 else None})
+
+
+def work(asked: Asked) -> Answer:
+    """Work that is done when it is asked for the third time."""
+    return as_json({"state": "done" if asked.n > 2 else "busy"})
+
+
+def status(asked: Asked) -> Answer:
+    """``/status/503``: that status; ``/status/503/2``: only for the first two requests."""
+    if not asked.once_in():
+        return html(f"at last {asked.path[0]}")
+    return Answer(int(asked.path[0]), {"Content-Type": "text/html"}, f"<p>{asked.path[0]}</p>".encode())
+
+
+def reset(asked: Asked) -> Answer:
+    """No answer; ``/reset/x/2``: only for the first two requests."""
+    return Answer(abort=True) if asked.once_in() else html("not reset any more")
+
+
+def cut(asked: Asked) -> Answer:
+    """Less than was announced."""
+    return Answer(headers={"Content-Type": "text/html", "Content-Length": "99"}, body=b"<p>cut</p>")
+
+
+def slow(asked: Asked) -> Answer:
+    """Comes after so many seconds."""
+    return Answer(headers={"Content-Type": "text/html"}, body=b"<p>slow</p>", delay=float(asked.path[0]))
+
+
+def redirect(asked: Asked) -> Answer:
+    """``/redirect/302?to=/page/1``."""
+    return Answer(int(asked.path[0]), {"Location": asked.query["to"]})
+
+
+def set_cookie(asked: Asked) -> Answer:
+    """``/set/name/value`` sets a cookie."""
+    answer = html(f"set {asked.path[0]}", "/cookies")
+    return Answer(
+        200, {**answer.headers, "Set-Cookie": f"{asked.path[0]}={asked.path[1]}; Path=/"}, answer.body
+    )
+
+
+def cookies(asked: Asked) -> Answer:
+    """The cookies that were sent."""
+    return html(f"cookies {asked.cookies}")
+
+
+def echo(asked: Asked) -> Answer:
+    """What was sent."""
+    headers = {
+        name: value
+        for name, value in asked.exchange.headers.items()
+        if name in ("content-type", "referer", "authorization", "cookie") or name.startswith("x-")
+    }
+    sent = {"method": asked.exchange.method, "body": asked.exchange.body.decode(), "headers": headers}
+    return as_json(sent)
+
+
+PAGES: dict[str, Callable[[Asked], Answer]] = {
+    "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "reset": reset, "cut": cut,
+    "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
+}  # fmt: skip
+"""By the first segment of the path."""
+
+
+class Site:
+    """Answers, and counts the requests of each crawl.
+
+    Attributes:
+        asked: By user agent, how often each method and URL was asked for, without robots.txt.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Counter[str]] = {}
+
+    def answer(self, exchange: Exchange) -> Answer:
+        """The answer to a request."""
+        parts = urlsplit(exchange.target)
+        if parts.path == "/robots.txt":
+            return Answer(body=b"User-agent: *\nDisallow: /forbidden\n")
+        request = f"{exchange.method} {exchange.host}{exchange.target}"
+        counts = self.asked.setdefault(exchange.headers.get("user-agent", ""), Counter())
+        counts[request] += 1
+        first, *path = parts.path.strip("/").split("/")
+        make = PAGES.get(first)
+        if make is None:
+            return Answer(404)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        return make(Asked(exchange, counts[request], path, query))
