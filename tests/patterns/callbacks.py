@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial, wraps
 
-from scrapy import Spider
+from scrapy import Field, Item, Request, Spider, signals
+from twisted.internet.defer import inlineCallbacks, succeed
 
-from .table import pattern
+from .listing import FIRST, pattern, title
 
-SHOP = "http://shop.test"
-FIRST = [f"{SHOP}/page/1"]
+GROUP = "Callbacks"
 GIVES = [{"title": "item 1"}, {"title": "page 1"}]
 
 
-def title(response):
-    return {"title": response.css("title::text").get()}
-
-
-@pattern("Callbacks", "returns a list", GIVES)
+@pattern(GROUP, "returns a list", GIVES)
 class ReturnsList(Spider):
     start_urls = FIRST
 
@@ -28,15 +25,26 @@ class ReturnsList(Spider):
         return [title(response)]
 
 
-@pattern("Callbacks", "returns one item", GIVES[1:])
+@pattern(GROUP, "returns one item, or nothing", GIVES[1:])
 class ReturnsItem(Spider):
+    start_urls = [*FIRST, "http://shop.test/item/1"]
+
+    def parse(self, response):
+        return title(response) if "page" in response.url else None
+
+
+@pattern(GROUP, "returns one request", GIVES[:1])
+class ReturnsRequest(Spider):
     start_urls = FIRST
 
     def parse(self, response):
+        return response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
         return title(response)
 
 
-@pattern("Callbacks", "generator", GIVES)
+@pattern(GROUP, "generator", GIVES)
 class Generator(Spider):
     start_urls = FIRST
 
@@ -48,7 +56,7 @@ class Generator(Spider):
         yield title(response)
 
 
-@pattern("Callbacks", "coroutine", GIVES)
+@pattern(GROUP, "coroutine", GIVES)
 class Coroutine(Spider):
     start_urls = FIRST
 
@@ -59,7 +67,7 @@ class Coroutine(Spider):
         return title(response)
 
 
-@pattern("Callbacks", "asynchronous generator", GIVES)
+@pattern(GROUP, "asynchronous generator", GIVES)
 class AsyncGenerator(Spider):
     start_urls = FIRST
 
@@ -71,11 +79,24 @@ class AsyncGenerator(Spider):
         yield title(response)
 
 
+@pattern(GROUP, "returns a `Deferred`", GIVES)
+class ReturnsDeferred(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        return succeed([title(response), response.follow("/item/1", self.parse_item)])
+
+    @inlineCallbacks
+    def parse_item(self, response):
+        yield succeed(None)
+        return [title(response)]
+
+
 def parse_outside(response):
     yield title(response)
 
 
-@pattern("Callbacks", "function outside the spider", GIVES)
+@pattern(GROUP, "function outside the spider", GIVES)
 class Outside(Spider):
     start_urls = FIRST
 
@@ -84,7 +105,19 @@ class Outside(Spider):
         yield response.follow("/item/1", parse_outside)
 
 
-@pattern("Callbacks", "lambda", GIVES)
+@pattern(GROUP, "function inside the callback", GIVES)
+class Nested(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        def parse_item(item):
+            yield title(response)
+            yield title(item)
+
+        yield response.follow("/item/1", parse_item)
+
+
+@pattern(GROUP, "lambda", GIVES)
 class Lambda(Spider):
     start_urls = FIRST
 
@@ -93,7 +126,7 @@ class Lambda(Spider):
         yield response.follow("/item/1", lambda response: [title(response)])
 
 
-@pattern("Callbacks", "`functools.partial`", GIVES)
+@pattern(GROUP, "`functools.partial`", GIVES)
 class Partial(Spider):
     start_urls = FIRST
 
@@ -112,7 +145,7 @@ def shouted(callback):
     return decorated
 
 
-@pattern("Callbacks", "decorated method", [{"title": "ITEM 1"}, {"title": "PAGE 1"}])
+@pattern(GROUP, "decorated method", [{"title": "ITEM 1"}, {"title": "PAGE 1"}])
 class Decorated(Spider):
     start_urls = FIRST
 
@@ -133,10 +166,146 @@ class Extractor:
     __call__ = parse_item
 
 
-@pattern("Callbacks", "method of another object", GIVES)
+@pattern(GROUP, "method of another object", GIVES)
 class OfAnother(Spider):
     start_urls = FIRST
 
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", Extractor().parse_item)
+
+
+@pattern(GROUP, "object that can be called", GIVES)
+class OfCallable(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1", Extractor())
+
+
+@pattern(
+    GROUP,
+    "static method, class method and private method",
+    [*GIVES, {"title": "item 1"}, {"title": "page 2"}],
+)
+class OtherMethods(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1", self.parse_static)
+        yield response.follow("/page/2", self.parse_class)
+
+    @staticmethod
+    def parse_static(response):
+        yield title(response)
+
+    @classmethod
+    def parse_class(cls, response):
+        yield title(response)
+        yield response.follow("/item/1", cls(cls.name).__parse_private, dont_filter=True)
+
+    def __parse_private(self, response):
+        yield title(response)
+
+
+class Base(Spider):
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(GROUP, "inherited, and called by `super()`", GIVES)
+class Inherits(Base):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield from super().parse(response)
+
+
+@pattern(GROUP, "assigned to the spider in `__init__`", GIVES)
+class Assigned(Spider):
+    start_urls = FIRST
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.parse_item = parse_outside
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1", self.parse_item)
+
+
+@pattern(GROUP, "with `cb_kwargs`", [{"title": "item 1", "of": "page 1", "n": (1, None)}])
+class CbKwargs(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        kwargs = {"of": title(response)["title"], "n": (1, None)}
+        yield response.follow("/item/1", self.parse_item, cb_kwargs=kwargs)
+
+    def parse_item(self, response, of, n):
+        yield {**title(response), "of": of, "n": n}
+
+
+class Titled(Item):
+    title = Field()
+
+
+@dataclass
+class Data:
+    title: str
+
+
+@pattern(GROUP, "yields `Item`s, dataclasses and `None`", GIVES)
+class ItemKinds(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield Titled(title(response))
+        yield None
+        yield response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
+        yield Data(**title(response))
+
+
+@pattern(
+    GROUP,
+    "raises between two items; the errback is not called",
+    [{"n": 1}],
+    noted={"error": "KeyError of page 1"},
+)
+class Raises(Spider):
+    async def start(self):
+        self.crawler.signals.connect(self.note, signals.spider_error)
+        yield Request(FIRST[0], errback=self.failed)
+
+    def parse(self, response):
+        yield {"n": 1}
+        yield {"n": {}[2]}
+        yield {"n": 3}
+
+    def failed(self, failure):
+        yield {"failed": failure.type.__name__}
+
+    def note(self, failure, response):
+        text = f"{failure.type.__name__} of {title(response)['title']}"
+        self.crawler.stats.set_value("noted/error", text)
+
+
+@pattern(
+    GROUP,
+    "`follow_all`, and requests without a callback",
+    [{"title": f"{kind} {n}"} for kind in ("item", "page") for n in (1, 2, 3)],
+)
+class FollowsAll(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield from response.follow_all(css="a")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import dataclass, replace
+from io import BytesIO
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from scrapy_aopic.testing.server import Answer, Exchange
 
@@ -77,6 +78,11 @@ def status(asked: Asked) -> Answer:
     return Answer(int(asked.path[0]), {"Content-Type": "text/html"}, f"<p>{asked.path[0]}</p>".encode())
 
 
+def later(asked: Asked) -> Answer:
+    """``/later/503``: that status, and when to come again."""
+    return Answer(int(asked.path[0]), {"Retry-After": "0"})
+
+
 def reset(asked: Asked) -> Answer:
     """No answer; ``/reset/x/2``: only for the first two requests."""
     return Answer(abort=True) if asked.once_in() else html("not reset any more")
@@ -110,26 +116,128 @@ def cookies(asked: Asked) -> Answer:
     return html(f"cookies {asked.cookies}")
 
 
+def login(asked: Asked) -> Answer:
+    """A form, and what it is answered with: a session, and a redirect to the account."""
+    if asked.exchange.method == "GET":
+        return html(
+            "log in", rest="<form method=post><input type=hidden name=token value=t1><input name=user></form>"
+        )
+    sent = dict(parse_qsl(asked.exchange.body.decode()))
+    if (sent.get("token"), sent.get("password")) != ("t1", "secret"):
+        return Answer(403)
+    return Answer(302, {"Location": "/account", "Set-Cookie": f"session={sent['user']}; Path=/"})
+
+
+def account(asked: Asked) -> Answer:
+    """Only with a session."""
+    name, _, user = asked.cookies.partition("=")
+    return html(f"account of {user}") if name == "session" else Answer(403)
+
+
+def onward(asked: Asked) -> Answer:
+    """Redirects to the next one for ever."""
+    return Answer(302, {"Location": f"/onward/{int(asked.path[0]) + 1}"})
+
+
+def wall(asked: Asked) -> Answer:
+    """Redirects to itself until the cookie that it sets is sent."""
+    return (
+        html("welcome")
+        if asked.cookies
+        else Answer(302, {"Location": "/wall", "Set-Cookie": "seen=1; Path=/"})
+    )
+
+
+def refresh(asked: Asked) -> Answer:
+    """``/refresh?to=/page/1``, at once; ``/refresh/1``: itself, every second."""
+    url = asked.query.get("to")
+    content = f"0; url={url}" if url else f"1; url={asked.exchange.target}"
+    return html(f"refresh {'/'.join(asked.path)}", rest=f'<meta http-equiv="refresh" content="{content}">')
+
+
+def same(asked: Asked) -> Answer:
+    """One of three pages with the same text, which link to the next one."""
+    n = int(asked.path[0])
+    return html("same", *([f"/same/{n + 1}"] if n < 3 else []))
+
+
+def links(asked: Asked) -> Answer:
+    """``/links?to=/page/1``: a page with that link."""
+    return html(f"links to {asked.query['to']}", asked.query["to"])
+
+
+def file(asked: Asked) -> Answer:
+    """Three bytes that are no text."""
+    return Answer(headers={"Content-Type": "application/octet-stream"}, body=bytes(3))
+
+
+def image(asked: Asked) -> Answer:
+    """A picture of eight pixels by eight."""
+    from PIL import Image
+
+    png = BytesIO()
+    Image.new("RGB", (8, 8), "red").save(png, "PNG")
+    return Answer(headers={"Content-Type": "image/png"}, body=png.getvalue())
+
+
+def sitemap_index(asked: Asked) -> Answer:
+    """Names one sitemap."""
+    return xml(
+        f"<sitemapindex><sitemap><loc>http://{asked.exchange.host}/sitemap.xml</loc></sitemap></sitemapindex>"
+    )
+
+
+def sitemap(asked: Asked) -> Answer:
+    """Names two items and a page."""
+    paths = ("/item/1", "/item/2", "/page/1")
+    return xml(
+        f"<urlset>{''.join(f'<url><loc>http://{asked.exchange.host}{path}</loc></url>' for path in paths)}</urlset>"
+    )
+
+
+def feed(asked: Asked) -> Answer:
+    """Two entries."""
+    entries = (
+        f"<entry><name>{name}</name><url>http://{asked.exchange.host}/item/{n}</url></entry>"
+        for n, name in enumerate("ab", 1)
+    )
+    return xml(f"<feed>{''.join(entries)}</feed>")
+
+
+def table(asked: Asked) -> Answer:
+    """Two rows."""
+    return Answer(headers={"Content-Type": "text/csv"}, body=b"name,n\na,1\nb,2\n")
+
+
+def xml(text: str) -> Answer:
+    return Answer(headers={"Content-Type": "text/xml"}, body=f'<?xml version="1.0"?>{text}'.encode())
+
+
 def echo(asked: Asked) -> Answer:
     """What was sent."""
     headers = {
         name: value
         for name, value in asked.exchange.headers.items()
-        if name in ("content-type", "referer", "authorization", "cookie") or name.startswith("x-")
+        if name in ("content-type", "referer", "authorization", "proxy-authorization", "cookie")
+        or name.startswith("x-")
     }
     sent = {"method": asked.exchange.method, "body": asked.exchange.body.decode(), "headers": headers}
     return as_json(sent)
 
 
 PAGES: dict[str, Callable[[Asked], Answer]] = {
-    "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "reset": reset, "cut": cut,
+    "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "later": later, "reset": reset, "cut": cut,
     "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
+    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "links": links, "file": file,
+    "image.png": image, "sitemap-index.xml": sitemap_index, "sitemap.xml": sitemap, "feed.xml": feed, "feed.csv": table,
 }  # fmt: skip
 """By the first segment of the path."""
 
 
 class Site:
     """Answers, and counts the requests of each crawl.
+
+    Each request has a connection of its own: Twisted repeats one by itself that fails on a connection that was used before.
 
     Attributes:
         asked: By user agent, how often each method and URL was asked for, without robots.txt.
@@ -140,9 +248,14 @@ class Site:
 
     def answer(self, exchange: Exchange) -> Answer:
         """The answer to a request."""
+        answer = self._answer(exchange)
+        return replace(answer, headers={**answer.headers, "Connection": "close"})
+
+    def _answer(self, exchange: Exchange) -> Answer:
         parts = urlsplit(exchange.target)
         if parts.path == "/robots.txt":
-            return Answer(body=b"User-agent: *\nDisallow: /forbidden\n")
+            more = "Sitemap: http://mapped.test/sitemap.xml\n" if exchange.host == "mapped.test" else ""
+            return Answer(body=f"User-agent: *\nDisallow: /forbidden\n{more}".encode())
         request = f"{exchange.method} {exchange.host}{exchange.target}"
         counts = self.asked.setdefault(exchange.headers.get("user-agent", ""), Counter())
         counts[request] += 1

@@ -1,0 +1,115 @@
+"""Scrapy's commands, each as a process."""
+
+from __future__ import annotations
+
+from scrapy import Spider
+
+from scrapy_aopic import Links
+
+from .listing import FIRST, SHOP, pattern, title
+
+GROUP = "Commands"
+PROCESS = {"ways": ("alone", "add-on"), "reason": "exit code 0"}
+JSON = ['{"title": "item 1"}', '{"title": "page 1"}']
+
+
+@pattern(
+    GROUP,
+    '`scrapy shell URL -c "..."`',
+    ["item 1"],
+    command=["shell", f"{SHOP}/item/1", "-c", "response.css('title::text').get()"],
+    **PROCESS,
+)
+class Shell(Spider):
+    pass
+
+
+class Walks(Spider):
+    """Looks at a page and an item."""
+
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(
+    GROUP,
+    "`scrapy parse URL -c CALLBACK --depth 2`",
+    [
+        "# Requests  -----------------------------------------------------------------",
+        "# Scraped Items  ------------------------------------------------------------",
+        ">>> STATUS DEPTH LEVEL 2 <<<",
+        "[]",
+        "[{'title': 'page 1'}, {'title': 'item 1'}]",
+    ],
+    command=["parse", FIRST[0], "--spider", "parse", "-c", "parse", "--depth", "2", "--nocolour"],
+    **PROCESS,
+)
+class Parse(Walks):
+    pass
+
+
+@pattern(
+    GROUP,
+    "`scrapy crawl SPIDER -O -:jsonlines`",
+    JSON,
+    command=["crawl", "crawl", "-O", "-:jsonlines"],
+    **PROCESS,
+)
+class Crawl(Walks):
+    pass
+
+
+@pattern(GROUP, "`scrapy check SPIDER`, whose contracts are kept", [], command=["check", "check"], **PROCESS)
+class Check(Spider):
+    def parse(self, response):
+        """Look at a list.
+
+        @url http://shop.test/page/1
+        @returns items 1 1
+        @returns requests 1 1
+        @scrapes title
+        """
+        yield title(response)
+        yield response.follow("/item/1")
+
+
+@pattern(
+    GROUP,
+    "`scrapy check SPIDER`, one of whose contracts is not kept",
+    [],
+    command=["check", "check-fails"],
+    **{**PROCESS, "reason": "exit code 1"},
+)
+class CheckFails(Spider):
+    def parse(self, response):
+        """Look at a list.
+
+        @url http://shop.test/page/1
+        @returns items 2 2
+        """
+        yield title(response)
+
+
+@pattern(
+    GROUP,
+    "`scrapy parse URL` of a spider that yields `scrapy_aopic.Links`",
+    [
+        "# Requests  -----------------------------------------------------------------",
+        "# Scraped Items  ------------------------------------------------------------",
+        ">>> STATUS DEPTH LEVEL 1 <<<",
+        f"[<GET {SHOP}/item/1>, <GET {SHOP}/page/2>]",
+        "[{'title': 'page 1'}]",
+    ],
+    command=["parse", FIRST[0], "--spider", "parse-links", "--nocolour"],
+    **PROCESS,
+)
+class ParseLinks(Spider):
+    def parse(self, response):
+        yield title(response)
+        yield Links(response)

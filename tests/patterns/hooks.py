@@ -1,0 +1,507 @@
+"""Every hook of downloader and spider middlewares, with each kind of value that it may return."""
+
+from __future__ import annotations
+
+import asyncio
+
+from scrapy import Request, Spider
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import HtmlResponse
+
+from .listing import FIRST, SHOP, pattern, title
+
+GROUP = "Downloader middlewares"
+
+
+def downloader(middleware, order=543):
+    """Settings with a downloader middleware."""
+    return {"DOWNLOADER_MIDDLEWARES": {middleware: order}}
+
+
+class Titles(Spider):
+    """Follows a link and says what comes of it, also if that is a failure."""
+
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1", self.parse_item, errback=self.failed)
+
+    def parse_item(self, response):
+        yield title(response)
+
+    def failed(self, failure):
+        yield {"failed": failure.type.__name__}
+
+
+class Hook:
+    """Made by Scrapy; does something to requests for items only."""
+
+    def applies(self, request):
+        return "/item/1" in request.url
+
+
+class AddsHeader(Hook):
+    def process_request(self, request):
+        request.headers["X-Added"] = "yes"
+
+
+@pattern(GROUP, "`process_request` changes the request", [{"header": "yes"}], settings=downloader(AddsHeader))
+class ProcessRequest(Spider):
+    start_urls = [f"{SHOP}/echo"]
+
+    def parse(self, response):
+        yield {"header": response.json()["headers"]["x-added"]}
+
+
+class MakesResponse(Hook):
+    def process_request(self, request):
+        if self.applies(request):
+            return HtmlResponse(request.url, body=b"<title>made</title>", request=request)
+        return None
+
+
+@pattern(
+    GROUP,
+    "`process_request` returns a response",
+    [{"title": "made"}, {"title": "page 1"}],
+    settings=downloader(MakesResponse),
+)
+class ProcessRequestResponse(Titles):
+    pass
+
+
+class Replaces(Hook):
+    def process_request(self, request):
+        return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else None
+
+
+@pattern(
+    GROUP,
+    "`process_request` returns another request",
+    [{"title": "item 2"}, {"title": "page 1"}],
+    settings=downloader(Replaces),
+)
+class ProcessRequestRequest(Titles):
+    pass
+
+
+class Ignores(Hook):
+    def process_request(self, request):
+        if self.applies(request):
+            raise IgnoreRequest("no items")
+
+
+@pattern(
+    GROUP,
+    "`process_request` raises `IgnoreRequest`",
+    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
+    settings=downloader(Ignores),
+)
+class ProcessRequestIgnores(Titles):
+    pass
+
+
+class Waits(Hook):
+    async def process_request(self, request):
+        await asyncio.sleep(0.01)
+        request.headers["X-Added"] = "late"
+
+
+@pattern(GROUP, "`process_request` is a coroutine", [{"header": "late"}], settings=downloader(Waits))
+class ProcessRequestCoroutine(Spider):
+    start_urls = [f"{SHOP}/echo"]
+
+    def parse(self, response):
+        yield {"header": response.json()["headers"]["x-added"]}
+
+
+class Downloads(Hook):
+    def __init__(self, crawler):
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    async def process_request(self, request):
+        if self.applies(request):
+            answer = await self.crawler.engine.download_async(Request(f"{SHOP}/item/2"))
+            request.meta["before"] = title(answer)["title"]
+
+
+@pattern(
+    GROUP,
+    "`process_request` downloads something first, such as a token",
+    [{"before": "item 2"}],
+    settings=downloader(Downloads),
+)
+class ProcessRequestDownloads(Spider):
+    start_urls = [f"{SHOP}/item/1"]
+
+    def parse(self, response):
+        yield {"before": response.meta["before"]}
+
+
+class Rewrites(Hook):
+    def process_response(self, request, response):
+        return response.replace(body=response.body.replace(b"item", b"ITEM"))
+
+
+@pattern(
+    GROUP,
+    "`process_response` returns another response",
+    [{"title": "ITEM 1"}, {"title": "page 1"}],
+    settings=downloader(Rewrites),
+)
+class ProcessResponse(Titles):
+    pass
+
+
+class AsksAgain(Hook):
+    def process_response(self, request, response):
+        return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else response
+
+
+@pattern(
+    GROUP,
+    "`process_response` returns a request",
+    [{"title": "item 2"}, {"title": "page 1"}],
+    settings=downloader(AsksAgain),
+)
+class ProcessResponseRequest(Titles):
+    pass
+
+
+class Rejects(Hook):
+    def process_response(self, request, response):
+        if self.applies(request):
+            raise IgnoreRequest("no items")
+        return response
+
+
+@pattern(
+    GROUP,
+    "`process_response` raises `IgnoreRequest`",
+    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
+    settings=downloader(Rejects),
+)
+class ProcessResponseIgnores(Titles):
+    pass
+
+
+class SeesStatuses(Hook):
+    def process_response(self, request, response):
+        request.meta.setdefault("statuses", []).append(response.status)
+        return response
+
+
+@pattern(
+    GROUP,
+    "`process_response` sees each failure, also those that are retried",
+    [{"statuses": [503, 503, 200]}],
+    settings=downloader(SeesStatuses, 560),
+)
+class ProcessResponseSees(Spider):
+    start_urls = [f"{SHOP}/status/503/2"]
+
+    def parse(self, response):
+        yield {"statuses": response.meta["statuses"]}
+
+
+class Unreachable(Spider):
+    """Asks for pages on a host that refuses connections."""
+
+    start_urls = [f"http://127.0.0.1:1/item/{n}" for n in range(6)]
+    custom_settings = {"RETRY_ENABLED": False}
+
+    async def start(self):
+        for url in self.start_urls:
+            yield Request(url, errback=self.failed)
+
+    def parse(self, response):
+        yield title(response)
+
+    def failed(self, failure):
+        yield {"failed": failure.type.__name__}
+
+
+class Notes(Hook):
+    def __init__(self, crawler):
+        self.stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    def process_exception(self, request, exception):
+        self.stats.inc_value(f"noted/{type(exception).__name__}")
+
+
+@pattern(
+    GROUP,
+    "`process_exception` returns nothing",
+    [{"failed": "DownloadConnectionRefusedError"}] * 6,
+    settings=downloader(Notes),
+    noted={"DownloadConnectionRefusedError": 6},
+)
+class ProcessException(Unreachable):
+    pass
+
+
+class Excuses(Hook):
+    def process_exception(self, request, exception):
+        return HtmlResponse(request.url, body=b"<title>excuse</title>", request=request)
+
+
+@pattern(
+    GROUP, "`process_exception` returns a response", [{"title": "excuse"}] * 6, settings=downloader(Excuses)
+)
+class ProcessExceptionResponse(Unreachable):
+    pass
+
+
+class TriesMirror(Hook):
+    def process_exception(self, request, exception):
+        return request.replace(url=request.url.replace("http://127.0.0.1:1", SHOP))
+
+
+@pattern(
+    GROUP,
+    "`process_exception` returns a request for a mirror",
+    [{"title": f"item {n}"} for n in range(6)],
+    settings=downloader(TriesMirror),
+)
+class ProcessExceptionRequest(Unreachable):
+    pass
+
+
+class TriesMirrorAfterRetries(TriesMirror):
+    pass
+
+
+@pattern(
+    GROUP,
+    "`process_exception` is called once the retries are over",
+    [{"title": "item 0"}],
+    settings=downloader(TriesMirrorAfterRetries),
+)
+class ProcessExceptionRetries(Unreachable):
+    start_urls = ["http://127.0.0.1:1/item/0"]
+    custom_settings = {"RETRY_TIMES": 1}
+
+
+GROUP_SPIDER = "Spider middlewares"
+
+
+def of_spider(middleware, order=543):
+    """Settings with a spider middleware."""
+    return {"SPIDER_MIDDLEWARES": {middleware: order}}
+
+
+class MarksInput(Hook):
+    def process_spider_input(self, response):
+        response.meta["marked"] = True
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_input` changes the response",
+    [{"marked": True}],
+    settings=of_spider(MarksInput),
+)
+class SpiderInput(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield {"marked": response.meta.get("marked")}
+
+
+class RefusesInput(Hook):
+    def process_spider_input(self, response):
+        if self.applies(response.request):
+            raise ValueError("no items")
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_input` raises, and the errback is called",
+    [{"failed": "ValueError"}, {"title": "page 1"}],
+    settings=of_spider(RefusesInput),
+)
+class SpiderInputRaises(Titles):
+    pass
+
+
+class ChangesOutput(Hook):
+    async def process_spider_output(self, response, result):
+        async for each in result:
+            if isinstance(each, Request):
+                yield each.replace(url=f"{SHOP}/item/2")
+            elif "page" not in each["title"]:
+                yield {"title": each["title"].upper()}
+        yield {"title": "added"}
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_output` drops, changes and adds items and requests",
+    [{"title": "ITEM 2"}, {"title": "added"}, {"title": "added"}],
+    settings=of_spider(ChangesOutput),
+)
+class SpiderOutput(Titles):
+    pass
+
+
+class OldOutput(Hook):
+    def process_spider_output(self, response, result):
+        yield from result
+
+    async def process_spider_output_async(self, response, result):
+        async for each in result:
+            yield each if isinstance(each, Request) else {"title": each["title"].upper()}
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_output` beside `process_spider_output_async`",
+    [{"title": "ITEM 1"}, {"title": "PAGE 1"}],
+    settings=of_spider(OldOutput),
+)
+class SpiderOutputAsync(Titles):
+    async def parse(self, response):
+        for each in super().parse(response):
+            yield each
+
+
+class SlowOutput(Hook):
+    async def process_spider_output(self, response, result):
+        async for each in result:
+            await asyncio.sleep(0.01)
+            yield each
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_output` waits, while the callback waits for a page that it has yielded",
+    [{"title": "item 1"}, {"title": "page 1"}],
+    settings=of_spider(SlowOutput),
+)
+class SpiderOutputWaits(Spider):
+    start_urls = FIRST
+
+    async def parse(self, response):
+        self.done = asyncio.Event()
+        yield response.follow("/item/1", self.parse_item)
+        await self.done.wait()
+        yield title(response)
+
+    def parse_item(self, response):
+        self.done.set()
+        yield title(response)
+
+
+class Wrong(Titles):
+    def parse_item(self, response):
+        raise ValueError("this item is wrong")
+
+
+class Repairs(Hook):
+    def process_spider_exception(self, response, exception):
+        return [{"title": f"repaired {type(exception).__name__}"}]
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_exception` returns items",
+    [{"title": "page 1"}, {"title": "repaired ValueError"}],
+    settings=of_spider(Repairs),
+)
+class SpiderException(Wrong):
+    pass
+
+
+class RepairsByRequest(Hook):
+    def process_spider_exception(self, response, exception):
+        return [response.request.replace(url=f"{SHOP}/item/2", callback=response.request.cb_kwargs.get("x"))]
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_exception` returns requests",
+    [{"title": "item 2"}, {"title": "page 1"}],
+    settings=of_spider(RepairsByRequest),
+)
+class SpiderExceptionRequest(Wrong):
+    def parse(self, response):
+        if "page" in response.url:
+            return super().parse(response)
+        return [title(response)]
+
+
+class LooksAway(Hook):
+    def process_spider_exception(self, response, exception):
+        return None
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_spider_exception` returns nothing, and the error is logged",
+    [{"title": "page 1"}],
+    settings=of_spider(LooksAway),
+)
+class SpiderExceptionNone(Wrong):
+    pass
+
+
+class AddsStart(Hook):
+    async def process_start(self, start):
+        async for each in start:
+            yield each
+        yield Request(f"{SHOP}/item/2")
+        yield {"title": "of the middleware"}
+
+
+@pattern(
+    GROUP_SPIDER,
+    "`process_start` adds requests and items",
+    [{"title": f"item {n}"} for n in (1, 2)] + [{"title": "of the middleware"}],
+    settings=of_spider(AddsStart),
+)
+class ProcessStart(Spider):
+    start_urls = [f"{SHOP}/item/1"]
+
+    def parse(self, response):
+        yield title(response)
+
+
+@pattern(
+    GROUP_SPIDER,
+    '`DEPTH_LIMIT`, `DEPTH_STATS_VERBOSE` and `meta["depth"]`',
+    [{"depth": 0, "title": "page 1"}, {"depth": 1, "title": "item 1"}, {"depth": 1, "title": "page 2"}],
+    settings={"DEPTH_LIMIT": 1, "DEPTH_STATS_VERBOSE": True},
+)
+class DepthLimit(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield {"depth": response.meta["depth"], **title(response)}
+        yield from response.follow_all(css="a")
+
+
+@pattern(GROUP_SPIDER, "`URLLENGTH_LIMIT`", [{"title": "page 1"}], settings={"URLLENGTH_LIMIT": 24})
+class UrlLength(Titles):
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/" + "1" * 20, self.parse_item)
+
+
+@pattern(GROUP_SPIDER, "the `Referer` of a link", [{"referer": FIRST[0]}])
+class Referer(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/echo", self.parse_echo)
+
+    def parse_echo(self, response):
+        yield {"referer": response.json()["headers"]["referer"]}

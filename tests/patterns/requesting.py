@@ -1,0 +1,418 @@
+"""What requests are made of, and in which order they are sent."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from scrapy import FormRequest, Request, Spider
+from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+from scrapy.http import JsonRequest
+from scrapy.utils.request import RequestFingerprinter
+
+from .listing import ALL, FIRST, SHOP, Differs, pattern, title
+
+GROUP = "Requests"
+
+
+class Echoes(Spider):
+    """Says what the server got."""
+
+    def parse(self, response):
+        yield response.json()
+
+
+def sent(method="GET", body="", **headers):
+    return {"method": method, "body": body, "headers": headers}
+
+
+@pattern(
+    GROUP,
+    "`FormRequest`",
+    [sent("POST", "a=1&b=%C3%A4", **{"content-type": "application/x-www-form-urlencoded"})],
+)
+class Form(Echoes):
+    async def start(self):
+        yield FormRequest(f"{SHOP}/echo", formdata={"a": "1", "b": "ä"})
+
+
+@pattern(GROUP, "`FormRequest`s that differ only in their bodies", [{"body": f"page={n}"} for n in (1, 2, 3)])
+class Forms(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        for n in (1, 2, 3, 3):
+            yield FormRequest(f"{SHOP}/echo", formdata={"page": str(n)}, callback=self.parse_echo)
+
+    def parse_echo(self, response):
+        yield {"body": response.json()["body"]}
+
+
+@pattern(GROUP, "`JsonRequest`", [{"body": '{"a": [1, null]}', "type": "application/json"}])
+class Json(Spider):
+    async def start(self):
+        yield JsonRequest(f"{SHOP}/echo", data={"a": [1, None]})
+
+    def parse(self, response):
+        received = response.json()
+        yield {"body": received["body"], "type": received["headers"]["content-type"]}
+
+
+@pattern(
+    GROUP,
+    "`PUT`, `PATCH`, `DELETE` and `OPTIONS`",
+    [sent(method, "x") for method in ("DELETE", "OPTIONS", "PATCH", "PUT")],
+)
+class Methods(Echoes):
+    async def start(self):
+        for method in ("PUT", "PATCH", "DELETE", "OPTIONS"):
+            yield Request(f"{SHOP}/echo", method=method, body="x")
+
+
+@pattern(GROUP, "`HEAD`, and the page by `GET` after it", [{"length": 0}, {"title": "item 1"}])
+class Head(Spider):
+    async def start(self):
+        yield Request(f"{SHOP}/item/1", method="HEAD")
+
+    def parse(self, response):
+        yield {"length": len(response.body)}
+        yield response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(GROUP, "headers", [sent(**{"x-a": "1, 2", "x-b": "ä"})])
+class Headers(Echoes):
+    async def start(self):
+        yield Request(f"{SHOP}/echo", headers={"X-A": ["1", "2"], "X-B": "ä".encode("latin-1")})
+
+
+class Paged(Request):
+    attributes = (*Request.attributes, "page")
+
+    def __init__(self, *args, page=0, **kwargs):
+        self.page = page
+        super().__init__(*args, **kwargs)
+
+
+@pattern(GROUP, "class of one's own, with an attribute of its own", [{"class": "Paged", "page": 7}])
+class OwnClass(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield Paged(response.urljoin("/item/1"), self.parse_item, page=7)
+
+    def parse_item(self, response):
+        yield {"class": type(response.request).__name__, "page": response.request.page}
+
+
+@pattern(
+    GROUP,
+    "`flags` and `meta` of all kinds",
+    [{"flags": ["a"], "meta": {"b": b"x", "n": None, "t": (1, 2.5)}}],
+)
+class Meta(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        meta = {"t": (1, 2.5), "n": None, "b": b"x"}
+        yield response.follow("/item/1", self.parse_item, meta=meta, flags=["a"])
+
+    def parse_item(self, response):
+        meta = {name: response.meta[name] for name in "bnt"}
+        yield {"flags": response.request.flags, "meta": meta}
+
+
+@pattern(
+    GROUP,
+    "the `meta` of the page handed on to its links",
+    [{"depth": 1, "of": "seed"}, {"depth": 2, "of": "seed"}],
+)
+class HandsMetaOn(Spider):
+    async def start(self):
+        yield Request(FIRST[0], meta={"of": "seed"})
+
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item, meta=response.meta)
+
+    def parse_item(self, response):
+        yield {name: response.meta[name] for name in ("depth", "of")}
+        if response.meta["depth"] == 1:
+            yield response.follow("/item/2", self.parse_item, meta=response.meta)
+
+
+KEYS = ["depth", "download_latency", "download_slot", "download_timeout", "mine", "proxy"]
+
+
+@pattern(
+    GROUP,
+    "the keys of `meta` that a callback sees",
+    [{"keys": KEYS, "of the scheduler": False}],
+    differs=[
+        Differs(
+            ALL,
+            "The scheduler adds keys that begin with `_aopic`; a request may copy them with the rest of the `meta` of its page.",
+            {"items": [{"keys": KEYS, "of the scheduler": True}]},
+        )
+    ],
+)
+class MetaKeys(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item, meta={"mine": 1})
+
+    def parse_item(self, response):
+        yield {
+            "keys": [key for key in sorted(response.meta) if not key.startswith("_")],
+            "of the scheduler": any(key.startswith("_aopic") for key in response.meta),
+        }
+
+
+@pattern(GROUP, "an object in `meta` that cannot be written, such as a lock", [{"lock": True}])
+class MetaLock(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item, meta={"lock": threading.Lock()})
+
+    def parse_item(self, response):
+        with response.meta["lock"]:
+            yield {"lock": response.meta["lock"].locked()}
+
+
+@pattern(GROUP, "`data:` and `file:` URLs", [{"begins": "What requests"}, {"begins": "data"}])
+class OtherSchemes(Spider):
+    async def start(self):
+        yield Request(Path(__file__).as_uri())
+        yield Request("data:text/plain,data")
+
+    def parse(self, response):
+        yield {"begins": response.text.strip('"')[:13]}
+
+
+@pattern(
+    GROUP,
+    "URLs with spaces, umlauts, an empty query and parameters in another order",
+    [{"target": "/echo?b=2&a=1"}, {"target": "/item/%C3%A4%20x"}],
+)
+class OddUrls(Spider):
+    start_urls = [f"{SHOP}/echo?b=2&a=1", f"{SHOP}/item/ä x"]
+
+    def parse(self, response):
+        yield {"target": response.url.removeprefix(SHOP)}
+
+
+GROUP_SEEN = "Duplicates"
+
+
+@pattern(
+    GROUP_SEEN,
+    "the same link twice, with another fragment, and with its parameters in another order",
+    [{"title": "item 1"}, {"title": "item 2"}],
+)
+class SameLink(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        for path in ("/item/1", "/item/1", "/item/1#x", "/item/2?b=1&a=2", "/item/2?a=2&b=1"):
+            yield response.follow(path, self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(GROUP_SEEN, "`dont_filter`", [{"title": "item 1"}] * 3)
+class DontFilter(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        for _ in range(3):
+            yield response.follow("/item/1", self.parse_item, dont_filter=True)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(GROUP_SEEN, "one URL for two callbacks: only the first is called", [{"by": "one"}])
+class TwoCallbacks(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_one)
+        yield response.follow("/item/1", self.parse_two)
+
+    def parse_one(self, response):
+        yield {"by": "one"}
+
+    def parse_two(self, response):
+        yield {"by": "two"}
+
+
+class WithoutQuery(RequestFingerprinter):
+    def fingerprint(self, request):
+        return super().fingerprint(request.replace(url=request.url.partition("?")[0]))
+
+
+@pattern(
+    GROUP_SEEN,
+    "`REQUEST_FINGERPRINTER_CLASS` that ignores queries",
+    [{"title": "item 1"}],
+    settings={"REQUEST_FINGERPRINTER_CLASS": WithoutQuery},
+)
+class OwnFingerprints(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/item/1?session=a", self.parse_item)
+        yield response.follow("/item/1?session=b", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+class WithoutItems(RFPDupeFilter):
+    def request_seen(self, request):
+        return "/item/" in request.url or super().request_seen(request)
+
+
+@pattern(
+    GROUP_SEEN,
+    "`DUPEFILTER_CLASS` of one's own that drops items",
+    [{"title": "page 1"}, {"title": "page 2"}],
+    settings={"DUPEFILTER_CLASS": WithoutItems},
+)
+class OwnDupeFilter(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+        yield response.follow("/item/1")
+        if response.url.endswith("1"):
+            yield response.follow("/page/2")
+
+
+@pattern(
+    GROUP_SEEN,
+    "`DUPEFILTER_CLASS` that filters nothing",
+    [{"title": "item 1"}] * 2,
+    settings={"DUPEFILTER_CLASS": BaseDupeFilter},
+)
+class NoDupeFilter(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item)
+        yield response.follow("/item/1", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(GROUP_SEEN, "pages with the same text", [{"title": "same"}] * 3)
+class SameText(Spider):
+    start_urls = [f"{SHOP}/same/1"]
+
+    def parse(self, response):
+        yield title(response)
+        yield from response.follow_all(css="a")
+
+
+GROUP_ORDER = "Order"
+ONE = {"CONCURRENT_REQUESTS": 1}
+
+
+class Ordered(Spider):
+    """Notes the order in which its pages come."""
+
+    start_urls = FIRST
+
+    def parse_item(self, response):
+        order = self.crawler.stats.get_value("noted/order", [])
+        self.crawler.stats.set_value("noted/order", [*order, title(response)["title"]])
+
+
+@pattern(
+    GROUP_ORDER,
+    "priorities of links",
+    [],
+    settings=ONE,
+    noted={"order": ["item 5", "item 1", "item 0", "item -1"]},
+)
+class Priorities(Ordered):
+    def parse(self, response):
+        for priority in (0, 5, -1, 1):
+            yield response.follow(f"/item/{priority}", self.parse_item, priority=priority)
+
+
+@pattern(
+    GROUP_ORDER,
+    "links of one priority",
+    [],
+    settings=ONE,
+    noted={"order": ["item 3", "item 2", "item 1"]},
+    differs=[
+        Differs(
+            ALL,
+            "Scrapy sends the last one first. Here the page with the most importance is first, and the first of those with the same.",
+            {"noted": {"order": ["item 1", "item 2", "item 3"]}},
+        )
+    ],
+)
+class SamePriority(Ordered):
+    def parse(self, response):
+        for n in (1, 2, 3):
+            yield response.follow(f"/item/{n}", self.parse_item)
+
+
+@pattern(
+    GROUP_ORDER,
+    "priorities in `start()`, whose first request is sent at once",
+    [],
+    settings={**ONE, "ROBOTSTXT_OBEY": False},
+    noted={"order": ["item 0", "item 2", "item 1"]},
+)
+class StartPriorities(Ordered):
+    async def start(self):
+        for n in (0, 1, 2):
+            yield Request(f"{SHOP}/item/{n}", self.parse_item, priority=n)
+
+
+@pattern(
+    GROUP_ORDER,
+    "a chain of requests, each of the callback before",
+    [],
+    settings=ONE,
+    noted={"order": ["item 1", "item 2", "item 3"]},
+)
+class Chain(Ordered):
+    def parse(self, response):
+        yield response.follow("/item/1", self.parse_item, cb_kwargs={"n": 1})
+
+    def parse_item(self, response, n):
+        super().parse_item(response)
+        if n < 3:
+            yield response.follow(f"/item/{n + 1}", self.parse_item, cb_kwargs={"n": n + 1})
+
+
+@pattern(
+    GROUP_ORDER,
+    "breadth first, as Scrapy's FAQ says: `DEPTH_PRIORITY` and FIFO queues",
+    [],
+    settings={
+        **ONE,
+        "DEPTH_PRIORITY": 1,
+        "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+        "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
+    },
+    noted={"order": ["item a", "item b", "item a/c", "item b/d"]},
+)
+class BreadthFirst(Ordered):
+    def parse(self, response):
+        yield response.follow("/item/a", self.parse_more, cb_kwargs={"more": "/item/a/c"})
+        yield response.follow("/item/b", self.parse_more, cb_kwargs={"more": "/item/b/d"})
+
+    def parse_more(self, response, more):
+        self.parse_item(response)
+        yield response.follow(more, self.parse_item)
