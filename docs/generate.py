@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # the package beside this file, whatever is installed
+sys.path[:0] = [
+    str(ROOT),
+    str(ROOT / "tests"),
+]  # the package beside this file, whatever is installed; and the patterns
 
 import monitoring
+from patterns.listing import load, result
 
 from scrapy_aopic.metrics import OWN, SCRAPY
 from scrapy_aopic.settings import SECTIONS
@@ -175,6 +179,22 @@ def stats_table(which: str) -> str:
     return "\n".join([*lines, ""])
 
 
+# The tables of Scrapy's patterns
+
+
+def patterns_table(_: str) -> str:
+    """The patterns of ``tests/patterns`` by group, each with whether it is the same as in Scrapy."""
+    lines: list[str] = []
+    heading = ""
+    for each in load().values():
+        if each.group != heading:
+            heading = each.group
+            lines += ["", f"### {heading}", "", "| pattern | beside Scrapy | |", "|---|---|---|"]
+        said = [(result(other), other.note) for other in each.differs] or [("same", "")]
+        lines += [_row(each.text, *cells) for cells in said]
+    return "\n".join([*lines[1:], ""])
+
+
 # Files that tests run
 
 
@@ -193,6 +213,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "alerts": alerts,
     "file": file_part,
     "imports": imports_picture,
+    "patterns": patterns_table,
     "settings": settings_table,
     "stats": stats_table,
 }
