@@ -58,7 +58,8 @@ MOST = {
 }
 """Requests to a registered domain, robots.txt, retries and tries included; to others at most 30."""
 
-SILENT = {"drip", "headers", "header", "reset", "s429", "later", "length2", "length3", "length4", "length5"}
+SILENT = {"drip", "headers", "header", "reset", "s429", "later", "length2", "length3", "length4", "length5",
+          "robots-drip", "robots-reset"}  # fmt: skip
 """Hosts that never give an answer that is one: their pages wait, and nobody waits for them."""
 
 
