@@ -17,38 +17,16 @@ from .ways import run, serve
 
 Stock = Callable[[str, str], Awaitable[dict[str, Any]]]
 PATTERNS = load()
-PATIENCE = 60
+PATIENCE = 20
 """Seconds that no crawl takes."""
-
-FAULTS = {
-    "issue 30, point 1: a callback cannot wait for what it has yielded": [
-        "errback-awaits", "awaits-yielded", "awaits-form", "awaits-queue", "awaits-hosts", "spider-output-waits",
-    ],
-    "issue 30, point 3: failures do not reach errbacks, callbacks and middlewares": [
-        "fails-busy", "fails-too-many", "fails-name", "fails-refused", "fails-timeout", "fails-reset", "fails-cut",
-        "mirrors", "checks-links", "handles-statuses", "handles-many-statuses", "handles-in-meta", "handles-all",
-        "allows-all", "retries-reset", "retries-in-errback", "process-exception", "process-exception-response",
-        "process-exception-request", "process-exception-retries",
-    ],
-    "issue 30, point 4: what requests share is copied without a job folder, and types are lost": [
-        "shares-item, alone", "shares-item, add-on", "same-object, alone", "same-object, add-on", "same-types",
-    ],
-    "issue 30, point 5: pages that reload themselves are followed again and again": ["meta-refresh-itself"],
-    "issue 30, point 8: `scrapy parse` takes Links for an item": ["parse-links"],
-}  # fmt: skip
-"""Patterns that fail, or a way of one."""
-
-XFAILS = {name: fault for fault, names in FAULTS.items() for name in names}
 
 
 def rows() -> Iterator[Any]:
     for name, pattern in PATTERNS.items():
         for way in pattern.ways:
-            fault = XFAILS.get(name, XFAILS.get(f"{name}, {way}"))
-            marks = [pytest.mark.xfail(reason=fault)] if fault else []
-            if (pattern.group, way) != ("Callbacks", "add-on"):  # `make check` has these: all take a minute
-                marks.append(pytest.mark.slow)
-            yield pytest.param(name, way, 2 if fault else PATIENCE, id=f"{name}, {way}", marks=marks)
+            # `make check` has some of them: all take a minute.
+            marks = [] if (pattern.group, way) == ("Callbacks", "add-on") else [pytest.mark.slow]
+            yield pytest.param(name, way, id=f"{name}, {way}", marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +50,9 @@ def stock(site: Site) -> Stock:
 
 
 @pytest.mark.filterwarnings("ignore:.*:scrapy.exceptions.ScrapyDeprecationWarning")
-@pytest.mark.parametrize(("name", "way", "patience"), list(rows()))
+@pytest.mark.parametrize(("name", "way"), list(rows()))
 @deferred_f_from_coro_f
-async def test_a_pattern_gives_the_same(
-    name: str, way: str, patience: float, site: Site, stock: Stock
-) -> None:
+async def test_a_pattern_gives_the_same(name: str, way: str, site: Site, stock: Stock) -> None:
     pattern = PATTERNS[name]
     first = await stock(name, "stock")
     said = {"items": sorted(pattern.gives, key=repr), "noted": dict(pattern.noted), "reason": pattern.reason}
@@ -89,7 +65,7 @@ async def test_a_pattern_gives_the_same(
         )
         assert wanted != first, "this difference is none"
     with TemporaryDirectory() as folder:
-        assert await run(pattern, way, site, Path(folder), patience) == wanted
+        assert await run(pattern, way, site, Path(folder), PATIENCE) == wanted
 
 
 @pytest.mark.slow
