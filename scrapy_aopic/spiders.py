@@ -16,7 +16,7 @@ from functools import WRAPPER_ASSIGNMENTS, wraps
 from inspect import getattr_static, isfunction, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -432,15 +432,19 @@ class BroadSpider(Spider):
             return _with_awaited(links, found)
         return _with(links, found)
 
-    def parse_page(self, response: Response) -> Any:
-        """Items of a page, and further requests if need be: to be overridden, by a coroutine or a generator, too.
+    if TYPE_CHECKING:
+        parse_page: Callable[..., Any]  # it may be overridden with further parameters
+    else:
 
-        It may have more parameters than the page, if something passes arguments for them: see :meth:`parse`.
+        def parse_page(self, response: Response) -> Any:
+            """Items of a page, and further requests if need be: to be overridden, by a coroutine or a generator, too.
 
-        Unless overridden: an item with :attr:`fields`.
-        """
-        fields = self._options.fields
-        return {name: FIELDS[name](response) for name in fields} if fields else None
+            It may have more parameters than the page, if something passes arguments for them: see :meth:`parse`.
+
+            Unless overridden: an item with :attr:`fields`.
+            """
+            fields = self._options.fields
+            return {name: FIELDS[name](response) for name in fields} if fields else None
 
     def links(self, response: Response) -> Links | None:
         """The links of a page that are followed, ``None`` for none: to be overridden.

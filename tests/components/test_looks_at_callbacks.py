@@ -310,12 +310,12 @@ class Plain(Spider):
         yield {{"title": ""}}
         yield Links(response)
 
-    async def parse_later(self, response):
+    def parse_other(self, response):
         """
         @url {url}
         @returns requests 2 2
         """
-        yield Links(response)
+        return Links(response)
 
 
 class Broad(BroadSpider):

@@ -359,7 +359,7 @@ UNSET = (
     "AOPIC_VIRTUAL_DOMAINS (not set) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
 )
 NONE = "AOPIC_VIRTUAL_DOMAINS ([]) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
-URL = """AOPIC_VIRTUAL_DOMAINS ('http://b.com/') must be a list of domains such as ["example.com", "example.org"]."""
+URL = """AOPIC_VIRTUAL_DOMAINS ('http://b.com/') must be a list of domains such as ["example.com", "example.org"], or a file with one a line."""
 
 
 @pytest.mark.parametrize(

@@ -866,7 +866,7 @@ async def test_a_path_that_cannot_be_written_does_not_stop_the_crawl(
     assert stat(crawler, "aopic/warc/records") is None
     (record,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert re.fullmatch(
-        rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(a part of its path is no folder\), so that pages "
+        rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(there is something else of that name\), so that pages "
         r"are missing from it; further errors are only counted \(aopic/warc/errors\)\.",
         record.getMessage(),
     )

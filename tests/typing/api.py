@@ -130,6 +130,11 @@ class Wild(BroadSpider):
         return []
 
 
+class Injected(BroadSpider):
+    async def parse_page(self, response: Response, policy: Policy) -> dict[str, str]:
+        return {"url": response.url}
+
+
 # What settings name by import path.
 
 
