@@ -144,7 +144,7 @@ class LinkMiddleware:
 
     async def _look_up(self, page: PageLinks, response: Response, session: Session, turns: Turns) -> None:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
-        page.has_come()
+        page.goes_on()
         await page.prefetch(turns)
         if session.focus is not None and session.focus.valuing is not None:
             page.end()  # so that all its links are known
@@ -158,11 +158,15 @@ def _requests(item: Any) -> Iterable[Any]:
 
 def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
     """What goes on of *item*, which the callback of *page* yields; ``None`` for a link that does not."""
-    page.has_come()
+    page.is_asked = False
+    if page.is_waiting:
+        page.goes_on()
     if isinstance(item, Request):
         yield from page.take(item) or (None,)
     elif isinstance(item, Links):
         yield from page.take_links(item)
     else:
         yield item
-    page.asks()
+    page.is_asked = True
+    if not page.is_watched:
+        page.watch()

@@ -26,7 +26,7 @@ from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scrapy import Spider
 
@@ -301,25 +301,27 @@ class Intake:
                 if link.request:
                     still_wait.add(link.key)
         visit.links, visit.retry = [], None
+        out = []
         for link in waited:
             if link.key in still_wait:
                 still_wait.remove(link.key)
             else:
-                self._waits_no_more(link)
+                out.append(link)
+        self._count_out(out)
         self._wake()
 
     def wait_no_more(self, visit: Visit) -> None:
         """*visit* ended, and what was announced of its links is among them again."""
         if visit.announced:
             visit.links = [*visit.announced.values(), *visit.links]
-        for link in visit.links:
-            self._waits_no_more(link)
+        self._count_out(visit.links)
 
-    def _waits_no_more(self, link: Link) -> None:
-        """*link* waits for no visit any more."""
-        if link.request:  # else its page was known
-            waiting = self._waiting
-            if waiting[link.key] == 1:
-                del waiting[link.key]
-            else:
-                waiting[link.key] -= 1
+    def _count_out(self, links: Iterable[Link]) -> None:
+        """*links* wait for no visit any more."""
+        waiting = self._waiting
+        for link in links:
+            if link.request:  # else its page was known
+                if waiting[link.key] == 1:
+                    del waiting[link.key]
+                else:
+                    waiting[link.key] -= 1

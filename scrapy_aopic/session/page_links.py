@@ -302,15 +302,19 @@ class PageLinks:
 
     Attributes:
         n_links: Links so far, if they are counted.
+        is_asked: Whether the callback is asked for more.
+        is_watched: Whether somebody looks, in the next turn of the event loop, if it still is.
+        is_waiting: Whether it was when somebody looked.
     """
 
     __slots__ = (
         "_added",
         "_following",
-        "_is_inside",
         "_is_link",
-        "_is_watched",
         "batch",
+        "is_asked",
+        "is_waiting",
+        "is_watched",
         "n_links",
         "response",
         "session",
@@ -338,30 +342,28 @@ class PageLinks:
         self._added: list[Request] = []
         self.n_links = 0
         self._is_link = is_link
-        self._is_inside = self._is_watched = False
+        self.is_asked = self.is_watched = self.is_waiting = False
         if visit is not None and batch is not None:
             visit.flush = batch.flush
 
     # -- whether the callback waits
 
-    def asks(self) -> None:
-        """The callback is asked for more: if it still owes that in the next turn of the event loop, it awaits something."""
-        self._is_inside = True
-        if not self._is_watched:
-            self._is_watched = True
-            soon(self._look)
+    def watch(self) -> None:
+        """Look in the next turn of the event loop whether the callback still owes what it is asked for: then it awaits something."""
+        self.is_watched = True
+        soon(self._look)
 
-    def has_come(self) -> None:
-        """The callback has yielded something, or ended."""
-        self._is_inside = False
+    def goes_on(self) -> None:
+        """The callback waits no more: it has yielded something, or ended."""
+        self.is_asked = self.is_waiting = False
         if self.visit is not None:
             self.visit.is_waiting = False
 
     def _look(self) -> None:
-        self._is_watched = False
-        if self._is_inside and self.visit is not None and self.session.is_open:
+        self.is_watched = False
+        if self.is_asked and self.visit is not None and self.session.is_open:
             # It may wait for what it has yielded, some of which may still be on its way.
-            self.visit.is_waiting = True
+            self.is_waiting = self.visit.is_waiting = True
             if self.batch is not None:
                 self.batch.flush()
             self.session.intake.announce(self.visit)
@@ -447,7 +449,7 @@ class PageLinks:
 
     def end(self) -> None:
         """The callback yields no more."""
-        self.has_come()
+        self.goes_on()
         if self.batch is not None:
             self.batch.flush()
         if self.visit is not None:
