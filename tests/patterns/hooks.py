@@ -235,7 +235,8 @@ class Notes(Hook):
         return cls(crawler)
 
     def process_exception(self, request, exception):
-        self.stats.inc_value(f"noted/{type(exception).__name__}")
+        if not request.url.endswith("/robots.txt"):
+            self.stats.inc_value(f"noted/{type(exception).__name__}")
 
 
 @pattern(

@@ -73,7 +73,7 @@ class Pattern:
         gives: Items, in any order.
         settings: Those of its project.
         noted: Stats below ``noted/`` that the spider or what is beside it sets.
-        reason: Why it ends.
+        reason: Why it ends; ``None`` if versions of Scrapy differ.
         ways: Those that are compared with stock Scrapy.
         command: Of Scrapy's command line, which then runs the spider in a process; its items are the lines it prints.
         runs: How often it is run, one time after the other.
@@ -86,7 +86,7 @@ class Pattern:
     gives: list[Any]
     settings: Mapping[str, Any] = field(default_factory=dict)
     noted: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = "finished"
+    reason: str | None = "finished"
     differs: Sequence[Differs] = ()
     ways: Sequence[str] = ALL
     command: Sequence[str] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scrapy import FormRequest, Request, Spider
 
-from .listing import ADDON, FIRST, SHOP, Differs, pattern, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, pattern, title
 
 GROUP = "Cookies and logins"
 COOKIES = {"COOKIES_ENABLED": True}
@@ -254,6 +254,20 @@ class MetaRefresh(Spider):
     GROUP_REDIRECT,
     "by `<meta http-equiv=refresh>` to itself: eleven links to pages that reload themselves",
     [],
+    differs=[
+        Differs(
+            ALL,
+            "Scrapy drops them unread. Here each is reloaded once and then goes to the callback, as a browser shows it.",
+            {
+                "items": [{"title": f"refresh {n}"} for n in sorted(range(11), key=str)],
+                "requests": {
+                    "GET shop.test/page/1": 1,
+                    **{f"GET shop.test/refresh/{n}": 2 for n in sorted(range(11), key=str)},
+                },
+                "dupefilter/filtered": 0,
+            },
+        )
+    ],
 )
 class MetaRefreshItself(Spider):
     start_urls = FIRST
