@@ -189,7 +189,8 @@ class PolitenessMiddleware:
         self._count("aopic/politeness/transfers")
         address, retry_after, seconds, at_least = "", 0.0, transfer.seconds, transfer.at_least
         if transfer.response is None:
-            seconds += _NOTICED
+            # Where there was no connection, no host has worked for it.
+            seconds = 0.0 if isinstance(transfer.error, _NOT_CONNECTED) else seconds + _NOTICED
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
             if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):

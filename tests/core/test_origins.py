@@ -11,7 +11,7 @@ from support.core_crawl import NOW, Job, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.check import check
-from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key
 
@@ -247,3 +247,21 @@ def test_no_link_is_requested_before_its_origin_may_be_and_none_is_lost(seed: in
     assert job.crawl.counts.queued == 0
     assert job.crawl.counts.visited == n
     job.commit()
+
+
+@pytest.mark.parametrize("shared", [{"by_domain": True, "domain_of": lambda _: "x"}, {"by_address": True}])
+def test_a_dead_host_keeps_no_other_one_of_its_domain_or_address(shared: dict[str, Any]):
+    politeness = Politeness(factor=0.0, backoff=5.0, dead_after=3)
+    job = Job(politeness=politeness, waits_for=waits_for, **shared)
+    job.seed(*(on("80", number, host="dead", shift=9) for number in range(3)))
+    job.seed(*(on("80", number, host="fine") for number in range(5)))
+    made = []
+    for _ in range(30):
+        lease = job.crawl.lease(job.now)
+        if isinstance(lease, Unlocated):
+            job.crawl.locate(lease, "192.0.2.1", job.now)
+        elif isinstance(lease, Lease):
+            made.append(lease.host)
+            end(job, lease, SILENT if lease.host == "dead" else ANSWER)
+    assert made == ["dead", *["fine"] * 5]
+    assert job.now == NOW

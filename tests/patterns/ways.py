@@ -176,13 +176,15 @@ async def _end(crawler: Crawler, patience: float) -> None:
     done, _ = await asyncio.wait({crawl}, timeout=patience)
     if not done:
         stopping = asyncio.ensure_future(crawler.stop_async())
-        while not crawl.done():  # the next pattern begins with nothing left of this one
+        for _ in range(100):  # the next pattern begins with nothing left of this one, if that can be
+            if crawl.done():
+                await stopping
+                break
             for each in vars(crawler.spider).values():
                 if isinstance(each, asyncio.Event):
                     each.set()
                 elif isinstance(each, asyncio.Queue):
                     each.put_nowait(None)
             await asyncio.wait({crawl}, timeout=0.1)
-        await stopping
         raise StuckError(f"the crawl did not end by itself within {patience} seconds")
     crawl.result()
