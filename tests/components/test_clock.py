@@ -87,7 +87,7 @@ def killed(job: Job, folder: Path) -> Path:
     job.hurry()
     commits = job.commits
     while job.commits < commits + 2:  # one may have been under way
-        job.crawl.hold(host_key("a"), 0.0)
+        job.crawl.defer(host_key("a"), 0.0, 0.5)
         job.hurry()
         job.tick()
         time.sleep(0.001)

@@ -213,6 +213,7 @@ def test_workers_that_are_killed_come_back_to_their_shards(
         assert "was not closed: what was in flight is queued again" in workers.said()
 
 
+@pytest.mark.long
 def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
     with running(tmp_path) as workers:
         first, _ = workers.start(0), workers.start(1)
@@ -366,6 +367,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
         assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
 
+@pytest.mark.long
 def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_more(tmp_path: Path) -> None:
     with running(tmp_path, delay=0.1) as workers:
         first, second = workers.start_both()

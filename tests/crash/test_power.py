@@ -105,7 +105,7 @@ def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize("kind", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize("kind", some_of(["rocksdb", "sqlite"]))
 @pytest.mark.parametrize("states", some_of([8, 25]))
 def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind: str, states: int) -> None:
     """A few of the power failures that ``benchmarks/power.py`` makes by the thousand."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 
-from .listing import WAYS, load
+from .listing import ALL, WAYS, load
 from .shop import Site
 from .ways import run, serve
 
@@ -22,8 +22,10 @@ PATIENCE = 60
 
 
 def row(name: str, way: str, *more: Any) -> Any:
-    # `make check` has some of them: all take a minute.
+    # `make check` has some of them, and `make test` each in two ways: all take two minutes.
     marks = [] if (PATTERNS[name].group, way) == ("Callbacks", "add-on") else [pytest.mark.slow]
+    if PATTERNS[name].ways == ALL and PATTERNS[name].group != "Callbacks" and way in ("alone, job", "add-on"):
+        marks.append(pytest.mark.long)
     return pytest.param(name, *more, id=f"{name}, {way}", marks=marks)
 
 
