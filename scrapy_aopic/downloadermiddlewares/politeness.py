@@ -9,7 +9,6 @@ from functools import partial
 from http import HTTPStatus
 
 from scrapy import Request
-from scrapy.core.downloader.handlers.http11 import TunnelError
 from scrapy.crawler import Crawler
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -47,7 +46,6 @@ _NOT_CONNECTED = (
     DownloadConnectionRefusedError,
     ConnectError,
     ConnectionRefusedError,
-    TunnelError,
 )
 _TIMED_OUT = (DownloadTimeoutError, TwistedTimeoutError, TimeoutError)
 
@@ -240,7 +238,9 @@ def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
 
 def _is_proxys(request: Request, exception: BaseException) -> bool:
     """Whether *exception* says that the proxy of *request* failed: there was no connection to it, or none beyond it."""
-    return bool(request.meta.get("proxy")) and isinstance(exception, _NOT_CONNECTED)
+    # By its name: to import a download handler takes a tenth of a second, and a crawl may use another one.
+    has_no_tunnel = type(exception).__name__ == "TunnelError"
+    return bool(request.meta.get("proxy")) and (has_no_tunnel or isinstance(exception, _NOT_CONNECTED))
 
 
 def _outcome_of(request: Request, error: BaseException | None) -> Outcome:

@@ -298,8 +298,12 @@ class Frontier:
             self.places.dead_pages += n
         elif key in self.places.blocked:
             self.places.recount(key, host)
-        for row, page in pages.items():
-            self._add(key, host, row + page, now)
+        if host.silent or host.held_until:
+            for row, page in pages.items():
+                self._add(key, host, row + page, now)
+        else:
+            for row, page in pages.items():
+                back_queue.add(host, row + page)
         self.hosts.put(key, host)
         self.places.improve(key, host, min(pages), now)
 
@@ -322,7 +326,10 @@ class Frontier:
                 self.hosts.put(key, host)
                 continue
             back_queue.discard(host, old + page)
-            self._add(key, host, new + page, now)
+            if host.silent or host.held_until:
+                self._add(key, host, new + page, now)
+            else:
+                back_queue.add(host, new + page)
             best = min(best, new) if best else new
         if best:
             self.places.improve(key, host, best, now)
