@@ -250,6 +250,22 @@ class Races:
         """Processes by number of their actor, when they ended, and what was in the place of the job."""
         processes: dict[int, int] = {}
         ended: dict[int, float] = {}
+        try:
+            before = self.watch(actors, how, away_at, processes, ended)
+        finally:  # else a crawl would outlive the run
+            for number in processes.keys() - ended.keys():
+                end(processes[number])
+        return processes, ended, before
+
+    def watch(
+        self,
+        actors: list[Actor],
+        how: str,
+        away_at: float,
+        processes: dict[int, int],
+        ended: dict[int, float],
+    ) -> dict[str, bytes]:
+        """Begin and end *processes*; returns what was in the place of the job."""
         told: set[int] = set()
         before: dict[str, bytes] = {}
         begin = time.monotonic()
@@ -280,7 +296,7 @@ class Races:
             if min(actor.start for actor in actors) >= away_at:
                 break
             time.sleep(0.002)
-        return processes, ended, before
+        return before
 
     def take_away(self, how: str) -> dict[str, bytes]:
         if not self.job.exists():
@@ -293,7 +309,11 @@ class Races:
         self.job.rename(self.away)
         if how == "replaced":
             shutil.copytree(self.other, self.place / "copied")
-            (self.place / "copied").rename(self.job)
+            try:
+                (self.place / "copied").rename(self.job)
+            except OSError:  # a process that has just begun made a new folder there
+                shutil.rmtree(self.place / "copied")
+                return {}
             return contents(self.job)
         return {}
 

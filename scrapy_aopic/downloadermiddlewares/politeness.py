@@ -38,8 +38,8 @@ from scrapy_aopic.web.suffixes import registered_domain
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
 
-_MAX_DOUBLINGS = 20
-"""Doublings of a gap that are computed: by then it is a week."""
+_PROXY_TRIES = 10
+"""Requests in a row without any response after which what a proxy fails with counts as the silence of hosts."""
 
 _NOT_CONNECTED = (
     CannotResolveHostError,
@@ -147,13 +147,6 @@ class PolitenessMiddleware:
             codes = getattr(self._crawler.spider, "handle_httpstatus_list", None)
         return self._allowed if codes is None else codes
 
-    def _proxy_gap(self, request: Request) -> float:
-        """Seconds for which the host of *request* is left alone because of its proxy: none if that works for others."""
-        tries = self._reach.tries or (0 if self._reach.n_answered else 1)
-        if not (tries and request.meta.get("proxy")):
-            return 0.0
-        return min(self._politeness.backoff * 2.0 ** min(tries - 1, _MAX_DOUBLINGS), self._politeness.max_gap)
-
     def _note_silence(self, request: Request, why: str) -> None:
         self._reach.failed(slot_key(request), request, why, self.pacer.n_hosts())
 
@@ -185,7 +178,7 @@ class PolitenessMiddleware:
 
     def _ended(self, transfer: Transfer) -> Gap:
         self._count("aopic/politeness/transfers")
-        address, retry_after, seconds, at_least = "", 0.0, transfer.seconds, transfer.at_least
+        address, retry_after, seconds = "", 0.0, transfer.seconds
         if transfer.response is None:
             # Where there was no connection, no host has worked for it.
             seconds = 0.0 if isinstance(transfer.error, _NOT_CONNECTED) else seconds + _NOTICED
@@ -193,8 +186,8 @@ class PolitenessMiddleware:
             outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
             if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):
                 outcome = Outcome.OTHER
-            if outcome == Outcome.OTHER and is_down:
-                at_least = max(at_least, self._proxy_gap(transfer.request))
+            elif is_down and outcome == Outcome.OTHER and self._reach.tries >= _PROXY_TRIES:
+                outcome = Outcome.SILENT  # a crawl that gets nothing at all must not go on for ever
         else:
             outcome, retry_after = self._read(transfer.request, transfer.response, transfer.ago)
             if (
@@ -216,7 +209,7 @@ class PolitenessMiddleware:
             outcome,
             ago=transfer.ago,
             retry_after=retry_after,
-            at_least=at_least,
+            at_least=transfer.at_least,
             address=address,
             origin=request_origin(transfer.request),
             n_bytes=len(transfer.response.body) if transfer.response is not None else 0,

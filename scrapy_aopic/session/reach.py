@@ -32,7 +32,6 @@ class Reach:
 
     Attributes:
         tries: Requests without a response since the last response.
-        n_answered: Responses so far.
     """
 
     def __init__(self, crawler: Crawler, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,12 +40,12 @@ class Reach:
         self._answered_at = 0.0
         self._silent: set[str] = set()
         self.tries = 0
-        self.n_answered = 0
+        self._n_answered = 0
         self._has_complained = False
 
     def answered(self) -> None:
         """A host responded, with whatever status."""
-        self.n_answered += 1
+        self._n_answered += 1
         self._answered_at = self._clock()
         if self.tries:
             self._silent.clear()
@@ -57,13 +56,13 @@ class Reach:
 
     def failed(self, host: str, request: Request, why: str, n_hosts: int) -> None:
         """*host* did not respond to *request*; the crawl knows *n_hosts*, 0 if that is not known."""
+        self.tries += 1
         if self._has_complained:
             return
         self._silent.add(host)
-        self.tries += 1
         # At the end of a crawl, the hosts that are left may each be dead for a reason of its own.
         n_silent = len(self._silent)
-        if self.n_answered:
+        if self._n_answered:
             are_too_many = n_silent >= _LATER and self._clock() - self._answered_at >= _QUIET
         else:
             are_too_many = n_silent >= _FIRST or (self.tries >= _TRIES and n_silent >= n_hosts > 0)
@@ -76,7 +75,7 @@ class Reach:
             "(%(why)s). %(question)s They are asked again, later and later; 'scrapy aopic status' says which hosts "
             "wait, and why.",
             {
-                "what": "last" if self.n_answered else "first",
+                "what": "last" if self._n_answered else "first",
                 "silent": n_silent,
                 "host": host,
                 "why": why,

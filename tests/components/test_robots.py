@@ -194,7 +194,7 @@ async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
     settings = {
         "AOPIC_ROBOTS_RETRY": 0,
         "AOPIC_ROBOTS_TRIES": 2,
-        "AOPIC_BACKOFF": 0.01,
+        "AOPIC_BACKOFF": 0.3,
         "AOPIC_DEAD_AFTER": 2,
     }
     crawler = await crawl(
