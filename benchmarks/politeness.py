@@ -221,7 +221,7 @@ class Judgement:
         for what, rest in (
             ("Crawl-delay", self._crawl_delay),
             ("Retry-After", self._wish),
-            (f"{BACKOFF:g} s after a fault", self._backoff),
+            (f"{BACKOFF:g} s after 429, 5xx and time-outs", self._backoff),
         ):
             due = sum(rest(entry) > 0 for entry in self._entries)
             result = audit(self._entries, 0, rest=rest)
@@ -279,7 +279,9 @@ class Judgement:
         return 0.0
 
     def _backoff(self, entry: Entry) -> float:
-        return BACKOFF if entry in self._faults else 0.0
+        # Not after resets and truncated responses, which are pages' faults where a host answers.
+        is_hosts = entry.status == 429 or entry.status >= 500 or _kind(entry) == "hang"
+        return BACKOFF if is_hosts and entry in self._faults else 0.0
 
 
 def _kind(entry: Entry) -> str:
