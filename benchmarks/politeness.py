@@ -343,7 +343,7 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
     counted = [stats.get(f"aopic/politeness/{name}", 0) for name in ("transfers", "down", "errors")]
     uncounted = abs(since - counted[0]) + abs(judgement.faults_since(resumed) - sum(counted[1:]))
     print(f"requests and faults that the crawler did not count, or not as such: {uncounted}")
-    is_whole = stats["finish_reason"] == "finished" and not check.returncode
+    is_whole = stats["finish_reason"] in ("finished", "aopic_unreachable") and not check.returncode
     return 1 if judgement.n_broken or uncounted or not is_whole else 0
 
 

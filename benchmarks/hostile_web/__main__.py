@@ -144,7 +144,7 @@ def judge(folder: Path, code: int, server: Raw, options: argparse.Namespace) -> 
     wrong = [f"the exit code is {code}"] if code else []
     report = json.loads((folder / "report.json").read_text())
     stats = report["stats"]
-    if report["reason"] not in ("closespider_timeout", "finished"):
+    if report["reason"] not in ("closespider_timeout", "finished", "aopic_unreachable"):
         wrong.append(f"the spider was closed with {report['reason']}")
     answers = Counter(entry.status for entry in server.entries)
     n_pages = stats.get("aopic/pages/visited", 0)
