@@ -39,7 +39,7 @@ class Slow(Spider):
         await asyncio.sleep(0.1)
 
     async def done(self, response: Response) -> None:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.4)  # so that the other page, which waits meanwhile, is over first
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
