@@ -212,7 +212,7 @@ class Politeness:
             return False
         before = known.get(origin) if known else None
         n = before.n + 1 if before is not None else 1
-        wait = min(self.backoff * 2.0 ** min(n - 1, _MAX_DOUBLINGS), self.max_backoff)
+        wait = self._doubled(n, self.max_backoff)
         self.hold(pace, origin, Silence(n, now + wait, before is not None and before.is_for_all))
         return True
 
@@ -228,7 +228,11 @@ class Politeness:
             return 0.0
         # A host that answers, though with errors, is no dead one: many of its pages may be broken.
         longest = self.max_backoff if pace.down else min(self.max_gap, self.max_backoff)
-        return min(self.backoff * 2.0 ** min(pace.errors - 1, _MAX_DOUBLINGS), longest)
+        return self._doubled(pace.errors, longest)
+
+    def _doubled(self, n: int, longest: float) -> float:
+        """Seconds after the last of *n* failures in a row, at most *longest*."""
+        return min(self.backoff * 2.0 ** min(n - 1, _MAX_DOUBLINGS), longest)
 
     def crawl_delay(self, pace: Paced) -> float:
         """Seconds between requests that robots.txt asks for, as far as it is granted."""

@@ -298,7 +298,7 @@ class Frontier:
             self.places.dead_pages += n
         elif key in self.places.blocked:
             self.places.recount(key, host)
-        if host.silent or host.held_until:
+        if host.silent or host.held_until:  # few are, and a call for each link would be felt
             for row, page in pages.items():
                 self._add(key, host, row + page, now)
         else:
