@@ -23,7 +23,7 @@ from scrapy_aopic.web.request_codec import (
     forget_transfer,
     is_like_its_copy,
 )
-from scrapy_aopic.web.request_rows import IN_MEMORY, PURPOSE, SEEDED, is_packed, stand_in, waits_for
+from scrapy_aopic.web.request_rows import IN_MEMORY, is_packed, is_patient, stand_in, waits_for
 
 from .stats import FirstOnly
 
@@ -98,8 +98,8 @@ class QueuedRequests:
     def _keep(self, request: Request) -> bytes:
         """Keep *request* in memory; returns what is queued for it."""
         self._n_unwritten += 1
-        is_link = request.meta.get(PURPOSE, SEEDED) == SEEDED and request.errback is None
-        data = stand_in(request.url, self._n_unwritten, waits=is_link)
+        waits = is_patient(request.meta, request.errback)
+        data = stand_in(request.url, self._n_unwritten, waits=waits)
         self._unwritten[data] = request
         return data
 

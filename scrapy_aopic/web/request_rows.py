@@ -18,7 +18,7 @@ import msgpack
 from .origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 PURPOSE = "_aopic_purpose"
 """Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""
@@ -115,6 +115,11 @@ def url_of(data: bytes) -> str:
         return ""
 
 
+def is_patient(meta: Mapping[str, Any], errback: object) -> bool:
+    """Whether a request with *meta* and *errback* waits for its host: a link or a seed, for which nobody wants to know."""
+    return bool(meta.get(PURPOSE, SEEDED) == SEEDED and not errback)
+
+
 def waits_for(data: bytes) -> tuple[str, bool]:
     """Name of the origin that the request written as *data* is for, and whether it waits while that is silent.
 
@@ -128,7 +133,7 @@ def waits_for(data: bytes) -> tuple[str, bool]:
         except Exception:  # noqa: BLE001  # it is set aside when it is to be made
             return "", True
         url = str(values.get("url", ""))
-        is_link = values.get("meta", {}).get(PURPOSE, SEEDED) == SEEDED and not values.get("errback")
+        is_link = is_patient(values.get("meta", {}), values.get("errback"))
     try:
         parts = urlsplit(url)
         return origin_of(parts.scheme, parts.netloc), is_link
