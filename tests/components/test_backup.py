@@ -32,7 +32,7 @@ each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 def answer(exchange: Exchange) -> Answer:
     number = int(exchange.target[1:] or 0)
     links = [f"http://h{n % 7}.test/{n}" for n in (2 * number + 1, 2 * number + 2) if n < N_PAGES]
-    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.01)
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.05)
 
 
 def crawl(job: Path, proxy: str, store: str) -> processes.Process:
