@@ -73,6 +73,12 @@ _PLAINLY = {
 }
 """What the numbers of the system's errors mean to somebody who has named a file, a folder or an address."""
 
+ANY_ERROR = (Exception, SystemExit, KeyboardInterrupt)
+"""What code of a user's may raise. The last two would leave the event loop, and a process that neither crawls nor ends.
+
+The keys Ctrl-C come as a signal, for which Scrapy has a handler.
+"""
+
 _BY_KIND: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "there is no host of that name"),
     (TimeoutError, _PLAINLY[errno.ETIMEDOUT]),

@@ -29,7 +29,7 @@ from typing_extensions import Self
 from ._engine import middlewares
 from ._engine.closing import Closing
 from .addon import Addon
-from .exceptions import ExchangeError, SettingError, plainly
+from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
 from .job.seed_lists import read_seeds, url_error
 from .links import Links, Names, Patterns
 from .session.session import Session
@@ -189,7 +189,7 @@ def check_option(name: str, value: Any, called: str = "") -> Any:
     check = CHECKS[name]
     try:
         return check.parse(value)
-    except Exception as error:
+    except ANY_ERROR as error:
         one = value[0] if isinstance(value, list) and len(value) == 1 else value
         raise SettingError(f"{called or name} ({shown(one)}) must be {check.must}{reason(error)}.") from error
 

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.focus.words import LONGEST_WORD, PAGE_CHARACTERS, url_words, words
-from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.exceptions import ANY_ERROR, TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Words:
             return words(text, limit)
         try:
             return [word[:LONGEST_WORD] for word in map(_as_text, self._cut(text[:limit])) if word]
-        except Exception as error:
+        except ANY_ERROR as error:
             what = (
                 f"The tokeniser {self.name} (AOPIC_TOKENIZER) gives no words: {type(error).__name__}: {error}"
             )

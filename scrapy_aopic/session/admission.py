@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import SETTINGS_PRIORITIES
 
+from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.content_types import content_type, declared_type
@@ -195,7 +196,7 @@ class Admission:
             rewritten = self._user_rewrite(url)
             if rewritten is not None and not isinstance(rewritten, str):
                 raise TypeError(f"{rewritten!r} is neither a URL nor None")
-        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+        except ANY_ERROR:  # logged once, whatever the user's function raises
             self._count("aopic/urls/unrewritten")
             self._first.exception(
                 "rewrite",

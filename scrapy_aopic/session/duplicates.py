@@ -18,7 +18,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.python import global_object_name
 
 from scrapy_aopic.dupefilter import DupeFilter
-from scrapy_aopic.exceptions import ComponentError
+from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.request_rows import UNREADABLE
 
@@ -130,7 +130,7 @@ class Duplicates:
         """
         try:
             return dupefilter.request_seen(request)
-        except Exception as error:
+        except ANY_ERROR as error:
             raise ComponentError(
                 f"DUPEFILTER_CLASS ({global_object_name(type(dupefilter))}) does not say whether {request} was seen, which is "
                 f"not requested: {type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.order import relevance_of
+from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.web.request_rows import url_of
 
 from .stats import FirstOnly
@@ -55,7 +56,7 @@ class Estimates:
                 "visits": page.visits,
                 **more,
             }
-        except Exception:  # noqa: BLE001 - a store that fails, or a user's fingerprinter
+        except ANY_ERROR:  # a store that fails, or a user's fingerprinter
             self._first.exception(
                 "look-up",
                 "The page of %(request)s cannot be looked up, so that its importance is left out; no more such "

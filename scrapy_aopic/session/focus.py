@@ -34,7 +34,7 @@ from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, Link
-from scrapy_aopic.exceptions import SettingError, TopicError
+from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
 from scrapy_aopic.focus.tokenizers import Words
 from scrapy_aopic.settings import read
@@ -262,10 +262,10 @@ class Focus:
                 grade = part(self._grade_by(response))
                 self._note_time("AOPIC_TOPIC", response.url, perf_counter() - begin)
                 return grade
-            if isinstance(visit.judged, Exception):
+            if isinstance(visit.judged, BaseException):
                 raise visit.judged
             return part(visit.judged)
-        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+        except ANY_ERROR:  # logged once, whatever the user's function raises
             self._stats.count("aopic/topic/ungraded")
             self._first.exception(
                 "grade",
@@ -297,7 +297,7 @@ class Focus:
         }
         try:
             visit.valued = await self.valuing.values(self._seen(visit, visit.seen), links) if links else {}
-        except Exception as error:  # noqa: BLE001 - said when the visit ends, whatever the function raises, or the store
+        except ANY_ERROR as error:  # said when the visit ends, whatever the function raises, or the store
             visit.valued = error
 
     def value_early(self, visit: Visit, links: list[Link]) -> list[Link]:
@@ -458,7 +458,7 @@ class Focus:
             values = [max(FLOOR, value) for value in values]
             if len(values) != len(links):
                 raise ValueError(f"{len(values)} values for {len(links)} links")
-        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+        except ANY_ERROR:  # logged once, whatever the user's function raises
             self._stats.count("aopic/topic/unvalued")
             self._first.exception(
                 "value",
@@ -568,7 +568,7 @@ def _built(found: Any, crawler: Crawler, setting: str) -> Any:
         return found
     try:
         return build_from_crawler(found, crawler)
-    except Exception as error:
+    except ANY_ERROR as error:
         raise SettingError(
             f"{setting} names {found.__module__}.{found.__qualname__}, which cannot be made: {type(error).__name__}: {error}"
         ) from error

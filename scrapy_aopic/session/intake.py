@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from scrapy import Request
 
 from scrapy_aopic.core.records import Link, repeat_key
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
@@ -241,7 +241,7 @@ class Intake:
             pages = self._crawl.find_many(keys, hosts, visit.lease)
         except StorageError:
             raise
-        except Exception:  # noqa: BLE001 - whatever is wrong with one page must not cost the others
+        except ANY_ERROR:  # whatever is wrong with one page must not cost the others
             for link in found:
                 self._take_alone(link, visit)
             return

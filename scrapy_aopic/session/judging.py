@@ -15,6 +15,8 @@ import asyncio
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from scrapy_aopic.exceptions import ANY_ERROR
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
@@ -92,7 +94,7 @@ class Judging:
                 response.request = request
             try:
                 visit.judged = await self._awaiting.result(self._grade(response))
-            except Exception as error:  # noqa: BLE001 - said when the page is read
+            except ANY_ERROR as error:  # said when the page is read
                 visit.judged = error
         return response
 
@@ -147,4 +149,7 @@ def part(number: object) -> float:
 
 
 async def _awaited(given: T | Awaitable[T]) -> T:
-    return await given if isawaitable(given) else given
+    try:
+        return await given if isawaitable(given) else given
+    except (SystemExit, KeyboardInterrupt) as error:  # these would end the event loop, and not only the task
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error

@@ -21,7 +21,7 @@ from scrapy_aopic.core.focus.leads import unpack_lead
 from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, WithMemos
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ class Learning:
         self._n_not_kept += 1
         try:
             self.strategy.learn(page)
-        except Exception:  # noqa: BLE001 - logged once, whatever a strategy raises
+        except ANY_ERROR:  # logged once, whatever a strategy raises
             self._stats.count("aopic/topic/unlearned")
             self._first.exception(
                 "learn",

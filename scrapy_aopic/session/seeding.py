@@ -10,7 +10,7 @@ from scrapy import Request
 from scrapy.utils.url import url_is_from_any_domain
 
 from scrapy_aopic.core.records import Link
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.inbox import Inbox
 from scrapy_aopic.watch.dropped import REASONS
 from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
@@ -132,7 +132,7 @@ class Seeding:
             self._queue(seed)
         except StorageError:
             raise
-        except Exception:  # noqa: BLE001 - logged, whatever the spider's classes raise
+        except ANY_ERROR:  # logged, whatever the spider's classes raise
             self._stats.count("aopic/errors")
             self._dropped.note("error", seed.url, "")
             self._stats.count("aopic/seeds/dropped")
@@ -196,7 +196,7 @@ class Seeding:
             return self._enqueue(request, seed)
         except StorageError:
             raise
-        except Exception:
+        except ANY_ERROR:
             self._dropped.note("error", request.url, "")
             self._stats.count("aopic/seeds/dropped")
             raise  # it is logged by whoever guards the scheduler

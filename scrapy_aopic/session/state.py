@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.extensions.spiderstate import SpiderState
 
-from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.exceptions import ANY_ERROR, plainly
 from scrapy_aopic.job.folder import STATE_FILE
 from scrapy_aopic.storage.folder import replacing
 
@@ -59,11 +59,11 @@ class StateKeeper:
                 if path.exists():
                     with path.open("rb") as file:
                         state = pickle.load(file)  # noqa: S301 (as Scrapy does)
-            except Exception as error:  # noqa: BLE001 (whatever the bytes make it raise)
+            except ANY_ERROR as error:  # whatever the bytes make it raise
                 self._put_aside(spider, self._lock, error)
         spider.state = state  # type: ignore[attr-defined]
 
-    def _put_aside(self, spider: Spider, lock: Lock, error: Exception) -> None:
+    def _put_aside(self, spider: Spider, lock: Lock, error: BaseException) -> None:
         path = lock.around.where / STATE_FILE
         aside = next(
             each for n in count(1) if not (each := path.with_name(f"{STATE_FILE}.broken-{n}")).exists()
@@ -86,7 +86,7 @@ class StateKeeper:
             lock.check()
             with replacing(lock.around.where / STATE_FILE) as file:
                 pickle.dump(spider.state, file, protocol=4)  # type: ignore[attr-defined]
-        except Exception as error:  # noqa: BLE001 (whatever a user's state makes it raise)
+        except ANY_ERROR as error:  # whatever a user's state makes it raise
             logger.error(
                 "The state of the spider cannot be written to %(path)s, which is as it was: %(error)r",
                 {"path": Path(lock.around.path, STATE_FILE), "error": error},

@@ -6,7 +6,7 @@ import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from scrapy_aopic.exceptions import ComponentError, LostError, StorageError
+from scrapy_aopic.exceptions import ANY_ERROR, ComponentError, LostError, StorageError
 
 from .stats import FirstOnly
 
@@ -48,7 +48,7 @@ class Trouble:
         self.is_store_known = False
         """Whether the log says that the store failed."""
 
-    def failed(self, name: str, error: Exception, args: object) -> None:
+    def failed(self, name: str, error: BaseException, args: object) -> None:
         """The method called *name* raised *error*.
 
         A store that cannot be read ends the crawl, or its part in it: see :attr:`Job.is_torn`.
@@ -93,7 +93,7 @@ def guarded(otherwise: D) -> Callable[[Callable[Concatenate[S, P], T]], Callable
         def guard(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | D:
             try:
                 return method(self, *args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - logged
+            except ANY_ERROR as error:  # logged
                 self.trouble.failed(method.__name__, error, args)
                 return otherwise
 

@@ -196,8 +196,8 @@ class Visit:
         self.seen: Seen | None = None
         self.text: tuple[Response, Text | None] | None = None
         self.answer: Response | None = None
-        self.judged: float | Exception | None = None
-        self.valued: dict[bytes, float] | Exception | None = None
+        self.judged: float | BaseException | None = None
+        self.valued: dict[bytes, float] | BaseException | None = None
         self.is_downloading = True
         self.is_redirect = False
         self.is_host_down = False

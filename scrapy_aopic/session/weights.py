@@ -12,6 +12,7 @@ from scrapy import Request
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.request import fingerprint
 
+from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Weights:
         """Weight of *request* in thousandths; 1 if the function fails, which is counted and logged once."""
         try:
             return _whole(self._weigh(request, response))
-        except Exception:  # noqa: BLE001 - logged once, whatever the user's function raises
+        except ANY_ERROR:  # logged once, whatever the user's function raises
             stats.count("aopic/links/unweighed")
             self._first.exception(
                 "weight",

@@ -28,7 +28,7 @@ from scrapy_aopic.core.politeness import Politeness, Rule
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
-from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.request_rows import waits_for
 from scrapy_aopic.web.suffixes import registered_domain
@@ -211,7 +211,7 @@ def _rule_of(
             try:
                 given = ask(host)
                 rule = parse_rule(given) if given is not None else None
-            except Exception:
+            except ANY_ERROR:
                 if not complained:
                     complained = True
                     logger.exception(

@@ -28,7 +28,7 @@ from ada_url import URL
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.politeness import Rule
-from scrapy_aopic.exceptions import AopicError, ExchangeError, plainly
+from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainly
 from scrapy_aopic.storage.given import is_file, is_list, read_entries
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
@@ -89,10 +89,10 @@ class Check:
     parse: Callable[[Any], Any]
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """The reason behind *error*, in parentheses; ``""`` if it gives none."""
     while error.__cause__ is not None and not isinstance(error, Reason):
-        error = cast("Exception", error.__cause__)
+        error = error.__cause__
     text = " ".join(str(error).split())
     return f" ({text[:SHOWN]})" if isinstance(error, Reason) and text else ""
 
@@ -101,7 +101,7 @@ def shown(value: object) -> str:
     """*value* in one line of a message, whatever it is."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # noqa: BLE001  # the message says what is wrong in any case
+    except ANY_ERROR:  # the message says what is wrong in any case
         text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
@@ -355,7 +355,7 @@ def load(value: Any) -> Any:
     module, _, name = value.rpartition(".")
     try:
         return getattr(import_module(module), name)
-    except Exception as error:
+    except ANY_ERROR as error:
         raise Reason(f"{type(error).__name__}: {error}") from error
 
 
@@ -470,7 +470,7 @@ def order(value: Any) -> type[Order]:
         raise TypeError
     try:
         found()
-    except Exception as error:  # it is abstract, or takes arguments
+    except ANY_ERROR as error:  # it is abstract, or takes arguments
         raise Reason(f"{type(error).__name__}: {error}") from error
     return found
 
@@ -486,7 +486,7 @@ def store(value: Any) -> str:
     name = value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
     try:
         backend = load_backend(name)
-    except Exception as error:
+    except ANY_ERROR as error:
         raise Reason(f"{type(error).__name__}: {error}") from error
     if backend is not value and not isinstance(value, str):
         raise Reason(f"{name} is another object, so a job folder could not remember it")

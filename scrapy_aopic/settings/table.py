@@ -17,7 +17,7 @@ from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
-from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
@@ -61,7 +61,7 @@ class Setting:
             given = self.default
         try:
             return self.check.parse(given)
-        except Exception as error:
+        except ANY_ERROR as error:
             raise SettingError(f"{self.name} ({shown(given)}) must be {self.must}{reason(error)}.") from error
 
 

@@ -20,7 +20,7 @@ from scrapy.utils.request import RequestFingerprinter
 from w3lib.url import canonicalize_url
 
 from scrapy_aopic.core.records import host_key, page_key
-from scrapy_aopic.exceptions import ComponentError
+from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 
 from .meta import OWN_SLOT, SLOT, slot_key
 from .urls import REMEMBERED, SHORT, plain_host
@@ -82,7 +82,7 @@ class PageKeys:
         try:
             fingerprint = self._fingerprint(request)
             return name, page_key(host_key(name), fingerprint)
-        except Exception as error:
+        except ANY_ERROR as error:
             raise ComponentError(
                 f"REQUEST_FINGERPRINTER_CLASS ({self._name}) gives no fingerprint of {request}, which is not requested: "
                 f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, Spider
 from scrapy.utils.python import global_object_name
 
-from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.exceptions import ANY_ERROR, AopicError
 
 from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, RELEVANCE, SLOT, TAG
 from .request_rows import pack_values, purpose_line, values_of
@@ -206,7 +206,7 @@ def decode(data: bytes, spider: Spider) -> Request:
             if name in values:
                 values[name] = _method(spider, values[name])
         request = cls(**values)
-    except Exception as error:
+    except ANY_ERROR as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
     return request
 

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import msgpack
 
+from scrapy_aopic.exceptions import ANY_ERROR
+
 from .origins import origin_of
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def url_of(data: bytes) -> str:
         if data[:1] == IN_MEMORY:
             return data[_IN_MEMORY_BYTES:].decode()
         return str(values_of(data)["url"])
-    except Exception:  # noqa: BLE001
+    except ANY_ERROR:
         return ""
 
 
@@ -130,7 +132,7 @@ def waits_for(data: bytes) -> tuple[str, bool]:
     else:
         try:
             values = values_of(data)
-        except Exception:  # noqa: BLE001  # it is set aside when it is to be made
+        except ANY_ERROR:  # it is set aside when it is to be made
             return "", True
         url = str(values.get("url", ""))
         is_link = is_patient(values.get("meta", {}), values.get("errback"))

@@ -120,3 +120,56 @@ async def test_a_component_that_raises_costs_one_request_and_is_named(
     assert (
         crawler.stats.get_value("aopic/errors") >= 4
     )  # the seed, a link of each page, and the canonical page
+
+
+def leaves(*_: object) -> Any:
+    raise SystemExit("one too many")
+
+
+async def leaves_later(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+class LeavingFingerprinter:
+    def fingerprint(self, request: Request) -> bytes:
+        return leaves() if "bad" in request.url else fingerprint(request)
+
+
+FOCUSED: dict[str, Any] = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords": ["page"]}}
+
+
+@pytest.mark.parametrize(
+    ("function", "counted"),
+    [
+        ({**FOCUSED, "AOPIC_TOPIC": {"function": leaves}}, "aopic/topic/ungraded"),
+        ({**FOCUSED, "AOPIC_TOPIC": {"function": leaves_later}}, "aopic/topic/ungraded"),
+        ({**FOCUSED, "AOPIC_LINK_SCORER": leaves}, "aopic/topic/unvalued"),
+        ({**FOCUSED, "AOPIC_LINK_SCORER": leaves_later}, "aopic/topic/unvalued"),
+        ({**FOCUSED, "AOPIC_TOKENIZER": f"{__name__}.leaves"}, None),
+        ({"AOPIC_LINK_WEIGHTS": leaves}, "aopic/links/unweighed"),
+        ({"AOPIC_URL_REWRITE": leaves}, "aopic/urls/unrewritten"),
+        ({"REQUEST_FINGERPRINTER_CLASS": LeavingFingerprinter}, "aopic/errors"),
+    ],
+    ids=[
+        "topic",
+        "topic later",
+        "scorer",
+        "scorer later",
+        "tokenizer",
+        "weights",
+        "rewrite",
+        "fingerprinter",
+    ],
+)
+@deferred_f_from_coro_f
+async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(
+    serve: Serve, *, function: dict[str, Any], counted: str | None
+) -> None:
+    web = serve(
+        {HOME: page(), "http://a.test/1": page(), "http://a.test/2": page(), "http://a.test/bad": page()}
+    )
+    crawler = await crawl(Requests, {**OURS, **function})
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert len(web.asked) >= 3
+    assert counted is None or crawler.stats.get_value(counted) >= 1
