@@ -1,7 +1,8 @@
 """Copies of jobs, also of those that are running.
 
 A copy is made row by row from a snapshot: it shares no file with its source, and each row is compared with its checksum.
-Until it is whole it has another name, and its store cannot be opened. The copy of a job in shards has a store for each of them, all as
+Until it is whole it has another name, and its store cannot be opened; what a backup left behind that was killed is removed by the next
+one. The copy of a job in shards has a store for each of them, all as
 of one moment (:mod:`.parts`).
 """
 
@@ -17,7 +18,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job
-from scrapy_aopic.storage.lock import sync_folder, sync_names
+from scrapy_aopic.storage.lock import killed_task, sync_folder, sync_names
 
 from .control import copy_control
 from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.redis_shards import JobCut
 
 
+_TASK = "backup"
+"""What the lock of a copy says that is being made, and of one whose backup was killed."""
+
+
 def backup(source: Path | Address, target: Path, *, progress: bool = False) -> int:
     """Copy the job in the folder *source*, or on a server, as of its last commit to *target*, which must not exist.
 
@@ -50,16 +55,16 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
         raise StorageError(f"There is no job in {where}.")
     part = target.parent / f"{target.name}.part"
     try:
-        for path in (target, part):
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        part.mkdir(parents=True)
+        _check_free(target)
+        if killed_task(store_folder(part)) != _TASK:
+            _check_free(part)
+        lock = lock_job(store_folder(part), _TASK)
         try:
-            with lock_job(store_folder(part), "backup") as lock, named_as_given(lock, part):
+            with lock, named_as_given(lock, part):
+                _clear(lock.around.where)
                 rows = _copy(source, lock.around.where, progress=progress)
                 lock.check()
-            if target.exists():  # on which a rename may end, if it is empty
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            _check_free(target)  # a rename may end on it, if it is empty
             part.rename(target)  # Windows does not while the lock is open
             sync_names(target)
         except BaseException:
@@ -74,6 +79,21 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
             raise
         raise StorageError(f"The copy {target} cannot be written: {plainly(error)}.") from error
     return rows
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
+
+def _clear(part: Path) -> None:
+    """Remove what a backup has left in the folder *part*, which was killed; its lock stays, for it is ours now."""
+    store = store_folder(part)
+    for path in part.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.stem != store.name or path.suffix != ".lock":
+            path.unlink()
 
 
 def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:

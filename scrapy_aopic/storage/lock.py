@@ -224,8 +224,7 @@ class Lock:
 
     def _in_use(self) -> StorageError:
         try:
-            with self._path.open("rb") as file:
-                owner = json.loads(file.read(_OWNER_BYTES))
+            owner = _owner(self._path)
             task = f" ({owner['task']})" if owner["task"] else ""
             who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
         except (OSError, ValueError, LookupError, TypeError):  # the other process has only just begun
@@ -264,6 +263,20 @@ class Lock:
             os.close(descriptor)  # not unlocked: the parent has it
 
 
+def _owner(path: Path) -> dict[str, object]:
+    with path.open("rb") as file:
+        owner = json.loads(file.read(_OWNER_BYTES))
+    return owner if isinstance(owner, dict) else {}
+
+
+def killed_task(store: Path) -> str | None:
+    """The task of the process that had locked the job of *store*, and was killed or still runs; ``None`` if there is none."""
+    try:
+        return str(_owner(_lock_file(store)).get("task"))
+    except (OSError, ValueError):  # one that ended by itself has emptied the file
+        return None
+
+
 def lock_store(folder: Path) -> Lock:
     """Lock the store that is, or will be, in *folder* itself."""
     return Lock(folder / "store.lock", folder)
@@ -279,7 +292,11 @@ def hold_store(folder: Path) -> HeldFolder:
 
 def lock_job(store: Path, task: str) -> Lock:
     """Lock the job whose store is, or will be, in the folder *store*, for a *task*."""
-    return Lock(store.with_name(f"{store.name}.lock"), store, task)
+    return Lock(_lock_file(store), store, task)
+
+
+def _lock_file(store: Path) -> Path:
+    return store.with_name(f"{store.name}.lock")
 
 
 _HELD: WeakSet[Lock] = WeakSet()

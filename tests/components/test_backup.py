@@ -18,7 +18,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.backup import backup
 from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.seeds import give
-from scrapy_aopic.storage import exists, open_store
+from scrapy_aopic.storage import exists, lock_job, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 pytestmark = pytest.mark.slow
@@ -87,13 +87,27 @@ def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store
         assert not copy.exists()
         with pytest.raises(StorageError):
             open_store(store_folder(part))
-        with pytest.raises(StorageError, match=r"copy\.part exists; remove it"):
-            backup(job, copy)
-        shutil.rmtree(part)
+        with (
+            lock_job(store_folder(part), "backup"),
+            pytest.raises(StorageError, match=r"part.* is in use: .*backup"),
+        ):
+            backup(job, copy)  # another one goes on
+        (part / "aopic.lock").write_text('{"task": "backup"}')  # as it was
         backup(job, copy)
     assert rows(copy) == rows(job)
     with pytest.raises(StorageError, match="copy exists; remove it"):
         backup(job, copy)
+
+
+@pytest.mark.parametrize("left", ["notes", "aopic.lock"])
+def test_a_folder_that_no_backup_has_left_is_not_removed(tmp_path: Path, left: str) -> None:
+    job, part = tmp_path / "job", tmp_path / "copy.part"
+    make_job(job, "sqlite", 10)
+    part.mkdir()
+    (part / left).write_text('{"task": "crawl"}')
+    with pytest.raises(StorageError, match=r"copy\.part exists; remove it"):
+        backup(job, tmp_path / "copy")
+    assert (part / left).exists()
 
 
 def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
