@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from scrapy_aopic.job.restore import restore
 from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.job.whole import audit_job
 from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis_moving import beside
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -249,7 +252,10 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
     with opened_views(address) as (store,):
         rows = {family: dict(store.scan(family)) for family in Family}
     client.flushall()
-    assert restore(tmp_path / "copy", address) == n
+    with closing(open_store_of_shard(beside(address))) as of_another:  # restore, at the same time
+        assert restore(tmp_path / "copy", address) == n
+        with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made or kept beside it\)"):
+            of_another.write({Family.META: {b"x": b"y"}}, sync=True)
     assert {name.split(b":s")[0] for name in client.scan_iter("*:s*:*")} == set()
     with opened_views(address) as (store,):
         assert {family: dict(store.scan(family)) for family in Family} == rows
