@@ -23,6 +23,10 @@ class LostError(StorageError):
     """A job folder that is in use was moved, deleted or replaced."""
 
 
+class GoneError(LostError):
+    """All of a job was taken away under a crawl, so that there is nothing to go on with."""
+
+
 class UnreachableError(StorageError):
     """The server that has a job does not respond, or the connection to it broke."""
 

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,9 @@ class Exchange:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why the server was not reached for so long that others take over; ``None`` if it was."""
+        """Why the server was not reached for so long that others take over, or has the job no more; ``None`` otherwise."""
+        if isinstance(self._error, GoneError):
+            return self._error
         return self._error if time.monotonic() - self._reached_at > self._lease else None
 
     def post(self, post: Post) -> None:

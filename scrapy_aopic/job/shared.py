@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, cast
 
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
 from scrapy_aopic.storage.redis_lease import InUseError
 
 from .clock import ServerTime, SharedClock
@@ -577,7 +577,7 @@ class SharedJob(Job):
 
         That is done if it was lost, or torn by a connection that broke: whoever opens it next finds it as it was.
         """
-        if self._keeper.own is not None:  # nobody else has it, so the crawl ends
+        if isinstance(error, GoneError) or self._keeper.own is not None:  # nobody else has it: the crawl ends
             self._failure = error
             return
         is_dropped = isinstance(error, LostError) or (held.is_torn and isinstance(error, UnreachableError))
@@ -590,8 +590,13 @@ class SharedJob(Job):
                 held.retry()
             return
         logger.warning(
-            "%(error)s The crawl goes on with the other shards",
-            {"error": error},
+            "%(error)s This worker goes on %(rest)s",
+            {
+                "error": error,
+                "rest": "with its other shards"
+                if len(self._shards.held) > 1
+                else "as soon as a shard is free",
+            },
         )
         self._odd.pop(held.number, None)
         self._remove(held)

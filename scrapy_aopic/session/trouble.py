@@ -6,7 +6,7 @@ import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from scrapy_aopic.exceptions import ANY_ERROR, ComponentError, LostError, StorageError
+from scrapy_aopic.exceptions import ANY_ERROR, ComponentError, GoneError, LostError, StorageError
 
 from .stats import FirstOnly
 
@@ -82,7 +82,7 @@ class Trouble:
             {"error": error, "advice": "." if isinstance(error, LostError) else advice},
             extra={"spider": self._crawler.spider},
         )
-        self._closing.abort("aopic_storage")
+        self._closing.abort("aopic_gone" if isinstance(error, GoneError) else "aopic_storage")
 
 
 def guarded(otherwise: D) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T | D]]:

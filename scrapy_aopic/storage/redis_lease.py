@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError
 
 from .redis_connect import connect
 from .redis_keys import Head
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
     from .redis_keys import Keys
 
 logger = logging.getLogger(__name__)
+
+
+_GONE = "its keys are gone from the server"
+
+
+def job_gone(job: Address) -> GoneError:
+    """The error for a *job* that was taken away under a crawl."""
+    return GoneError(
+        f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. Put a "
+        "copy back with 'scrapy aopic restore', or begin anew from the seeds."
+    )
 
 
 class InUseError(StorageError):
@@ -175,6 +186,8 @@ class Lease:
     def lost(self, why: str) -> LostError:
         """The error for a job that is no longer ours, because of *why*, a clause."""
         self._why_lost = why
+        if why == _GONE and not self._address.home:  # with shards on disks, a server can be told again
+            return job_gone(self._address.of_shard(-1))
         return LostError(
             f"The store in {self._address} is no longer this process's: {why}; what was not committed is done again by "
             "whoever goes on."
@@ -215,7 +228,7 @@ class Lease:
     def _why_not_ours(self, data: bytes | None) -> str:
         head = self._keys.read_head(data)
         if head is None:
-            return "its keys are gone from the server"
+            return _GONE
         return "another process has opened it" if head.token != self._token else ""
 
     def why_refused(self, data: bytes | None) -> str:

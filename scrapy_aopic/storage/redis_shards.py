@@ -26,6 +26,7 @@ from scrapy_aopic.exceptions import StorageError
 from .redis_checks import check_server
 from .redis_connect import connect
 from .redis_keys import Keys
+from .redis_lease import job_gone
 from .redis_mail import Letter, ShardMail
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from .address import Address
     from .redis_link import Argument, Link, Reply
     from .redis_mail import Mail
+
+_MADE = "made"
+"""Under what the server has, beside how a job is cut, a token of whoever has made it: another job in its place has another."""
 
 _BEGIN = 60.0
 """Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
@@ -160,9 +164,11 @@ def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
     if data is None:
         return None
     try:
-        cut = JobCut(**json.loads(data))
+        said = json.loads(data)
+        said.pop(_MADE, None)
+        cut = JobCut(**said)
         shards = int(cut.shards)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         raise keys.damaged(f"how it is cut is said by {data[:50]!r}") from None
     return cut._replace(shards=shards)
 
@@ -196,7 +202,9 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
             time.sleep(_LOOK)
         try:
             prepare()
-            link.transact((b"SET", cut_key, json.dumps(cut._asdict()).encode(), b"NX"))
+            link.transact(
+                (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX")
+            )
         finally:
             link.ask((b"DEL", beginning))
     return True
@@ -309,6 +317,7 @@ class Registry:
         self._keys = Keys(address)
         self._lease = address.lease
         self._places = places or OnServer(address, shards)
+        self._cut: bytes | None = None
         self._dead: list[bytes] = []
         self._said_at = -inf
         self._instant = 0.0, 0.0
@@ -363,7 +372,7 @@ class Registry:
             joins: Whether to say that this worker lives.
 
         Raises:
-            LostError: If this worker may post nothing any more.
+            LostError: If this worker may post nothing any more; a :class:`GoneError` if the job is another one, or none.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
         keys, places = self._keys, self._places
@@ -381,6 +390,7 @@ class Registry:
             self._link,
             written,
             (
+                (b"GET", keys.of_job(b"cut")),
                 (b"TIME",),
                 (b"HGETALL", keys.of_job(b"workers")),
                 (b"HGETALL", keys.of_job(b"states")),
@@ -391,7 +401,8 @@ class Registry:
         )
         heard = time.monotonic()
         places.mail.landed()
-        time_, workers, shown, seed_lists, one, other, *boxes = replies
+        cut, time_, workers, shown, seed_lists, one, other, *boxes = replies
+        self._check_same(cut)
         now = _seconds(time_)
         self._instant = now, heard
         self._said_at = said_at
@@ -415,6 +426,17 @@ class Registry:
             places.homes,
             seed_lists,
         )
+
+    def _check_same(self, cut: bytes | None) -> None:
+        """Do nothing if the job that is cut as *cut* says is the one that this worker began with.
+
+        Raises:
+            GoneError: If it is not; with homes, it is told again how it is cut.
+        """
+        if self._cut is None:
+            self._cut = cut
+        elif cut != self._cut and self._places.homes is None:
+            raise job_gone(self._address)
 
     def _now(self) -> float:
         """What the server's time is, about."""

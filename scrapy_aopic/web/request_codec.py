@@ -198,6 +198,8 @@ def decode(data: bytes, spider: Spider) -> Request:
         UnreadableError: If it cannot be made; the message says why.
     """
     try:
+        if not data:
+            raise ValueError("its row in the store is empty or gone")
         values = values_of(data)
         cls = _loaded(values.pop("_class")) if "_class" in values else Request
         if others := values.keys() - set(cls.attributes):

@@ -37,7 +37,7 @@ from scrapy_aopic.storage import Address, open_snapshot, redis_lease
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.storage.redis_link import Link
-from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -264,6 +264,48 @@ def tick_until(job: SharedJob, is_done: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+def emptied(client: Any) -> None:
+    client.flushdb()
+
+
+def renamed(client: Any) -> None:
+    for name in client.keys("{aopic:follow}*"):
+        client.rename(name, name.replace(b"follow", b"others"))
+
+
+def replaced(client: Any) -> None:
+    """By another job that is cut alike."""
+    client.flushdb()
+    assert begin_cut(Address("aopic:follow", of_client(client)), 4, lambda: None)
+
+
+def of_client(client: Any) -> str:
+    where = client.connection_pool.connection_kwargs
+    return f"redis://{where['host']}:{where['port']}"
+
+
+@pytest.mark.parametrize("take_away", [emptied, renamed, replaced], ids=lambda each: each.__name__)
+@deferred_f_from_coro_f
+async def test_a_crawl_whose_job_is_taken_away_says_so_and_is_no_success(
+    serve: Serve, settings, caplog, take_away: Callable[[Any], None]
+) -> None:
+    def last(_: Exchange) -> list[str]:
+        with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+            take_away(client)
+        return ["http://a.test/2"]
+
+    def endless(exchange: Exchange) -> list[str]:
+        return [f"/{int(exchange.target[1:]) + 1}"]
+
+    pages = {f"http://a.test/{n}": endless for n in range(2, 1_000)}
+    serve({**PAGES, "http://d.test/": last, **pages})
+    crawler = await crawl(Follow, {**settings, "AOPIC_MIN_GAP": 0.01})
+    assert crawler.stats.get_value("finish_reason") == "aopic_gone"
+    assert caplog.text.count("The job in redis://127.0.0.1") == 1
+    assert "is gone: its keys are gone from the server, which was emptied" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
     settings, caplog, *, is_lost: bool
@@ -294,7 +336,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
     if is_lost:
         assert [*held] == [1]
         assert job.failure is None
-        assert "The crawl goes on with the other shards" in caplog.text
+        assert "This worker goes on " in caplog.text
         job.close()
     else:
         with pytest.raises(StorageError, match="Shard 1 has received letter 7 from shard 0 of 2"):

@@ -94,7 +94,7 @@ def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_p
         visited, queued, violations = check(workers.redis.url)
         assert violations == []
         assert (visited, queued) == (N_HOSTS * N_PAGES, 0)
-        assert "The crawl goes on with the other shards" in workers.log(number).read_text()
+        assert "This worker goes on " in workers.log(number).read_text()
         late = 0
         for entries in pages_of(workers.web.log).values():
             for one, other in pairwise(entries):
