@@ -372,7 +372,7 @@ class Registry:
             joins: Whether to say that this worker lives.
 
         Raises:
-            LostError: If this worker may post nothing any more; a :class:`GoneError` if the job is another one, or none.
+            LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or none.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
         keys, places = self._keys, self._places
