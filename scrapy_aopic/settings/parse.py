@@ -46,7 +46,15 @@ SHOWN = 200
 _MANY = 1_000_000_000
 """The largest count that a setting takes unless it says otherwise: more than a machine holds of anything."""
 
-_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+_SECONDS = {
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86_400.0,
+    "week": 604_800.0,
+    "month": 30 * 86_400.0,
+    "year": 365 * 86_400.0,
+}
 
 _IMPORT_PATH = re.compile(r"\w+(\.\w+)+")
 
@@ -158,7 +166,8 @@ def window(value: Any) -> tuple[float, str]:
     """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
     if isinstance(value, bool):
         raise TypeError
-    match = re.fullmatch(r"\s*([0-9.]+)\s*(?:(turn|\|H\||second|minute|hour|day|week)s?)?\s*", str(value))
+    units = "|".join(_SECONDS)
+    match = re.fullmatch(rf"\s*([0-9.]+)\s*(?:(turn|\|H\||{units})s?)?\s*", str(value))
     if match is None:
         raise ValueError
     size, unit = float(match[1]), match[2] or "turn"

@@ -160,10 +160,10 @@ _ORDER = (
     Setting(
         "AOPIC_WINDOW",
         int(_WINDOW.size),
-        Check('a number of turns of |H| such as 8, or a time such as "36 hours" or "30 days"', parse.window),
+        Check('a number of turns of |H| such as 8, or a time such as "36 hours" or "4 months"', parse.window),
         "How much of a page's past counts as its history: virtual time by a number (in one turn, as much cash is "
-        "distributed as all pages hold), wall-clock time by a number with a unit from seconds to weeks, and for the "
-        "variable window a whole number of visits; see [windows](how-it-works.md#windows).",
+        "distributed as all pages hold), wall-clock time by a number with a unit from seconds to years (a month "
+        "has 30 days, a year 365), and for the variable window a whole number of visits; see [windows](how-it-works.md#windows).",
         "turns, time or visits",
     ),
     Setting(

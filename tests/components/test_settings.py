@@ -415,6 +415,8 @@ def test_an_unknown_setting_is_refused() -> None:
         ("36 hours", Window(36 * 3600, clock="seconds")),
         ("1 day", Window(86400, clock="seconds")),
         ("2 weeks", Window(14 * 86400, clock="seconds")),
+        ("4 months", Window(120 * 86400, clock="seconds")),
+        ("1 year", Window(365 * 86400, clock="seconds")),
     ],
 )
 def test_a_window_is_given_in_plain_units(value: Any, window: Window) -> None:
