@@ -60,6 +60,7 @@ class OpenJob:
         recrawls: Whether pages are visited again.
         max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
+        min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
         content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
         topic: What pages are to be relevant to; ``None`` for no topic.
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
@@ -90,6 +91,7 @@ class OpenJob:
             self.admission = Admission(crawler)
             self.max_links: int = read(settings, "AOPIC_MAX_LINKS")
             self.max_wait: float = read(settings, "AOPIC_MAX_WAIT")
+            self.min_convergence: float = read(settings, "AOPIC_MIN_CONVERGENCE")
             self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
             self.reports: bool = read(settings, "AOPIC_REPORT")
             kind: str = read(settings, "AOPIC_STORE")

@@ -22,6 +22,7 @@ room          what happens there
 `queued`      requests as bytes
 `stats`       what is counted, and logged once
 `steering`    what an operator asks of the crawl while it runs
+`convergence` when the estimates are good enough
 `trouble`     what goes wrong
 ============  =========================================================================================
 
@@ -56,6 +57,7 @@ from scrapy_aopic.job.report import print_report
 from scrapy_aopic.watch.live import Watch
 from scrapy_aopic.web.page_keys import PageKeys
 
+from .convergence import CONVERGED, Convergence
 from .dispatch import Dispatch
 from .duplicates import Duplicates
 from .focus import Focus
@@ -249,6 +251,7 @@ class Session:
             dropped=opened.dropped,
         )
         self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
+        self._convergence = Convergence(crawler, opened.min_convergence)
         self.steering = Steering(spider, job, self.visits, opened.control)
         self.pacer = JobPacer(
             job, self.visits, self.stats, self.trouble, reloads=reloads, gap_of=self.steering.gap
@@ -413,6 +416,8 @@ class Session:
     def _beat_alone(self) -> None:
         self._beat()
         self._announce()
+        if self._convergence.ends(self.job.crawl):
+            self._closing.close(CONVERGED)
 
     def _beat(self) -> None:
         """Commit if it is time, and do what else is due: at each request, and when none is asked for."""

@@ -220,6 +220,15 @@ _RECRAWLING = (
         "Part of the fetches that are revisits while new pages wait.",
         "part",
     ),
+    Setting(
+        "AOPIC_MIN_CONVERGENCE",
+        0.0,
+        number(0, 1),
+        "The crawl ends (`aopic_convergence`) when `aopic/cash/convergence`, 1/|H|, is less than this: 0.01 is after 100 "
+        "turns. The job remembers its pages, and goes on with a smaller one. 0 for no such end; see "
+        "[windows](how-it-works.md#windows).",
+        "1/turns",
+    ),
 )
 
 _POLITE = (

@@ -161,6 +161,43 @@ async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve: Serve, tm
     assert stats(crawler, "outcomes/no answer") is None
 
 
+@deferred_f_from_coro_f
+async def test_a_crawl_ends_when_its_estimates_hardly_change(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages = {HOME: ["/1", "/2"], "http://a.test/1": [HOME], "http://a.test/2": [HOME]}
+    web = serve(pages)
+
+    async def crawl(least: float) -> Crawler:
+        settings = {"AOPIC_RECRAWL": True, "AOPIC_RECRAWL_MIN_INTERVAL": 1, "AOPIC_MIN_CONVERGENCE": least}
+        crawler = get_crawler(
+            Follow,
+            {
+                "SCHEDULER": "scrapy_aopic.Scheduler",
+                "JOBDIR": str(tmp_path),
+                "AOPIC_STORE": "sqlite",
+                "AOPIC_POLITENESS_FACTOR": 0,
+                "CLOSESPIDER_TIMEOUT": 60,  # a crawl that does not end fails, and does not hang
+                **settings,
+            },
+        )
+        with caplog.at_level("INFO"):
+            await crawler.crawl_async()
+        return crawler
+
+    for least in (0.8, 0.4):
+        crawler = await crawl(least)
+        assert crawler.stats is not None
+        assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
+        assert 0 < ask(tmp_path, status)["convergence"] < least
+        assert f"AOPIC_MIN_CONVERGENCE is {least:g}" in caplog.text
+    assert min(web.asked.count(url) for url in pages) >= 2
+    assert check(tmp_path).violations == []
+    before = len(web.asked)
+    await crawl(0.4)  # it is there already
+    assert len(web.asked) <= before + len(pages)
+
+
 # Conditional requests
 
 

@@ -143,6 +143,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_TOKENIZER": [7, "no.such.module", "words", lambda text, more: [text, more]],
     "AOPIC_AUDIT_PAGES": [-1, 2_001, 1.5, "many"],
     "AOPIC_TOPIC_TIMEOUT": [0, -1, 601, "soon"],
+    "AOPIC_MIN_CONVERGENCE": [-0.1, 1.1, "some", float("nan")],
     "AOPIC_MIN_HARVEST": [-0.1, 1.1, "some", float("nan")],
 }
 
