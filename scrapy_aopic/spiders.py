@@ -16,7 +16,7 @@ from functools import WRAPPER_ASSIGNMENTS, wraps
 from inspect import getattr_static, isfunction, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -94,12 +94,30 @@ FIELDS: dict[str, Callable[[Response], str | int]] = {
 }
 """What an item can say about its page; ``language`` and ``type`` are ``""`` where the page does not state them."""
 
-AREAS: dict[str, Callable[[str], str] | None] = {
+
+class Area(NamedTuple):
+    """Which links of a page count, by where they lead.
+
+    Attributes:
+        of: What two hosts must have in common, as a function of a host's name.
+        is_left: Whether the links that count are those that lead out of it.
+    """
+
+    of: Callable[[str], str]
+    is_left: bool = False
+
+    def has(self, url: str, page: str) -> bool:
+        """Whether a link to *url* on *page* counts."""
+        return (self.of(host_name(url)) != self.of(host_name(page))) is self.is_left
+
+
+AREAS: dict[str, Area | None] = {
     "everywhere": None,
-    "domain": registered_domain,
-    "host": lambda host: host,
+    "domain": Area(registered_domain),
+    "host": Area(lambda host: host),
+    "elsewhere": Area(registered_domain, is_left=True),
 }
-"""What a link must have in common with its page, by ``scope``: a function of the host's name, ``None`` for nothing."""
+"""Which links count, by ``scope``; ``None`` for all of them."""
 
 
 # Options
@@ -207,7 +225,7 @@ class _Options:
 
 
 class _Bounded(Links):
-    """Those links of a page that lead to the web, and stay in an area.
+    """Those links of a page that lead to the web, and stay in an area, or lead out of it.
 
     Attributes:
         area: One of :data:`AREAS`.
@@ -215,7 +233,7 @@ class _Bounded(Links):
 
     __slots__ = ("area",)
 
-    area: Callable[[str], str] | None
+    area: Area | None
 
     def urls(self) -> Iterator[str]:
         area = self.area
@@ -225,24 +243,25 @@ class _Bounded(Links):
                 if url.startswith(_WEB):
                     yield url
             return
-        home = area(host_name(self.response.url))
-        is_home: dict[str, bool] = {}  # by authority, of which most links of a page have the same few
+        of, is_left = area
+        home = of(host_name(self.response.url))
+        counts: dict[str, bool] = {}  # by authority, of which most links of a page have the same few
         for url in found:
             if url.startswith(_WEB):
                 authority = url.split("/", 3)[2]
-                if authority not in is_home:
-                    is_home[authority] = area(host_name(url)) == home
-                if is_home[authority]:
+                if authority not in counts:
+                    counts[authority] = (of(host_name(url)) != home) is is_left
+                if counts[authority]:
                     yield url
 
 
-def _is_led_out(response: Response, area: Callable[[str], str]) -> bool:
+def _is_led_out(response: Response, area: Area) -> bool:
     """Whether a redirect has led out of the *area* of a page that is no seed."""
     meta = _meta(response)
     redirected: list[str] = meta.get("redirect_urls") or []
-    if not redirected or not meta.get("depth"):
+    if area.is_left or not redirected or not meta.get("depth"):
         return False
-    return area(host_name(redirected[0])) != area(host_name(response.url))
+    return not area.has(redirected[0], response.url)
 
 
 class BroadSpider(Spider):
@@ -268,7 +287,7 @@ class BroadSpider(Spider):
         domains: Domains to stay in, subdomains included; ``allowed_domains`` if there are none. Everywhere if there are
             none of these, either.
         scope: Which links are followed: ``"everywhere"``, ``"domain"`` (those to the registered domain of their page, and so
-            of its seed) or ``"host"``.
+            of its seed), ``"host"``, or ``"elsewhere"`` (those to other registered domains than that of their page).
         allow: Regular expressions of which one must be found in the URL of a link.
         deny: Regular expressions of which none may be found there. On the command line, one without commas between several.
         fields: What the items hold (:data:`FIELDS`); no items if empty.
@@ -475,7 +494,7 @@ class BroadSpider(Spider):
         own = self._options
         area = AREAS[own.scope]
         return (
-            (area is None or area(host_name(url)) == area(host_name(sitemap)))
+            (area is None or area.has(url, sitemap))
             and (not own.allow or any(pattern.search(url) for pattern in own.allow))
             and not any(pattern.search(url) for pattern in own.deny)
         )

@@ -81,7 +81,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--scope",
         metavar="NAME",
         default="everywhere",
-        help="links to follow: everywhere (default), domain or host, which are those of the seeds",
+        help="links to follow: everywhere (default); domain or host, which are those of the seeds; or elsewhere, out of "
+        "the domain of their page",
     )
     parser.add_argument(
         "--allow",
