@@ -1,6 +1,6 @@
 """How often a cache of URLs hits, by policy, size and crawl order: Broder, Najork and Wiener (WWW 2003) on link graphs.
 
-    python benchmarks/caches.py GRAPH.npz [...] [--plot FILE.svg] [--json FILE]
+    python benchmarks/caches.py GRAPH.npz [...] [--plot FILE.svg] [--plot-min FILE.svg] [--json FILE]
 
 The production ledger and frontier crawl each graph (CSR arrays ``indptr``, ``indices``) from 20 random seeds, all pages
 that these lead to. The stream of a crawl has, for each page in the order of the fetches, the pages that it links to in
@@ -22,7 +22,8 @@ from GRAPH.pseudo_host.npy beside it.
 
 The tables have the median number of different hosts in 1,000 fetches in a row, and the share of all links that missed. *Bend* is the size at which the curve over log2 of the size is
 the furthest below the straight line between its ends, *95 %* the smallest at which a cache has 95 % of INFINITE's hits.
-The plot is of the first graph, and so is a table of the processor time of a link with each policy of the package:
+A second table has the misses of each policy of the package as a multiple of MIN's. The plots are of the first graph
+(--plot: the share that missed, --plot-min: that multiple), and so is a table of the processor time of a link with each policy of the package:
 looking it up and using it, or a key in and a key out and, unless INFINITE misses it too, a read of the store (--read).
 At the end come the times of single calls, the best of several runs, and what a record takes in memory.
 """
@@ -371,6 +372,34 @@ def report(graph: str, results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def beside_min(rates: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Misses of each policy but MIN, at each size, as a multiple of those of MIN."""
+    return {
+        policy: [each / least for each, least in zip(missed, rates["min"], strict=True)]
+        for policy, missed in rates.items()
+        if policy != "min"
+    }
+
+
+def report_beside_min(graph: str, results: dict[str, dict[str, Any]]) -> str:
+    """A table of :func:`beside_min` at some of the sizes, and the size at which each policy is the furthest from MIN."""
+    results = {order: result for order, result in results.items() if "min" in result["rates"]}
+    logs = [log for log in SHOWN if log < max(len(each["rates"]["min"]) for each in results.values())]
+    lines = [
+        f"{graph}: misses as a multiple of MIN's",
+        "",
+        "| order | policy | " + " | ".join(f"{1 << log:,}" for log in logs) + " | most | at |",
+        "|---|---|" + "---:|" * (len(logs) + 2),
+    ]
+    for order, result in results.items():
+        for policy, times in beside_min(result["rates"]).items():
+            cells = [f"{times[min(log, len(times) - 1)]:.2f}" for log in logs]
+            worst = int(np.argmax(times))
+            cells += [f"{times[worst]:.2f}", f"{1 << worst:,}"]
+            lines.append(f"| {order} | {policy.upper()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def report_costs(found: dict[str, dict[str, float]]) -> str:
     """A table of :func:`costs`."""
     lines = ["| policy | " + " | ".join(found["lru"]) + " |", "|---|" + "---:|" * len(found["lru"])]
@@ -400,13 +429,19 @@ def report_links(graph: str, results: dict[str, dict[str, Any]], read: float) ->
     return "\n".join(lines)
 
 
-def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
-    """Draw a panel for each order with its policies, and one of LRU by the number of hosts."""
+def plot(path: Path, results: dict[str, dict[str, Any]], *, is_beside_min: bool = False) -> None:
+    """Draw a panel for each order with its policies, and one of LRU by the number of hosts.
+
+    Args:
+        is_beside_min: Whether to draw misses as a multiple of MIN's, which are not known by the number of hosts.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     orders = {name: result for name, result in results.items() if len(result["rates"]) > 1}
     by_hosts = {name: result for name, result in results.items() if len(result["rates"]) == 1}
+    if is_beside_min:
+        by_hosts = {}
     rows = math.ceil((len(orders) + bool(by_hosts)) / 3)
     # LRU and CLOCK are nearly the same.
     styles: dict[str, dict[str, Any]] = {
@@ -418,9 +453,13 @@ def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
         places = iter(figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).flat)
         for (name, result), axes in zip(orders.items(), places, strict=False):
             axes.set_title(name, fontsize=9, loc="left")
-            for policy, rates in result["rates"].items():
-                axes.plot(rates, label=policy.upper(), **{"linewidth": 1.2, **styles.get(policy, {})})
-            axes.axhline(result["infinite"], color="black", linestyle=":", linewidth=1, label="INFINITE")
+            curves = beside_min(result["rates"]) if is_beside_min else result["rates"]
+            for policy, points in curves.items():
+                axes.plot(points, label=policy.upper(), **{"linewidth": 1.2, **styles.get(policy, {})})
+            if is_beside_min:
+                axes.axhline(1, label="MIN", linewidth=1.2, **styles["min"])
+            else:
+                axes.axhline(result["infinite"], color="black", linestyle=":", linewidth=1, label="INFINITE")
         if by_hosts:
             axes = next(places)
             axes.set_title("LRU, hosts at once", fontsize=9, loc="left")
@@ -431,12 +470,18 @@ def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:
             axes.legend(fontsize=7, frameon=False)
         ticks = range(0, max(len(result["rates"]["lru"]) for result in results.values()) + 1, 3)
         for axes in figure.axes:
-            axes.set(ylim=(0, 1), xticks=ticks, xticklabels=[f"$2^{{{log}}}$" for log in ticks])
+            # STATIC is several times worse than the others, which a linear scale would press into one line.
+            axes.set(xticks=ticks, xticklabels=[f"$2^{{{log}}}$" for log in ticks])
+            axes.set(**({"yscale": "log"} if is_beside_min else {"ylim": (0, 1)}))
+            if is_beside_min:
+                axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"], minor=False)
+                axes.minorticks_off()
             axes.grid(alpha=0.3)
         for axes in places:
             axes.set_axis_off()
         figure.supxlabel("keys in the cache", fontsize=9)
-        figure.supylabel("share of the links that miss", fontsize=9)
+        share = "misses as a multiple of MIN's" if is_beside_min else "share of the links that miss"
+        figure.supylabel(share, fontsize=9)
         lines = figure.axes[0].get_legend_handles_labels()
         figure.legend(*lines, loc="outside upper center", ncols=6, frameon=False)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -465,6 +510,7 @@ def main() -> None:
     )
     parser.add_argument("--read", type=float, default=7.0, help="microseconds of a read of the store (7)")
     parser.add_argument("--plot", type=Path, help="draw the first graph")
+    parser.add_argument("--plot-min", type=Path, help="the same beside MIN")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
     args = parser.parse_args()
     everything: dict[str, dict[str, dict[str, Any]]] = {}
@@ -483,12 +529,15 @@ def main() -> None:
                 results[order] = {"hosts": hosts_in_a_row(graph, fetched), **found}
         links = max(result["links"] for result in results.values())
         print(f"\n{report(f'{graph.name}: {len(graph):,} pages, {links:,} links followed', results)}\n")
+        print(f"\n{report_beside_min(graph.name, results)}\n")
     first = next(iter(everything))
     print(f"\n{report_links(first, everything[first], args.read)}\n")
     times = costs()
     print(f"{report_costs(times)}\n\nA record with its key: {record_bytes():.0f} bytes.")
     if args.plot is not None:
         plot(args.plot, everything[first])
+    if args.plot_min is not None:
+        plot(args.plot_min, everything[first], is_beside_min=True)
     if args.json is not None:
         args.json.write_text(json.dumps({"graphs": everything, "costs": times}) + "\n")
 

@@ -60,6 +60,12 @@ def test_no_policy_beats_the_bound_and_all_end_where_nothing_has_to_go():
     for rates in found["rates"].values():
         assert all(rate >= bound for rate, bound in zip(rates, found["rates"]["min"], strict=True))
         assert rates[-1] == found["infinite"] == len(set(stream)) / len(stream)
+    times = caches.beside_min(found["rates"])
+    assert times.keys() == found["rates"].keys() - {"min"}
+    for policy, each in times.items():
+        assert min(each) == each[-1] == 1
+        assert max(each) > 1
+        assert each[4] == pytest.approx(found["rates"][policy][4] / found["rates"]["min"][4])
 
 
 def test_hosts_take_turns_and_every_page_that_can_be_reached_is_fetched_once():
