@@ -100,6 +100,30 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, 
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
+async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_change(
+    serve: Serve, settings
+) -> None:
+    serve(PAGES)
+    crawler = await crawl(
+        Follow,
+        {
+            **settings,
+            "AOPIC_POLITENESS_FACTOR": 0,
+            "AOPIC_ENDOWMENT": 0,
+            "AOPIC_RECRAWL": True,
+            "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+            "AOPIC_MIN_CONVERGENCE": 0.5,
+            "CLOSESPIDER_TIMEOUT": 60,
+        },
+    )
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
+    assert crawler.stats.get_value("aopic/cash/convergence") < 0.5
+    assert check(settings["REDIS_URL"]) > 0
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
 async def test_seeds_reach_their_shards_once(serve: Serve, settings, tmp_path: Path) -> None:
     web = serve(PAGES)
     seeds = tmp_path / "seeds.txt"
