@@ -134,6 +134,7 @@ class SharedJob(Job):
         self._near: dict[int, int] = {}
         self._last: Look | None = None
         self._is_quiet = False
+        self._asleep_so_far: set[int] = set()
         self._tick_at = 0.0
         self._n_landed = 0
         self._slowest = 0.0
@@ -144,7 +145,10 @@ class SharedJob(Job):
             self._keeper = keeper or OnServer(folder, address, shards)
             opened.callback(self._keeper.close)
             self._registry = self._keeper.registry
-            most = len(self._keeper.own or range(shards))
+            own = self._keeper.own or range(shards)
+            most = len(own)
+            # What such a shard was like in an earlier run does not count: seeds may wait since then, or a time have come.
+            self._asleep_so_far.update(own)
             self._policy = replace(
                 policy,
                 page_cache=max(policy.page_cache // most, _LEAST_PAGES),
@@ -204,9 +208,11 @@ class SharedJob(Job):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no shard of the job had anything to do, wherever it is, and no letter was on its way."""
+        """Whether no shard of the job had anything to do, wherever it is, and no letter or list of seeds was on its way."""
         last = self._last
-        if not self._is_quiet or last is None:
+        if not self._is_quiet or last is None or self._asleep_so_far:
+            return False
+        if last.seed_lists and self.server_seeds is not None and last.is_owned[0]:
             return False
         # What was stored here since that look may have letters that nobody has seen.
         return all(held.state.head == last.heads[number] for number, held in self._shards.held.items())
@@ -382,6 +388,7 @@ class SharedJob(Job):
             self.learning.workers = len(look.workers)
         if self.server_seeds is not None and 0 in self._shards.held:
             self.server_seeds.heard_of(look.seed_lists)
+        self._asleep_so_far -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
         whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
         for number, held in self._shards.held.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.

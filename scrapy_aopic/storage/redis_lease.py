@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError
 
+from .address import MAX_SHARDS
 from .redis_connect import connect
 from .redis_keys import Head
 
@@ -186,7 +187,8 @@ class Lease:
     def lost(self, why: str) -> LostError:
         """The error for a job that is no longer ours, because of *why*, a clause."""
         self._why_lost = why
-        if why == _GONE and not self._address.home:  # with shards on disks, a server can be told again
+        is_of_job = not self._address.home and self._address.shard <= MAX_SHARDS
+        if why == _GONE and is_of_job:  # with shards on disks, a server can be told again
             return job_gone(self._address.of_shard(-1))
         return LostError(
             f"The store in {self._address} is no longer this process's: {why}; what was not committed is done again by "

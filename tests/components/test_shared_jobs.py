@@ -31,6 +31,7 @@ from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cutting import begin_cut
+from scrapy_aopic.job.server_seeds import give_on_server
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.job.whole import audit_job
 from scrapy_aopic.storage import Address, open_snapshot, redis_lease
@@ -286,6 +287,28 @@ def tick_until(job: SharedJob, is_done: Callable[[], object]) -> None:
         assert time.monotonic() < deadline
         job.tick()
         time.sleep(0.01)
+
+
+class NoStart(Follow):
+    async def start(self) -> AsyncIterator[Any]:
+        for nothing in ():
+            yield nothing
+
+
+@deferred_f_from_coro_f
+async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve: Serve, settings, tmp_path: Path) -> None:
+    web = serve({**PAGES, **{f"http://s{n}.test/": [] for n in range(9)}})
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(PAGES)
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("".join(f"http://s{n}.test/\n" for n in range(9)))
+    given = give_on_server(Address("aopic:follow", settings["REDIS_URL"]), [str(seeds)])
+    assert given.rows == 9
+    crawler = await crawl(NoStart, settings)
+    assert sorted(web.asked[len(PAGES) :]) == [f"http://s{n}.test/" for n in range(9)]
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    await crawl(NoStart, settings)
+    assert check(settings["REDIS_URL"]) == len(web.asked) == len(PAGES) + 9
 
 
 def emptied(client: Any) -> None:
