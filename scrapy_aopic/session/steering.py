@@ -81,7 +81,10 @@ class Steering:
         control = self.control
         if control.paused_since:
             return inf
-        if control.connections and self._visits.n_downloading >= control.connections:
+        # One at least, or a part of the job would stand still.
+        if control.connections and self._visits.n_downloading >= max(
+            int(control.connections * self._part), 1
+        ):
             return inf
         return max(self._next_at - now, 0.0) if control.rate else 0.0
 
@@ -93,4 +96,10 @@ class Steering:
         """A page is requested."""
         rate = self.control.rate
         if rate:
-            self._next_at = max(self._next_at, now) + 1 / rate
+            self._next_at = max(self._next_at, now) + 1 / (rate * self._part)
+
+    @property
+    def _part(self) -> float:
+        """Of the job, and of its limits, that is this process's: its shards."""
+        part = self._job.part
+        return part.held / part.shards if part is not None and part.held else 1.0

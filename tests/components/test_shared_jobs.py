@@ -12,10 +12,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
@@ -24,6 +25,7 @@ from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.control import Control
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
@@ -31,9 +33,11 @@ from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cutting import begin_cut
+from scrapy_aopic.job.job import PartOfJob
 from scrapy_aopic.job.server_seeds import give_on_server
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.session.steering import Steering
 from scrapy_aopic.storage import Address, open_snapshot, redis_lease
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_keys import Keys
@@ -309,6 +313,26 @@ async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve: Serve, sett
     assert crawler.stats.get_value("finish_reason") == "finished"
     await crawl(NoStart, settings)
     assert check(settings["REDIS_URL"]) == len(web.asked) == len(PAGES) + 9
+
+
+@pytest.mark.parametrize(("held", "rate", "connections"), [([2, 1, 1], 10.0, 8), ([4, 0, 0], 10.0, 1)])
+def test_workers_share_out_what_a_job_may_do(held: list[int], rate: float, connections: int) -> None:
+    n_requests, n_under_way = 0, 0
+    for n in held:  # each a worker that always has a page, for 100 seconds
+        job: Any = SimpleNamespace(part=PartOfJob(4, n, len(held)))
+        visits: Any = SimpleNamespace(n_downloading=0)
+        steering = Steering(cast("Spider", None), job, visits, None)
+        steering.control = Control(rate=rate)
+        now = 0.0
+        while n and (now := now + steering.wait(now)) < 100:
+            steering.requested(now)
+            n_requests += 1
+        steering.control = Control(connections=connections)
+        while n and not steering.wait(100.0):
+            visits.n_downloading += 1
+        n_under_way += visits.n_downloading
+    assert n_requests == pytest.approx(rate * 100, abs=len(held))
+    assert n_under_way == connections
 
 
 def emptied(client: Any) -> None:
