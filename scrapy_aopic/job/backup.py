@@ -21,6 +21,7 @@ from scrapy_aopic.storage import Address, copy_store, exists, lock_job
 from scrapy_aopic.storage.lock import killed_task, sync_folder, sync_names
 
 from .control import copy_control
+from .cutting import find_suffixes
 from .folder import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
 from .offsets import read_offsets
 from .parts import part_folder, parts_folder, write_parts
@@ -115,7 +116,7 @@ def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
-        return _copy_stores(stores, places, target, cut, progress=progress)
+        return _copy_stores(source, stores, places, target, cut, progress=progress)
 
 
 def _open(source: Path | Address, opened: ExitStack) -> list[Store]:
@@ -126,6 +127,7 @@ def _open(source: Path | Address, opened: ExitStack) -> list[Store]:
 
 
 def _copy_stores(
+    source: Path | Address,
     stores: Sequence[Store],
     places: Sequence[Path | Address],
     target: Path,
@@ -133,7 +135,7 @@ def _copy_stores(
     *,
     progress: bool,
 ) -> int:
-    """Copy *stores*, those at *places*, to the job folder *target*; returns the number of rows."""
+    """Copy *stores*, those of *source* at *places*, to the job folder *target*; returns the number of rows."""
     with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
         if cut is None:
             return copy_store(stores[0], places[0], store_folder(target), line.update)
@@ -141,7 +143,7 @@ def _copy_stores(
         n = 0
         for number, (store, place) in enumerate(zip(stores, places, strict=True)):
             n += copy_store(store, place, part_folder(target, number), line.update)
-        write_parts(target, cut)
+        write_parts(target, cut, find_suffixes(source))
         return n
 
 
@@ -159,7 +161,7 @@ def _copy_from_server(source: Address, target: Path, *, progress: bool) -> int:
         for path in lists(waiting):
             if path.name not in taken and path.name not in still:  # all of it is in the snapshot
                 path.unlink()
-        return _copy_stores(stores, places, target, cut, progress=progress)
+        return _copy_stores(source, stores, places, target, cut, progress=progress)
 
 
 def _copy_file(source: Path, target: Path) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import BatchOrder, order_name
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.storage.redis_shards import JobCut, begin, read_cut
-from scrapy_aopic.web.suffixes import list_name
+from scrapy_aopic.storage.redis_shards import JobCut, begin, read_cut, read_suffixes
+from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
+
+from .parts import read_part_suffixes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
+
+logger = logging.getLogger(__name__)
 
 
 def check_cut(
@@ -77,16 +82,32 @@ def check_cut(
 
 
 def check_suffixes(job: Path | Address, cut: JobCut) -> None:
-    """Do nothing if this process cuts domains as *cut*, that of *job*, does: else it would look for hosts in other shards.
+    """Cut domains as *cut*, that of *job*, does from now on: else this process would look for hosts in other shards.
 
     Raises:
-        StorageError: If it does not.
+        StorageError: If it cannot.
     """
-    if cut.suffixes != list_name():
+    if cut.suffixes == list_name():
+        return
+    if not use_list(cut.suffixes, find_suffixes(job)):
         raise StorageError(
-            f"The job in {job} was cut by the public suffix list of tldextract {cut.suffixes}, and this process has that "
-            f"of {list_name()}: install the same versions of tldextract and scrapy-aopic on all machines. Nothing was changed."
+            f"The job in {job} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
+            f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of tldextract "
+            "with which the job began. Nothing was changed."
         )
+    logger.info(
+        "Domains are cut by the list of public suffixes with which the job in %(job)s began, not by the one that is installed",
+        {"job": job},
+    )
+
+
+def find_suffixes(job: Path | Address) -> bytes:
+    """The list of public suffixes by which *job* is cut; empty if it is not there.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    return (read_part_suffixes(job) if isinstance(job, Path) else read_suffixes(job)) or b""
 
 
 def begin_cut(address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0) -> bool:
@@ -99,4 +120,4 @@ def begin_cut(address: Address, shards: int, prepare: Callable[[], object], *, d
     Raises:
         StorageError: If there is a job in one piece, or the server does not work.
     """
-    return begin(address, JobCut(shards, list_name(), disks), prepare)
+    return begin(address, JobCut(shards, list_name(), disks), prepare, suffixes=packed_list())

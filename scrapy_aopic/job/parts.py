@@ -1,7 +1,7 @@
 """A job in shards as it lies in a folder, as ``scrapy aopic backup`` makes one: a store for each shard, and how it was cut.
 
 The folder ``aopic-shards`` holds the stores in folders ``0``, ``1`` and so on. ``cut.json``, written last, says how many they are and by
-which list of public suffixes hosts belong to them.
+which list of public suffixes hosts belong to them; ``suffixes`` is that list.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.address import MAX_SHARDS
-from scrapy_aopic.storage.folder import replace_file
+from scrapy_aopic.storage.folder import replace_file, replacing
 from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.redis_shards import JobCut
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "aopic-shards"
 _CUT = "cut.json"
+_SUFFIXES = "suffixes"
 
 
 def parts_folder(job_folder: Path) -> Path:
@@ -66,10 +67,20 @@ def check_no_parts(job_folder: Path | None) -> None:
         )
 
 
-def write_parts(job_folder: Path, cut: JobCut) -> None:
-    """Note how the job in *job_folder* is cut, whose stores are whole.
+def read_part_suffixes(job_folder: Path) -> bytes | None:
+    """The list of public suffixes by which the job in *job_folder* is cut; ``None`` if it is not there."""
+    try:
+        return (parts_folder(job_folder) / _SUFFIXES).read_bytes()
+    except OSError:
+        return None
+
+
+def write_parts(job_folder: Path, cut: JobCut, suffixes: bytes) -> None:
+    """Note how the job in *job_folder* is cut, whose stores are whole, and by which list of public *suffixes*.
 
     Raises:
         OSError: If it cannot be written.
     """
+    with replacing(parts_folder(job_folder) / _SUFFIXES) as file:
+        file.write(suffixes)
     replace_file(parts_folder(job_folder) / _CUT, json.dumps(cut._asdict()) + "\n")

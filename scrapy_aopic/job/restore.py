@@ -25,6 +25,7 @@ from scrapy_aopic.storage.redis_moving import Move, beside, put_in_place, remove
 from scrapy_aopic.storage.redis_shards import begin, read_cut
 
 from .control import copy_control
+from .cutting import find_suffixes
 from .folder import check_job_folder, seeds_folder, store_folder
 from .parts import read_parts
 from .seeds import lists
@@ -72,7 +73,7 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
         put_on_server(target, lists(seeds_folder(source)))  # first: they are part of it
         if cut is None:
             return _restore_one(stores[0], target, line.update)
-        return _restore_shards(stores, target, cut, line.update)
+        return _restore_shards(stores, target, cut, find_suffixes(source), line.update)
 
 
 def _restore_one(store: Store, target: Address, progress: Callable[[int], object]) -> int:
@@ -85,7 +86,11 @@ def _restore_one(store: Store, target: Address, progress: Callable[[int], object
 
 
 def _restore_shards(
-    stores: Sequence[Store], target: Address, cut: JobCut, progress: Callable[[int], object]
+    stores: Sequence[Store],
+    target: Address,
+    cut: JobCut,
+    suffixes: bytes,
+    progress: Callable[[int], object],
 ) -> int:
     n = 0
     with ExitStack() as opened:
@@ -100,7 +105,7 @@ def _restore_shards(
                 opened.callback(copy.close)
                 n += copy_rows(store, copy, progress)
 
-        if not begin(target, cut, make) or read_cut(target) != cut:
+        if not begin(target, cut, make, suffixes=suffixes) or read_cut(target) != cut:
             raise StorageError(
                 f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
             )

@@ -173,8 +173,22 @@ def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
     return cut._replace(shards=shards)
 
 
-def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
+def read_suffixes(address: Address) -> bytes | None:
+    """The list of public suffixes by which the job at *address* is cut, as it was given when that began.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(connect(address)) as link:
+        found: bytes | None = link.ask((b"GET", Keys(address).of_job(b"suffixes")))[0]
+    return found
+
+
+def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffixes: bytes = b"") -> bool:
     """Make the job at *address* if there is none, once *prepare* has done what belongs to it; returns whether it did.
+
+    Args:
+        suffixes: The list of public suffixes that *cut* names; workers with another one use this one.
 
     Raises:
         StorageError: If there is a job in one piece, or the server does not work.
@@ -203,7 +217,8 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object]) -> bool:
         try:
             prepare()
             link.transact(
-                (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX")
+                (b"SET", keys.of_job(b"suffixes"), suffixes),
+                (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX"),
             )
         finally:
             link.ask((b"DEL", beginning))

@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,8 +33,10 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
+from scrapy_aopic.job.backup import backup
 from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.job import PartOfJob
+from scrapy_aopic.job.restore import restore
 from scrapy_aopic.job.server_seeds import give_on_server
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.job.whole import audit_job
@@ -42,7 +45,9 @@ from scrapy_aopic.storage import Address, open_snapshot, redis_lease
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis_keys import Keys
 from scrapy_aopic.storage.redis_link import Link
+from scrapy_aopic.storage.redis_shards import JobCut, begin
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -190,18 +195,71 @@ async def test_another_number_of_shards_is_refused_later(
     assert len(web.asked) == n
 
 
+@pytest.fixture
+def own_list() -> Iterator[None]:
+    """Whatever list of public suffixes is used meanwhile."""
+    names = "_extract", "_is_given"
+    before = [getattr(suffixes, name) for name in names]
+    yield
+    for name, value in zip(names, before, strict=True):
+        setattr(suffixes, name, value)
+    forget_list()
+
+
+def forget_list() -> None:
+    for remembered in (suffixes.registered_domain, suffixes.list_name, suffixes.packed_list):
+        remembered.cache_clear()
+
+
+@pytest.mark.usefixtures("own_list")
 @deferred_f_from_coro_f
-async def test_another_list_of_public_suffixes_is_refused(
-    serve: Serve, settings, caplog, monkeypatch
+async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
+    serve: Serve, settings, caplog, monkeypatch, tmp_path: Path
 ) -> None:
     web = serve(PAGES)
-    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
-    n = len(web.asked)
-    monkeypatch.setattr("scrapy_aopic.job.cutting.list_name", lambda: "0.1 (abc)")
+
+    class Older:
+        tlds = sorted({*suffixes._extract.tlds} - {"co.uk"} | {"a.test"})
+
+    given = zlib.compress("\n".join(Older.tlds).encode())
+    with monkeypatch.context() as as_older:
+        as_older.setattr(suffixes, "_extract", Older)
+        forget_list()
+        name, packed = suffixes.list_name(), suffixes.packed_list()
+    forget_list()
+    assert packed == given
+    address = Address("aopic:follow", settings["REDIS_URL"])
+    assert begin(address, JobCut(4, name), lambda: None, suffixes=packed)
+    with caplog.at_level(logging.INFO):
+        await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    assert "Domains are cut by the list of public suffixes with which the job" in caplog.text
+    assert suffixes.registered_domain("www.a.test") == "www.a.test"
+    assert suffixes.registered_domain("x.y.co.uk") == "co.uk"
+    backup(address, tmp_path / "copy")
+    with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+        client.flushall()
+    restore(tmp_path / "copy", address)
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted(PAGES)
+    assert audit_job(address).violations == []
+
+
+@pytest.mark.parametrize(
+    "what", [b"", b"noise", zlib.compress(b"com\norg")], ids=["none", "noise", "another"]
+)
+@deferred_f_from_coro_f
+async def test_a_list_of_public_suffixes_that_is_not_there_is_refused(
+    serve: Serve, settings, caplog, what: bytes
+) -> None:
+    web = serve(PAGES)
+    address = Address("aopic:follow", settings["REDIS_URL"])
+    assert begin(address, JobCut(4, "0123456789abcdef, *"), lambda: None, suffixes=what)
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, settings)
-    assert "install the same versions of tldextract and scrapy-aopic on all machines" in caplog.text
-    assert len(web.asked) == n
+    assert (
+        "is cut by a list of public suffixes (0123456789abcdef, *) that is not stored with it" in caplog.text
+    )
+    assert web.asked == []
 
 
 @deferred_f_from_coro_f
