@@ -295,10 +295,9 @@ const Opic = (() => {
       return each;
     }
 
-    /** Units that *page* counts for as of now: in the window, or ever if there is none. */
-    weight(page, now = 0, window = null) {
-      const cash = this.cash(page);
-      return window === null || !page.visits ? page.history + cash : window.history(page, cash, this.turn, now);
+    /** Units that *page* counts for: by the window from its second visit on, or all that it ever got. */
+    weight(page, byWindow = false) {
+      return byWindow && page.visits > 1 ? page.history : page.history + this.cash(page);
     }
   }
 
@@ -394,9 +393,9 @@ const Opic = (() => {
       return this.visit(POLICIES[policy](this), now);
     }
 
-    /** Importance of each page as a part of 1, by all cash that it ever had, or by what *window* counts. */
-    importance(window = null, now = 0) {
-      const weights = this.pages.map((page) => Number(this.ledger.weight(page, now, window)));
+    /** Importance of each page as a part of 1, by all cash that it ever had, or by what the window counts. */
+    importance(byWindow = false) {
+      const weights = this.pages.map((page) => Number(this.ledger.weight(page, byWindow)));
       const all = weights.reduce((one, other) => one + other, 0);
       return weights.map((each) => (all ? each / all : 0));
     }

@@ -494,7 +494,7 @@
         if (step === at) web.links = changed.map((targets) => [...targets]);
         const last = web.pages[page].visitedTurn;
         const moved = web.step();
-        const part = web.importance(window)[page];
+        const part = web.importance(window !== null)[page];
         points.push([step, part]);
         if (moved.page === page && web.pages[page].visits > 1) {
           dots.push([step, part, window !== null && web.pages[page].visitedTurn - last >= window.size]);

@@ -256,6 +256,8 @@ class _Auditor:
         )
         history, members = tally.history, tally.members
         expect(history == ledger.history, "histories add up to {}, not {}", history, ledger.history)
+        if ledger.new is not None:
+            expect(tally.new == ledger.new, "new pages are {}, not {}", tally.new, ledger.new)
         expect(members == ledger.members, "classes have {} pages, not {}", members, ledger.members)
         for name in ("queued", "visited", "failed", "hosts"):
             recorded, counted = getattr(self._saved, name), getattr(self._result, name)

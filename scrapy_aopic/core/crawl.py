@@ -53,7 +53,7 @@ from .revisits.looks import Looks
 from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
-from .saved import Saved, read_saved
+from .saved import Saved, open_totals, read_saved
 from .shards.abroad import Abroad
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
@@ -111,7 +111,7 @@ class Crawl:
                 f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
                 f"{order_name(order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
             )
-        totals = saved.ledger if saved is not None else Totals()
+        totals = open_totals(store, saved, by_window=recrawl is not None)
         cut = open_cut(store, policy, shard, is_new=saved is None)
         self.mail = mail = Mail(store, cut, totals) if cut is not None else None
         is_own = cut.is_own if cut is not None else None
@@ -320,14 +320,14 @@ class Crawl:
         """Whether *page* was last queued by an earlier run of this job."""
         return self.pages.is_from_before(page)
 
-    def importance(self, page: Page, now: float = 0.0) -> float:
+    def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""
-        return self.ledger.importance(page, now)
+        return self.ledger.importance(page)
 
-    def worth(self, key: bytes, page: Page, now: float) -> tuple[float, int]:
+    def worth(self, key: bytes, page: Page) -> tuple[float, int]:
         """Importance and cash of *page*, which is under *key*: see :meth:`importance`."""
         del key  # of a job in shards, it says which shard knows
-        return self.ledger.importance(page, now), self.ledger.cash(page)
+        return self.ledger.importance(page), self.ledger.cash(page)
 
     @property
     def totals(self) -> Totals:

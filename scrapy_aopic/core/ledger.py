@@ -18,14 +18,15 @@ with host decay is ours (docs/how-it-works.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .records import FAILED, Page
 from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
-from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .window import Window
 
 
 TOTAL = (1 << 53) - 1
@@ -54,6 +55,7 @@ class Sums(NamedTuple):
         history: Sum of the pages' histories, in units.
         held: Cash that pages hold, in units.
         virtual: Cash of the virtual page, in units.
+        new: What pages hold of it that are new (:class:`NewPages`), in units.
     """
 
     visits: int = 0
@@ -62,14 +64,38 @@ class Sums(NamedTuple):
     history: int = 0
     held: int = 0
     virtual: int = 0
+    new: int = 0
 
     def plus(self, other: Sums) -> Sums:
         """Both together."""
         return Sums(*map(int.__add__, self, other))
 
+    def less(self, other: Sums) -> Sums:
+        """What there is without *other*; 0 at least, as the two may be of different moments."""
+        return Sums(*(max(own - part, 0) for own, part in zip(self, other, strict=True)))
+
 
 NOWHERE = Sums()
 """What the other shards of a job without any have."""
+
+
+@dataclass(slots=True)
+class NewPages:
+    """Pages that were visited less than twice, so that the rate at which they get cash is not known.
+
+    Attributes:
+        cash: Units that they hold, with what they are owed.
+        members: How many of them are in each class.
+    """
+
+    cash: int = 0
+    members: list[int] = field(default_factory=lambda: [0] * N_PAGE_CLASSES)
+
+    def add(self, page: Page, cash: int) -> None:
+        """Count *page*, which holds *cash* units, if it is new."""
+        if page.visits < 2:
+            self.cash += cash
+            self.members[class_of(page)] += is_member(page)
 
 
 @dataclass(slots=True)
@@ -88,6 +114,8 @@ class Totals:
         newcomers: Sum and number of the histories of pages at their second visit.
         balance: What came from other shards, less what went to them.
         elsewhere: Sums over the other shards, as of when somebody last said them.
+        new: Those that are new; ``None`` if nobody has counted them, as in a job of an older version that visits pages
+            once.
     """
 
     virtual: int = TOTAL
@@ -100,11 +128,15 @@ class Totals:
     newcomers: tuple[int, int] = (0, 0)
     balance: int = 0
     elsewhere: Sums = NOWHERE
+    new: NewPages | None = field(default_factory=NewPages)
 
     def __post_init__(self) -> None:
-        # Tuples if they were read from a store.
+        # Tuples and a dictionary if they were read from a store.
         self.members = list(self.members)
         self.elsewhere = Sums(*self.elsewhere)
+        new: Any = self.new
+        if isinstance(new, dict):
+            self.new = NewPages(new["cash"], list(new["members"]))
 
     @property
     def whole(self) -> int:
@@ -116,6 +148,18 @@ class Totals:
         """Units that the pages hold together."""
         return TOTAL + self.balance - self.virtual
 
+    def sums(self, *, visits: int, seeds: int) -> Sums:
+        """What these add to the sums of a job, with what others count."""
+        return Sums(
+            visits=visits,
+            seeds=seeds,
+            distributed=self.distributed,
+            history=self.history,
+            held=self.held,
+            virtual=self.virtual,
+            new=self.new.cash if self.new is not None else 0,
+        )
+
     def owed(self, page: Page) -> int:
         """Units that the virtual page handed to *page* since its cash was last brought up to date."""
         return self.handed[class_of(page)] - page.handed if is_member(page) else 0
@@ -123,30 +167,35 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How important pages are, as of a moment.
+    """How important pages are.
+
+    Every page weighs something, and its importance is its part of the weight of all pages. So all of them together have
+    1, up to the rounding of one division a page. The weight of all is a sum of totals that the ledger keeps, to the unit.
 
     Attributes:
-        window: The window, if pages are visited again and again: what a page has shown per window's length counts, up
-            to this moment. Without it all cash that a page ever received counts, which is the same measure
-            for pages that were visited once and for those that wait.
-        now: Seconds since the epoch.
+        by_window: Whether a page weighs what the window counted at its last visit: so it is if pages are visited again
+            and again, from the second visit on, the first one that shows a rate. What it has got since does not count:
+            greedy visits leave about the same with every page, and no sum can be kept of what a window would make of it
+            at each moment. Else, and until then, a page weighs all that it ever received.
     """
 
     totals: Totals
-    window: Window | None
-    now: float
+    by_window: bool
 
     def weight(self, page: Page) -> int:
         """Units that *page* counts for."""
-        cash = page.cash + self.totals.owed(page)
-        if self.window is None or not page.visits:
-            return page.history + cash
-        return self.window.history(page, cash, self.totals.turn, self.now)
+        if self.by_window and page.visits > 1:
+            return page.history
+        return page.history + page.cash + self.totals.owed(page)
 
     def importance(self, weight: int) -> float:
-        """*weight* as a part of all history and of all cash that pages hold, in all shards."""
-        totals = self.totals
-        whole = totals.history + totals.held + totals.elsewhere.history + totals.elsewhere.held
+        """*weight* as a part of that of all pages, in all shards."""
+        totals, elsewhere = self.totals, self.totals.elsewhere
+        whole = totals.history + elsewhere.history
+        if self.by_window:
+            whole += (totals.new.cash if totals.new is not None else 0) + elsewhere.new
+        else:
+            whole += totals.held + elsewhere.held
         return weight / whole if whole else 0.0
 
 
@@ -160,8 +209,8 @@ class Ledger:
             the paper. With 0.15 the fixpoint is PageRank(0.85).
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
         spending: How the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
-        averages: Whether a page's history is the average of its class until its second visit, which is right if
-            pages are visited again and again.
+        averages: Whether a page's history is the average of its class until its second visit, and is all that the
+            page weighs from then on, which is right if pages are visited again and again.
     """
 
     def __init__(
@@ -203,13 +252,19 @@ class Ledger:
 
     def admit(self, page: Page, cash: int = 0) -> None:
         """Let a page that is in no class into its own, with *cash* that the caller took from elsewhere."""
-        which = class_of(page)
+        totals, which = self.totals, class_of(page)
+        if page.visits < 2 and totals.new is not None:
+            totals.new.cash += cash - page.cash
+            totals.new.members[which] += 1
         page.cash = cash
-        page.handed = self.totals.handed[which]
-        self.totals.members[which] += 1
+        page.handed = totals.handed[which]
+        totals.members[which] += 1
 
     def _leave(self, page: Page) -> None:
-        self.totals.members[class_of(page)] -= 1
+        totals, which = self.totals, class_of(page)
+        totals.members[which] -= 1
+        if page.visits < 2 and totals.new is not None:
+            totals.new.members[which] -= 1
 
     def catch_up(self, page: Page) -> None:
         """Bring ``page.cash`` up to date with what the virtual page handed to its class."""
@@ -221,12 +276,23 @@ class Ledger:
         """Cash of *page* as of now, without changing it."""
         return page.cash + self.totals.owed(page)
 
+    def pay(self, page: Page, units: int) -> None:
+        """Give *page* *units*, which the caller took from elsewhere; less than none are taken from it."""
+        page.cash += units
+        if page.visits < 2:
+            self.count_new(units)
+
+    def count_new(self, units: int) -> None:
+        """New pages hold so much more."""
+        if self.totals.new is not None:
+            self.totals.new.cash += units
+
     def grant(self, page: Page, worth: float = 1.0) -> int:
         """Give *page* the cash of *worth* seeds, at least 0, out of the virtual page; returns the units."""
         virtual = self.totals.virtual
         units = min(int((virtual >> SEED_SHIFT) * worth), virtual // 2)
         self.totals.virtual -= units
-        page.cash += units
+        self.pay(page, units)
         return units
 
     # -- a visit
@@ -263,7 +329,7 @@ class Ledger:
         """
         totals = self.totals
         self.catch_up(page)
-        page.cash -= spent
+        self.pay(page, -spent)
         self._pass_time(spent)
         totals.distributed += spent
         amount = spent
@@ -309,6 +375,9 @@ class Ledger:
         totals = self.totals
         if not page.visits:
             self._leave(page)
+        elif page.visits == 1 and totals.new is not None:
+            totals.new.cash -= page.cash
+            totals.new.members[class_of(page)] -= 1
         totals.history -= page.history
         self.window.visit(page, spent, totals.turn, now, self._newcomer() if is_plain else -1)
         totals.history += page.history
@@ -332,7 +401,8 @@ class Ledger:
     def fail(self, page: Page) -> int:
         """Let a visited page end for good: its cash goes to the virtual page; returns the units."""
         self.catch_up(page)
-        units, page.cash = page.cash, 0
+        units = page.cash
+        self.pay(page, -units)
         self.totals.virtual += units
         self._leave(page)
         page.state = FAILED
@@ -347,10 +417,12 @@ class Ledger:
         """Move all cash and history of *page* to *other*, both of them visited; the caller sets ``canonical``."""
         self.catch_up(page)
         self.catch_up(other)
-        other.cash += page.cash
+        units = page.cash
+        self.pay(page, -units)
+        self.pay(other, units)
         other.history += page.history
         other.marks = page.marks = ()  # its visits are no longer the whole of its history
-        page.cash = page.history = 0
+        page.history = 0
         self._leave(page)
 
     def bequeath(self, page: Page) -> tuple[int, int]:
@@ -358,7 +430,8 @@ class Ledger:
         self.catch_up(page)
         units, history = page.cash, page.history
         self.totals.history -= history
-        page.cash = page.history = 0
+        self.pay(page, -units)
+        page.history = 0
         page.marks = ()
         self._leave(page)
         return units, history
@@ -366,7 +439,7 @@ class Ledger:
     def inherit(self, page: Page, units: int, history: int) -> None:
         """Give *page* the cash and the history that a page of another shard had."""
         self.catch_up(page)
-        page.cash += units
+        self.pay(page, units)
         page.history += history
         self.totals.history += history
         page.marks = ()  # its visits are no longer the whole of its history
@@ -379,7 +452,7 @@ class Ledger:
         """Take half of the cash of *page* for a second request for it; returns the units."""
         self.catch_up(page)
         half = page.cash // 2
-        page.cash -= half
+        self.pay(page, -half)
         return half
 
     def spend_virtual(self, rival: int) -> bool:
@@ -400,12 +473,14 @@ class Ledger:
         totals.virtual -= spent
         totals.virtual_distributed += spent
         self.has_handed = True
+        if totals.new is not None:
+            totals.new.cash += each * sum(totals.new.members[which] for which in classes)
         totals.handed = tuple(
             units + each if which in classes else units for which, units in enumerate(totals.handed)
         )
         return True
 
-    def importance(self, page: Page, now: float = 0.0) -> float:
-        """Estimated importance of *page* at *now*, 0 to 1."""
-        estimate = Estimate(self.totals, self.window if self.averages else None, now)
+    def importance(self, page: Page) -> float:
+        """Estimated importance of *page*, 0 to 1."""
+        estimate = Estimate(self.totals, by_window=self.averages)
         return estimate.importance(estimate.weight(page))

@@ -263,7 +263,7 @@ class Pages:
             if page.state == VISITED:
                 self._due.remove(link.key)
             self._revive(page)
-            page.cash += cash
+            self._ledger.pay(page, cash)
             page.place = self.next_place()
             self._queue(link, page, now)
             return
@@ -367,6 +367,7 @@ class Pages:
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         keep, keep_request = self.table.put, self.requests.put
         merged: list[tuple[bytes, int]] = []
+        to_new = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
         for link, page, units in zip(links, targets, paid, strict=True):
@@ -391,6 +392,7 @@ class Pages:
                 if catch_up is not None:
                     catch_up(page)
                 page.cash += units
+                to_new += units if page.visits < 2 else 0
                 keep(key, page)
                 if page.state != QUEUED:
                     self._offer_unknown(key, page, now)
@@ -402,6 +404,7 @@ class Pages:
                     )
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
+        self._ledger.count_new(to_new)
         for host, (name, rows) in new.items():
             self._frontier.insert_all(host, name, rows, now)
         for host, moved in moves.items():
@@ -420,7 +423,7 @@ class Pages:
             return
         page.score += found
         self._ledger.catch_up(page)
-        page.cash += units
+        self._ledger.pay(page, units)
         if page.state != QUEUED:
             self._offer_unknown(root, page, now)
         self.replace(root, page, now)

@@ -252,6 +252,7 @@ class _Rebuild:
             page.canonical, page.height = b"", 0
             page.handed = self._ledger.handed[class_of(page)]
             self.tally.members[class_of(page)] += is_member(page)
+            self.tally.new.add(page, 0)
             self.result.unmerged += 1
             self._rows.put(Family.PAGES, key, pack_page(page))
         self._rows.flush()
@@ -281,7 +282,7 @@ class _Rebuild:
         result.forgotten = max(result.forgotten, (saved.pages if saved is not None else 0) - tally.pages)
         result.gaps = {family.name: n for family, n in self._source.gaps.items()}
         ledger.virtual = ledger.whole - tally.cash
-        ledger.history, ledger.members = tally.history, tally.members
+        ledger.history, ledger.members, ledger.new = tally.history, tally.members, tally.new
         new = Saved(
             order_name(Aopic()),
             created_at=self._now,

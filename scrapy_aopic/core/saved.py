@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy_aopic.exceptions import StorageError
 
 from .layout import FORMAT, TOTALS_KEY, Family
-from .ledger import Estimate, Totals
-from .records import NO_RECORD, pack, unpack
-from .window import Window, WindowClock, WindowKind
+from .ledger import Estimate, NewPages, Totals
+from .records import NO_RECORD, pack, unpack, unpack_page
+from .window import WindowClock, WindowKind
 
 if TYPE_CHECKING:
     from .ports import Store
@@ -73,11 +73,10 @@ class Saved:
         """Pages that the crawl knows."""
         return self.queued + self.visited + self.failed
 
-    @property
-    def estimate(self) -> Estimate:
-        """How important pages are as of this commit."""
-        window = Window(*self.window) if self.window is not None else None
-        return Estimate(self.ledger, window, self.saved_at)
+    def estimate(self, store: Store) -> Estimate:
+        """How important pages are as of this commit, which *store* holds."""
+        by_window = self.window is not None
+        return Estimate(open_totals(store, self, by_window=by_window), by_window)
 
     def pack(self) -> bytes:
         """The totals as bytes."""
@@ -87,6 +86,8 @@ class Saved:
             del ledger["elsewhere"]
         if not self.ledger.balance:
             del ledger["balance"]
+        if self.ledger.new is None:
+            del ledger["new"]
         return pack(values)
 
 
@@ -115,6 +116,20 @@ def read_saved(store: Store) -> Saved | None:
     )
 
 
+def open_totals(store: Store, saved: Saved | None, *, by_window: bool) -> Totals:
+    """The sums of cash in *saved*, those of *store*, or of a new crawl.
+
+    Reads all pages if a version wrote them that did not count what importance *by_window* takes.
+    """
+    totals = saved.ledger if saved is not None else Totals()
+    if by_window and totals.new is None:
+        totals.new = NewPages()
+        for _, data in store.scan(Family.PAGES):
+            page = unpack_page(data)
+            totals.new.add(page, page.cash + totals.owed(page))
+    return totals
+
+
 def read_what_is_left(data: bytes | None) -> Saved | None:
     """The totals written as *data*, which may be damaged; ``None`` if they cannot be read."""
     try:
@@ -125,7 +140,7 @@ def read_what_is_left(data: bytes | None) -> Saved | None:
 
 def _saved(values: dict[str, Any]) -> Saved:
     of_types = {
-        "ledger": Totals(**values["ledger"]),
+        "ledger": Totals(**{"new": None, **values["ledger"]}),
         "rates": list(values["rates"]),
         "shelved": dict(values["shelved"]),
     }

@@ -184,14 +184,9 @@ class Shard(Crawl):
     @property
     def sums(self) -> Sums:
         """What this shard adds to the sums of the job."""
-        totals = self.ledger.totals
-        return Sums(
+        return self.ledger.totals.sums(
             visits=self.frontier.own_visits,
             seeds=self.domains.seeds if self.domains is not None else 0,
-            distributed=totals.distributed,
-            history=totals.history,
-            held=totals.held,
-            virtual=totals.virtual,
         )
 
     def learn(self, elsewhere: Sums) -> None:

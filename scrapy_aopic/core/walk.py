@@ -18,7 +18,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from .layout import Family
-from .ledger import Totals
+from .ledger import NewPages, Totals
 from .order import ORDERS, order_name
 from .pages import MAX_HEIGHT
 from .records import (
@@ -237,6 +237,7 @@ class Tally:
     Attributes:
         ledger: What pages are owed is counted by.
         cash: Units that the pages hold, with what they are owed.
+        new: Those that are new.
         visits: Pages that were visited or failed at least once.
         members: Pages in each class.
     """
@@ -247,6 +248,7 @@ class Tally:
     failed: int = 0
     cash: int = 0
     history: int = 0
+    new: NewPages = field(default_factory=NewPages)
     visits: int = 0
     members: list[int] = field(default_factory=lambda: [0] * N_PAGE_CLASSES)
 
@@ -261,6 +263,7 @@ class Tally:
         self.cash += cash
         self.history += page.history
         self.visits += page.visits > 0
+        self.new.add(page, cash)
         self.members[class_of(page)] += is_member(page)
         if page.state == QUEUED:
             self.queued += 1

@@ -60,9 +60,9 @@ def top_domains(stores: Sequence[Store], n: int, *, has_importance: bool = False
         for name, sums in sorted_[:n]
     ]
     if len(sorted_) > n:
-        rest = [sums for _, sums in sorted_[n:]]
-        left = max(1 - sum(row["importance"] for row in rows), 0.0) if importance is not None else None
-        rows.append(_row("", [sum(column) for column in zip(*rest, strict=True)], left))
+        rest = dict(sorted_[n:])
+        left = sum(importance.get(name, 0.0) for name in rest) if importance is not None else None
+        rows.append(_row("", [sum(column) for column in zip(*rest.values(), strict=True)], left))
     return {"domains": rows, "traps": [_trap(host) for _, _, host in sorted(crowded, reverse=True)]}
 
 
@@ -72,8 +72,7 @@ def _importance(stores: Sequence[Store]) -> dict[str, float]:
     for row in top_hosts(stores, _ALL):
         domain = registered_domain(row["host"])
         found[domain] = found.get(domain, 0.0) + row["importance"]
-    whole = sum(found.values()) or 1.0
-    return {domain: importance / whole for domain, importance in found.items()}
+    return found
 
 
 def _row(name: str, sums: Iterable[int], importance: float | None) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
     if saved is None:
         return []
     ledger = saved.ledger
-    estimate = saved.estimate
+    estimate = saved.estimate(store)
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
@@ -115,7 +115,7 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     if saved is None:
         return []
     ledger = saved.ledger
-    estimate = saved.estimate
+    estimate = saved.estimate(store)
     sums = []
     for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
         weight = cash = history = pages = 0
@@ -175,7 +175,7 @@ def each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
     if saved is None:
         return
     ledger = saved.ledger
-    estimate = saved.estimate
+    estimate = saved.estimate(store)
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
         known = {key: unpack_page(data) for key, data in chunk}

@@ -256,10 +256,10 @@ class Shards:
         return True
 
     @_watched
-    def worth(self, key: bytes, page: Page, now: float) -> tuple[float, int]:
+    def worth(self, key: bytes, page: Page) -> tuple[float, int]:
         """Importance and cash of *page*, which is under *key*."""
         held = self._of_key(key)
-        return held.shard.worth(key, page, now) if held is not None else (0.0, page.cash)
+        return held.shard.worth(key, page) if held is not None else (0.0, page.cash)
 
     # -- waiting
 

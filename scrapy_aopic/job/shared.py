@@ -25,10 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, cast
 
-from scrapy_aopic.core.ledger import Sums
+from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
 from scrapy_aopic.storage.redis_lease import InUseError
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
-    from scrapy_aopic.storage.redis_shards import Look
+    from scrapy_aopic.storage.redis_shards import Look, State
 
     from .held import Post
     from .keeping import Keeper
@@ -389,7 +389,7 @@ class SharedJob(Job):
         if self.server_seeds is not None and 0 in self._shards.held:
             self.server_seeds.heard_of(look.seed_lists)
         self._asleep_so_far -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
-        whole = [sum(column) for column in zip(*(state.sums for state in look.states.values()), strict=True)]
+        whole = _sums_of(look.states)
         for number, held in self._shards.held.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
             if held.run in (b"", look.run) and own.get(number) == self._serials.get(number):
@@ -404,15 +404,13 @@ class SharedJob(Job):
             self._learn(held, whole)
         return (self._is_quiet and not was_quiet) or bool(look.letters)
 
-    def _learn(self, held: Held, whole: list[int]) -> None:
+    def _learn(self, held: Held, whole: Sums) -> None:
         """Let *held* know the sums of all other shards, of which the *whole* job has so much."""
         last = self._last
-        if last is None or not whole:
+        if last is None or not last.states:
             return
-        own = last.states[held.number].sums if held.number in last.states else (0,) * len(whole)
-        held.shard.learn(
-            Sums(*(max(all_of_it - part, 0) for all_of_it, part in zip(whole, own, strict=True)))
-        )
+        state = last.states.get(held.number)
+        held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
 
     def _balance(self, look: Look) -> None:
         """Hand over shards that are too many, or take some."""
@@ -522,10 +520,7 @@ class SharedJob(Job):
             if number == 0:
                 self.offsets = held.offsets
             if self._last is not None:
-                states = self._last.states.values()
-                self._learn(
-                    held, [sum(column) for column in zip(*(each.sums for each in states), strict=True)]
-                )
+                self._learn(held, _sums_of(self._last.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
                     "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
@@ -653,3 +648,8 @@ class SharedJob(Job):
                     "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
                     {"folder": self.name},
                 )
+
+
+def _sums_of(states: Mapping[int, State]) -> Sums:
+    """What all shards with *states* add to the sums of the job; one that an older version wrote counts fewer things."""
+    return reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
-from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.saved import open_totals, read_saved
 from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
 from scrapy_aopic.core.shards.letters import read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
@@ -154,15 +154,7 @@ def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
 
 def sums_of(saved: Saved) -> Sums:
     """What the shard with the totals *saved* adds to the sums of its job."""
-    ledger = saved.ledger
-    return Sums(
-        visits=saved.visits,
-        seeds=saved.seeds,
-        distributed=ledger.distributed,
-        history=ledger.history,
-        held=ledger.held,
-        virtual=ledger.virtual,
-    )
+    return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
 
 
 def views_of(stores: Sequence[Store]) -> list[ShardView]:
@@ -173,13 +165,13 @@ def views_of(stores: Sequence[Store]) -> list[ShardView]:
     """
     saved = [read_saved(store) for store in stores]
     whole = Sums()
-    for each in saved:
+    for store, each in zip(stores, saved, strict=True):
         if each is not None:
+            open_totals(store, each, by_window=each.window is not None)
             whole = whole.plus(sums_of(each))
     for each in saved:
         if each is not None:
-            own = sums_of(each)
-            each.ledger.elsewhere = Sums(*(total - part for total, part in zip(whole, own, strict=True)))
+            each.ledger.elsewhere = whole.less(sums_of(each))
     return [ShardView(number, stores, each) for number, each in enumerate(saved)]
 
 

@@ -115,7 +115,7 @@ def shards_status(address: Address) -> dict[str, Any]:
         "cash": {
             "total": cut.shards * TOTAL,
             "pages": sum(Sums(*state.sums).held for state in states if state is not None),
-            "virtual_pages": sum(state.sums[-1] for state in states if state is not None),
+            "virtual_pages": sum(Sums(*state.sums).virtual for state in states if state is not None),
         },
         **_graded(address),
         "is_finished": look.is_quiet,

@@ -8,6 +8,7 @@ host has to be left alone.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.api import Lease
@@ -140,6 +141,6 @@ class SharedSimulation:
             for to in shard.mail_waiting():
                 self._shards[to].receive(shard.letters(to, n=_LETTERS), 0.0)
         sums = [shard.sums for shard in self._shards]
-        whole = [sum(each) for each in zip(*sums, strict=True)]
+        whole = reduce(Sums.plus, sums)
         for shard, own in zip(self._shards, sums, strict=True):
-            shard.learn(Sums(*(all_of_it - part for all_of_it, part in zip(whole, own, strict=True))))
+            shard.learn(whole.less(own))

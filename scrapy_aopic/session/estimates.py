@@ -48,7 +48,7 @@ class Estimates:
                 more["duplicate_of"] = self._duplicate_of(key) or None
             if "relevance" in names:
                 more["relevance"] = self._relevance(key, page)
-            importance, cash = job.crawl.worth(key, page, job.clock())
+            importance, cash = job.crawl.worth(key, page)
             return {
                 "importance": importance,
                 "cash": cash,

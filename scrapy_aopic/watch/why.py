@@ -191,7 +191,7 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
         )
     kind = _say_outcome(store, key, page, said)
     if not page.canonical:
-        _say_cash(saved, page, said)
+        _say_cash(store, saved, page, said)
     if page.changes is not None and page.changes.wakes_at:
         instant = page.changes.wakes_at
         said.say(f"Whether to visit it again is decided at {_time(instant)} (AOPIC_RECRAWL).", again=instant)
@@ -267,8 +267,8 @@ def _reason(outcome: str) -> str:
     return _SENTENCES.get(outcome) or f"there was no response ({outcome})"
 
 
-def _say_cash(saved: Saved, page: Page, said: _Said) -> None:
-    estimate = saved.estimate
+def _say_cash(store: Store, saved: Saved, page: Page, said: _Said) -> None:
+    estimate = saved.estimate(store)
     importance = estimate.importance(estimate.weight(page))
     cash = page.cash + saved.ledger.owed(page)
     said.say(
@@ -317,7 +317,7 @@ def _why_queued(
         _say_unreachable(robots, "Its robots.txt", said)
     if host is not None:
         _say_host(store, host, saved, said)
-    _say_cash(saved, page, said)
+    _say_cash(store, saved, page, said)
     return said.answer("queued")
 
 

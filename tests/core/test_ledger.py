@@ -53,7 +53,7 @@ class Web:
         paid = self.ledger.visit(page, spent, weights, max(n_links, len(links)), 0.0, **how)
         for target, units in zip(links, paid, strict=True):
             self.ledger.catch_up(self.pages[target])
-            self.pages[target].cash += units
+            self.ledger.pay(self.pages[target], units)
         assert self.virtual + sum(self.cash.values()) == self.whole
         return paid
 
@@ -374,18 +374,25 @@ def test_the_importance_of_all_pages_is_one():
     assert all(0 <= each <= 1 for each in importance)
 
 
-def test_pages_that_are_visited_again_count_for_what_a_window_brings_them_up_to_now():
-    """Two pages get the same cash in each turn; one was visited just now, the other long ago."""
-    web = Web({"a": 500, "b": 500, "c": 1}, share=0.0, averages=True, window=Window(4.0))
-    web.visit("b", "a")
-    for _ in range(8):
-        web.visit("a", "ab")
-    totals, now = web.ledger.totals, web.pages["a"].visited_at
-    for name in "abc":
-        page = web.pages[name]
-        cash = page.cash + totals.owed(page)
-        received = web.ledger.window.history(page, cash, totals.turn, now) if page.visits else cash
-        assert web.ledger.importance(page, now) == received / (totals.history + TOTAL - totals.virtual)
+def test_from_its_second_visit_on_a_page_that_comes_back_counts_for_what_the_window_made_of_it_then():
+    web = Web({"a": 600, "b": 300, "c": 100}, share=0.0, averages=True, window=Window(4.0))
+    web.visit("b", "a")  # a: 900 and a turn of .3
+    web.visit("a", "b")  # b: 900, and another .9
+    assert {name: web.ledger.importance(page) for name, page in web.pages.items()} == {
+        "a": 900 / 2200,  # as a first visit shows no rate, what it holds since counts, too
+        "b": (300 + 900) / 2200,
+        "c": 100 / 2200,
+    }
+    web.visit("b", "a")  # its second one, after hardly any part of a turn: 300 * .999... and 900
+    b, whole = 1199, 1199 + 1800 + 100
+    assert web.histories["b"] == b
+    assert {name: web.ledger.importance(page) for name, page in web.pages.items()} == {
+        "a": (900 + 900) / whole,
+        "b": b / whole,
+        "c": 100 / whole,
+    }
+    web.ledger.pay(web.pages["b"], 5000)  # shows at its next visit
+    assert web.ledger.importance(web.pages["b"]) == b / whole
 
 
 def test_the_average_of_its_class_stands_for_a_newcomers_history_once_half_of_the_pages_were_seen_twice():

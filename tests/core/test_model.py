@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from math import fsum
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
-from support.core_crawl import Modelled, by_cash, link
+from support.core_crawl import ROUNDING, Modelled, by_cash, link
 from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
@@ -25,7 +26,7 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness
-from scrapy_aopic.core.records import HOST_BYTES, Link, State, host_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.spending import SPENDING, page_class
 from scrapy_aopic.core.window import Window
@@ -47,12 +48,15 @@ class Account:
 
     cash: int = 0
     state: State = State.QUEUED
-    visits: int = 0
-    visited_at: float = 0.0
+    past: Page = field(default_factory=lambda: Page(State.QUEUED, 0))  # its visits, as a window sees them
     is_chosen: bool = False
     united_with: bytes = b""
     height: int = 0
     claims: dict[bytes, int] = field(default_factory=dict)  # visits of the pages that say they are this one
+
+    @property
+    def visits(self) -> int:
+        return self.past.visits
 
 
 @dataclass
@@ -74,6 +78,7 @@ class Model:
     hosts: dict[bytes, Host] = field(default_factory=dict)
     leased: dict[bytes, int] = field(default_factory=dict)  # with the cash that the visit will spend
     texts: dict[bytes, bytes] = field(default_factory=dict)
+    second: list[int] = field(default_factory=list)  # histories of ordinary pages at their second visits
 
     def root(self, key: bytes) -> bytes:
         while self.pages[key].united_with:
@@ -105,14 +110,16 @@ class Model:
         self.virtual -= units
         self.pages[key].cash += units
 
+    def members(self) -> list[Account]:
+        """Pages that have not failed and stand for themselves."""
+        return [page for page in self.pages.values() if page.state != State.FAILED and not page.united_with]
+
     def lease(self, key: bytes, now: float) -> None:
         page = self.pages[key]
         members = [
             each
-            for each in self.pages.values()
-            if each.state != State.FAILED
-            and not each.united_with
-            and page_class(is_visited=each.visits > 0, is_chosen=each.is_chosen)
+            for each in self.members()
+            if page_class(is_visited=each.visits > 0, is_chosen=each.is_chosen)
             in SPENDING[self.spending].classes
         ]
         if self.virtual > page.cash and members:
@@ -132,6 +139,9 @@ class Model:
         is_failure: bool,
         same: bytes,
         is_duplicate: bool,
+        is_plain: bool,
+        policy: Policy,
+        turn: float,
     ) -> None:
         page, spent = self.pages[key], self.leased.pop(key)
         targets = [each for each in links if each.key != key]
@@ -144,7 +154,12 @@ class Model:
         paid = (spent - int(spent * 0.25)) // n_distinct if live else 0
         page.cash -= spent
         self.virtual += spent - paid * len(live)
-        page.visits, page.visited_at = page.visits + 1, now
+        n_visited = sum(each.visits > 0 for each in self.members())
+        is_known = policy.recrawl is not None and self.second and 2 * len(self.second) >= n_visited
+        newcomer = sum(self.second) // len(self.second) if is_known and is_plain else -1
+        policy.window.visit(page.past, spent, turn, now, newcomer)
+        if page.visits == 2 and is_plain:
+            self.second.append(page.past.history)
         page.state = State.FAILED if is_failure else State.VISITED
         if is_failure:
             self.virtual, page.cash = self.virtual + page.cash, 0
@@ -184,6 +199,15 @@ class Model:
         if page.height < MAX_HEIGHT:
             root.height = max(root.height, page.height + 1)
             root.cash, page.cash, page.united_with = root.cash + page.cash, 0, other
+            root.past.history, page.past.history = root.past.history + page.past.history, 0
+            root.past.marks = page.past.marks = ()
+
+    def weights(self, *, comes_back: bool) -> dict[bytes, int]:
+        """What each page counts for: all that it ever got, or once two visits show a rate, what the last of them made of it."""
+        return {
+            key: page.past.history + (0 if comes_back and page.visits > 1 else page.cash)
+            for key, page in self.pages.items()
+        }
 
     def transferred(self, host: bytes, seconds: float, now: float, outcome: Outcome) -> None:
         known = self.hosts[host]
@@ -287,7 +311,7 @@ class Walk(Modelled):
         for key, page in model.pages.items():
             if page.state == State.VISITED and self.crawl.page(key).state == State.QUEUED:
                 assert self.policy.recrawl is not None
-                assert self.now - page.visited_at >= MIN_INTERVAL
+                assert self.now - page.past.visited_at >= MIN_INTERVAL
                 model.queue(key)
         is_paused = self.now < self.pause
         if isinstance(lease, Lease):
@@ -375,7 +399,8 @@ class Walk(Modelled):
         what = outcome or ("duplicate" if twin else "")
         found = Findings(outcome=what, same_as=same_as, version=content, **how)
         self.crawl.settle(lease, links, self.now, found)
-        model.settle(key, links, self.now, same=twin or same_as, is_duplicate=bool(twin), **how)
+        how |= {"same": twin or same_as, "is_duplicate": bool(twin), "is_plain": not what}
+        model.settle(key, links, self.now, policy=self.policy, turn=self.crawl.ledger.totals.turn, **how)
 
     @precondition(lambda self: self.to_settle)
     @rule(pick=PICK)
@@ -428,14 +453,24 @@ class Walk(Modelled):
     def everything_is_as_in_the_model(self):
         pages, crawl, model = self.compare(), self.crawl, self.model
         assert check(crawl.frontier) == []
-        assert crawl.ledger.totals.history == sum(page.history for page in pages.values())
-        assert all(page.history >= 0 for page in pages.values())
+        histories = {key: page.past.history for key, page in model.pages.items()}
+        assert {key: page.history for key, page in pages.items()} == histories
+        assert crawl.ledger.totals.history == sum(histories.values())
+        assert all(history >= 0 for history in histories.values())
+        self.importance_adds_up(pages)
         for key, page in model.pages.items():
             if page.united_with:
                 assert (pages[key].canonical, crawl.same_as(key)) != (b"", b"")
                 assert crawl.same_as(key) == model.root(key)
             else:
                 assert not pages[key].canonical
+
+    def importance_adds_up(self, pages):
+        weights = self.model.weights(comes_back=self.policy.recrawl is not None)
+        whole = sum(weights.values())
+        importance = {key: self.crawl.importance(page) for key, page in pages.items()}
+        assert importance == {key: weight / whole if whole else 0.0 for key, weight in weights.items()}
+        assert abs(fsum(importance.values()) - bool(whole)) <= ROUNDING
 
 
 TestModel, TestLongModel = walks(Walk, examples=STEPS // 50, steps=50)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from math import fsum
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
-from support.core_crawl import NOW, by_cash, link
+from support.core_crawl import NOW, ROUNDING, by_cash, link
 from support.core_shards import hosts_of, lead
 from support.short_forms import walks
 
@@ -25,12 +26,14 @@ from scrapy_aopic.core.ledger import NOWHERE, TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.ports import Batch
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State
+from scrapy_aopic.core.ports import Batch, Family
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, unpack_page
 from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job.views import views_of
 from scrapy_aopic.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.slow
@@ -68,6 +71,19 @@ class Process:
     begin: int  # events that had landed when it was opened
     events: list[Event] = field(default_factory=list)
     flying: tuple[Batch, int] | None = None  # with the number of its events
+
+
+def stored_importance(stores: list[MemoryStore]) -> tuple[list[float], int]:
+    """The importance of each page in *stores*, and the weight of all of them."""
+    found, whole = [], 0
+    for view in views_of(stores):
+        saved = read_saved(view)
+        if saved is not None:
+            estimate = saved.estimate(view)
+            weights = [estimate.weight(unpack_page(data)) for _, data in view.scan(Family.PAGES)]
+            found += map(estimate.importance, weights)
+            whole += sum(weights)
+    return found, whole
 
 
 class Mail(RuleBasedStateMachine):
@@ -327,6 +343,8 @@ class Mail(RuleBasedStateMachine):
             assert whole.cash + whole.in_transit == OF * TOTAL
             for process in self.processes:
                 assert check(process.shard.frontier) == []
+            importance, whole = stored_importance(self.stores)
+            assert abs(fsum(importance) - bool(whole)) <= ROUNDING
 
     def teardown(self):
         if not hasattr(self, "stores"):
@@ -401,6 +419,16 @@ class Mail(RuleBasedStateMachine):
                 assert (page.cash, page.history) == (0, 0)
         if self.policy.order.values_links:
             self.values_are_right(events, pages, links)
+        self.importance_adds_up(pages, links)
+
+    def importance_adds_up(self, pages, links):
+        for at in range(OF):
+            self.hear_of_the_others(at)
+        importance = [
+            self.processes[self.owner(of)].shard.importance(pages[key]) for key, of in links.items()
+        ]
+        assert abs(fsum(importance) - 1) <= ROUNDING
+        assert sorted(importance) == sorted(stored_importance(self.stores)[0])
 
     def values_are_right(self, events, pages, links):
         """A page that waits has the value of the best of the links to it, and what is to be kept of that."""

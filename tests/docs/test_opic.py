@@ -39,12 +39,10 @@ def random_links(rng: random.Random, n: int) -> list[list[int]]:
     return [[rng.randrange(n) for _ in range(rng.choice((0, 1, 2, 3, 5)))] for _ in range(n)]
 
 
-def state_of(
-    ledger: Ledger, pages: list[Page], now: float, window: Window | None, *, is_web: bool = False
-) -> dict[str, Any]:
+def state_of(ledger: Ledger, pages: list[Page]) -> dict[str, Any]:
     """What ``stateOf`` of the driver says of the same ledger."""
     totals = ledger.totals
-    in_window, ever = Estimate(totals, window, now), Estimate(totals, None, now)
+    in_window, ever = Estimate(totals, by_window=True), Estimate(totals, by_window=False)
     return {
         "totals": [
             str(units)
@@ -65,7 +63,7 @@ def state_of(
                 str(page.history),
                 page.visits,
                 page.visited_turn,
-                str((ever if is_web else in_window).weight(page)),
+                str(in_window.weight(page)),
                 str(ever.weight(page)),
                 front_queue(ledger.cash(page)),
             ]
@@ -110,7 +108,7 @@ class Walk:
         result = act()
         self.actions.append((name, {**given, "now": self.now}))
         known = self.pages[: sum(action == "admit" for action, _ in self.actions)]
-        self.results.append([result, state_of(self.ledger, known, self.now, self.window)])
+        self.results.append([result, state_of(self.ledger, known)])
         assert self.ledger.totals.virtual + sum(map(self.ledger.cash, known)) == TOTAL
 
     def _grant(self, number: int) -> None:
@@ -271,7 +269,7 @@ def test_webs_of_the_explainer_are_the_production_ledger_under_every_policy() ->
                 str(totals.virtual - before),
                 str(totals.handed[3] - handed),
             ]
-            assert state == state_of(ledger, pages, float(step), None, is_web=True)
+            assert state == state_of(ledger, pages)
             assert sum(map(ledger.cash, pages)) + totals.virtual == 1000 * n
         assert found["importance"] == pytest.approx([ledger.importance(page) for page in pages], abs=1e-12)
         assert found["turns"] * 1000 * n == pytest.approx(totals.distributed + totals.virtual_distributed)

@@ -23,6 +23,9 @@ from scrapy_aopic.storage.memory import MemoryStore
 
 NOW = 1_000_000_000.0
 
+ROUNDING = 2**-53
+"""How far the sum of the importances of all pages may be from 1, taken exactly: each is rounded once, by this at most of it."""
+
 
 def link(host: str, number: int = 0, request: bytes = b"", *, shift: int = 0, again: bool = False) -> Link:
     """A link to page *number* of *host*."""

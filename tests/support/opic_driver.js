@@ -3,7 +3,7 @@
 
 const units = (text) => (text === null ? null : BigInt(text));
 
-function stateOf(ledger, pages, now, window) {
+function stateOf(ledger, pages) {
   return {
     totals: [ledger.virtual, ledger.distributed, ledger.virtualDistributed, ledger.history, ...ledger.handed].map(String),
     members: [...ledger.members],
@@ -14,7 +14,7 @@ function stateOf(ledger, pages, now, window) {
       String(page.history),
       page.visits,
       page.visitedTurn,
-      String(ledger.weight(page, now, window)),
+      String(ledger.weight(page, true)),
       String(ledger.weight(page)),
       Opic.frontQueue(ledger.cash(page)),
     ]),
@@ -51,7 +51,7 @@ const driveLedgers = (cases) =>
     const pages = [];
     return actions.map(([name, given]) => {
       const result = ACTIONS[name]({ ledger, pages }, given) ?? null;
-      return [result, stateOf(ledger, pages, given.now ?? 0, window)];
+      return [result, stateOf(ledger, pages)];
     });
   });
 
@@ -63,7 +63,7 @@ const driveWebs = (cases) =>
     for (let step = 0; step < steps; step += 1) {
       const { page, spent, targets, paid, toVirtual, handed } = web.step(policy, step);
       const moved = [page, String(spent), targets, paid.map(String), String(toVirtual), String(handed)];
-      states.push([moved, stateOf(web.ledger, web.pages, step, null)]);
+      states.push([moved, stateOf(web.ledger, web.pages)]);
     }
     return { states, importance: web.importance(), turns: web.turns, pagerank: Opic.pagerank(links) };
   });
