@@ -1,6 +1,7 @@
 """How close the estimates come to true PageRank, and what windows are worth once the graph has changed.
 
     python benchmarks/estimates.py GRAPH.npz ... [--rng 1 2 3] [--visits 1 2 5] [--json FILE] [--plot FILE.svg]
+    python benchmarks/estimates.py --sums
 
 The production ledger on a link graph (CSR arrays ``indptr``, ``indices``) whose pages are all known from the start and
 are visited again and again, as in the paper: equal cash at first, a share of 0.15 for the virtual page, no endowment,
@@ -16,8 +17,13 @@ Orders:
 
 The first table has the distance (L1) of the estimates to PageRank, their mean relative error on the top 1 % of the
 pages, the residual (L1) of the importance vector, and its bound 2/|H|. For the second, 10 % of the pages get other
-links, at random, after --before visits a page; it has the distance to the PageRank of the new graph for each window,
-from the history as it would be if the page were visited now, and from history + cash.
+links, at random, after --before visits a page; it has the distance to the PageRank of the new graph for each window:
+by what it made of each page at its last visit, as production reads it; as it would be if the page were visited now; and
+from history + cash.
+
+--sums needs no graph: it recrawls a web of 24 pages on a virtual clock, with each kind of window, and adds up the
+importances of all pages as ``scrapy aopic top`` has them; also after a page died, after two were made one, and in three
+shards.
 
 Each run ends with a count of every unit: the cash there is, and what each page got and spent.
 """
@@ -26,6 +32,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,10 +41,20 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
-from scrapy_aopic.core.records import Page, State
+from scrapy_aopic.core.order import Opic
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.records import Link, Page, State, host_key, page_key
+from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.window import Window
+from scrapy_aopic.job.merged import top_pages
+from scrapy_aopic.job.views import views_of
 from scrapy_aopic.lab.graphs import load_graph, pagerank
+from scrapy_aopic.storage.memory import MemoryStore
 
 SHARE = 0.15
 CHANGED = 0.1
@@ -50,7 +67,7 @@ WINDOWS = {
         for size in (2, 4, 8, 16)
     },
 }
-READINGS = ("as of now", "history + cash")
+READINGS = ("last visit", "as of now", "history + cash")
 
 Links = list[list[int]]
 
@@ -284,6 +301,7 @@ def windows(
             for reading, weights in zip(
                 READINGS,
                 (
+                    [page.history + (units if name == "none" else 0) for page, units in held],
                     [window.history(page, units, now, 0.0) for page, units in held],
                     [page.history + units for page, units in held],
                 ),
@@ -327,12 +345,111 @@ def show_windows(found: dict[str, list[dict[str, dict[str, list[float]]]]], befo
     for order, runs in found.items():
         rows = []
         for name in WINDOWS:
-            now, plain = (np.mean([run[name][reading] for run in runs], axis=0) for reading in READINGS)
-            rows.append([name, *(f"{value:.3f}" for value in now), f"{plain[0]:.3f}", f"{plain[-1]:.3f}"])
-        after = len(now) - 1
+            read, *others = (np.mean([run[name][reading] for run in runs], axis=0) for reading in READINGS)
+            rows.append([name, *(f"{value:.3f}" for value in read), *(f"{each[-1]:.3f}" for each in others)])
+        after = len(read) - 1
         head = [f"{order}: window", f"before ({before}N)", *(f"+{number}N" for number in range(1, after + 1))]
-        parts.append(table([*head, "before, history + cash", f"+{after}N, history + cash"], rows))
+        parts.append(table([*head, *(f"+{after}N, {reading}" for reading in READINGS[1:])], rows))
     return "\n\n".join(parts)
+
+
+# -- sums
+
+
+SMALL = 24
+SMALL_WINDOWS = {
+    "8 turns": Window(),
+    "20 s": Window(20.0, clock="seconds"),
+    "fixed, 4 turns": Window(4.0, "fixed"),
+    "variable, 8 visits": Window(8, "variable"),
+    "ewma, 8 turns": Window(8.0, "ewma"),
+}
+
+
+class Recrawled:
+    """A crawl that visits a small web again and again, one page a second, on stores in memory."""
+
+    def __init__(self, window: Window, shards: int, *, comes_back: bool = True) -> None:
+        policy = Policy(
+            order=Opic(),
+            politeness=Politeness(0.0, 0.0, 0.0),
+            recrawl=Recrawl(1.0, 1e6) if comes_back else None,
+            window=window,
+            spending="visited",
+            endowment=0.0,
+        )
+        self.now = 1e9
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self.shards = [
+            Shard(store, policy, self.now, ShardId(number, shards))
+            for number, store in enumerate(self.stores)
+        ]
+        drawn = np.random.default_rng(1)
+        hosts = [f"h{page}" for page in range(SMALL)]
+        self.links = [Link(page_key(host_key(host), b""), host, host.encode()) for host in hosts]
+        chances = 1 / np.arange(1, SMALL + 1)
+        self.targets = [
+            drawn.choice(SMALL, 4, replace=False, p=chances / chances.sum()).tolist() for _ in hosts
+        ]
+        self.numbers = {link.key: number for number, link in enumerate(self.links)}
+        for link in self.links:
+            self.shards[0].seed(link, self.now)
+
+    def run(self, seconds: int, *, dead: int = -1, same: int = -1) -> None:
+        """Visit pages for so long; the page *dead* is gone by now, and the page *same* is page 0."""
+        for second in range(seconds):
+            self.now += 1
+            for shard in self.shards[second % len(self.shards) :] + self.shards:
+                lease = shard.lease(self.now)
+                if isinstance(lease, Lease):
+                    self._visit(shard, lease, dead, same)
+                    break
+            for number, shard in enumerate(self.shards):
+                self.stores[number].write(shard.take_changes(self.now), sync=True)
+                shard.changes_landed()
+                for to in shard.mail_waiting():
+                    self.shards[to].receive(shard.letters(to, n=1000), self.now)
+                for sender, last in shard.mail_received().items():
+                    self.shards[sender].acknowledged(number, last)
+
+    def _visit(self, shard: Shard, lease: Lease, dead: int, same: int) -> None:
+        page = self.numbers[lease.key]
+        shard.release(lease, self.now)
+        found = Findings(version=Version(b"%d" % self.now))
+        links = [self.links[target] for target in self.targets[page] if target != page]
+        if page == dead:
+            found, links = Findings(outcome="http 404", is_failure=True), []
+        elif page == same:
+            found, links = Findings(outcome="redirect", same_as=self.links[0].key), [self.links[0]]
+        shard.settle(lease, links, self.now, found)
+
+    def sum(self) -> float:
+        """What the importances of all pages add up to."""
+        for store in self.stores:
+            violations = audit(store).violations
+            assert not violations, violations
+        stores = self.stores if len(self.stores) == 1 else views_of(self.stores)
+        return math.fsum(row["importance"] for row in top_pages(stores, SMALL, everything=True))
+
+
+def show_sums() -> str:
+    rows = []
+    for name, window in SMALL_WINDOWS.items():
+        sums = []
+        for shards in (1, 3):
+            crawl = Recrawled(window, shards)
+            crawl.run(300)
+            sums.append(crawl.sum())
+            crawl.run(100, dead=5)
+            sums.append(crawl.sum())
+            crawl.run(100, dead=5, same=7)
+            sums.append(crawl.sum())
+        rows.append([name, *(f"{each:.3f}" for each in sums)])
+    once = Recrawled(Window(), 1, comes_back=False)
+    once.run(300)
+    rows.append(["each page once", f"{once.sum():.3f}", *[""] * 5])
+    cases = ("all live", "one died", "two made one")
+    return table(["window", *cases, *(f"{case}, 3 shards" for case in cases)], rows)
 
 
 def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
@@ -357,7 +474,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graphs", nargs="+", type=Path)
+    parser.add_argument("graphs", nargs="*", type=Path)
+    parser.add_argument("--sums", action="store_true", help="what the importances of all pages add up to")
     parser.add_argument("--rng", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
     parser.add_argument("--visits", nargs="+", type=float, default=[1, 2, 5], help="visits a page")
@@ -366,6 +484,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
+    if args.sums:
+        print(show_sums())
     found: dict[str, dict[str, Any]] = {}
     for path in args.graphs:
         graph = load_graph(path)
