@@ -258,10 +258,15 @@ const Opic = (() => {
       return this.averages && n && 2n * n >= visited ? known / n : -1n;
     }
 
-    /** Let a visited page end for good: its cash goes to the virtual page. */
+    /** Let a visited page end for good: its cash goes to the virtual page, and its history ends if pages come back. */
     fail(page) {
       this.catchUp(page);
       const units = page.cash;
+      if (this.averages) {
+        this.history -= page.history;
+        page.history = 0n;
+        page.marks = [];
+      }
       page.cash = 0n;
       this.virtual += units;
       this.members[page.class] -= 1;

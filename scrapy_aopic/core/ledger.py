@@ -399,10 +399,17 @@ class Ledger:
     # -- pages end, are merged, and wait again
 
     def fail(self, page: Page) -> int:
-        """Let a visited page end for good: its cash goes to the virtual page; returns the units."""
+        """Let a visited page end for good: its cash goes to the virtual page; returns the units.
+
+        If pages come back its history ends, too: nothing is paid to it any more, and no visit would let that leave
+        the window.
+        """
         self.catch_up(page)
         units = page.cash
         self.pay(page, -units)
+        if self.averages:
+            self.totals.history -= page.history
+            page.history, page.marks = 0, ()
         self.totals.virtual += units
         self._leave(page)
         page.state = FAILED

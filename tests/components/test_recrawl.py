@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from email.utils import formatdate
+from math import fsum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,15 +23,23 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support import processes
+from support.core_crawl import ROUNDING
 from support.small_web import Follow, Web, ask, check, html
 
+from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.dashboard.domains import top_domains
 from scrapy_aopic.job import clock as job_clock
+from scrapy_aopic.job.merged import each_page, top_hosts
 from scrapy_aopic.job.queries import status, top_pages
+from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.watch.rules import CrawlRules
+from scrapy_aopic.watch.why import why
 
 pytestmark = pytest.mark.slow
 
@@ -474,6 +483,60 @@ async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes
     assert rows(tmp_path)[HOME]["state"] in ("redirect", "queued")
     assert recrawled(crawler)["changed"] == 1
     assert stats(crawler, "recrawl/retired") is None
+
+
+@deferred_f_from_coro_f
+async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_everywhere(
+    serve: Serve, tmp_path: Path
+) -> None:
+    items: list[dict[str, Any]] = []
+
+    class Valued(Follow):
+        start_urls = [HOME, "http://b.test/"]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url}
+            yield from super().parse(response)
+
+    class Keep:
+        def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+            items.append(item)
+            return item
+
+    gone, moved = Script([HOME], Answer(404)), Script([HOME], Answer(301, {"Location": "/new"}))
+    pages: dict[str, Any] = {
+        HOME: ["/1", "/gone", "/moved"],
+        "http://a.test/1": [HOME, "/gone"],
+        "http://a.test/new": ["/1"],
+        "http://b.test/": [HOME],
+    }
+    twice = {"http://a.test/gone": gone, "http://a.test/moved": moved}
+    web = serve(pages | twice)
+
+    def enough() -> bool:
+        return min(web.asked.count(url) for url in (*pages, *twice)) >= 2
+
+    settings = {
+        "AOPIC_ORDER": "opic",
+        "AOPIC_VIRTUAL_SPENDING": "visited",
+        "AOPIC_ENDOWMENT": 0,
+        "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 300, Keep: 400},
+    }
+    await crawl_until(enough, tmp_path, Valued, **settings)
+    assert all(0 < item["importance"] <= 1 for item in items)
+    listed = {url: row["importance"] for url, row in rows(tmp_path).items()}
+    assert {url for url, each in listed.items() if not each} == {f"http://a.test/{name}" for name in ("gone", "moved")}
+    assert abs(fsum(listed.values()) - 1) <= ROUNDING
+    addon = Settings()
+    Addon().update_settings(addon)
+    asked = {url: ask(tmp_path, why, url, CrawlRules(addon)).facts.get("importance") for url in listed}
+    assert asked == {**listed, "http://a.test/moved": None}, "of which the new one is told"
+    with opened_views(tmp_path) as stores:
+        assert {page.url: page.importance for [*some] in each_page(stores, 2) for page in some} == listed
+        hosts = {row["host"]: row["importance"] for row in top_hosts(stores, 9)}
+        assert fsum(hosts.values()) == pytest.approx(1, abs=1e-15)
+        domains = top_domains(stores, 1, has_importance=True)["domains"]
+        assert [row["importance"] for row in domains] == pytest.approx([hosts["a.test"], hosts["b.test"]])
 
 
 # Stops and crashes

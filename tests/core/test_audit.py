@@ -143,6 +143,16 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         lambda store: change_ledger(store, members=[4, 2, 0, 0]),
         "classes have [3, 2, 0, 0] pages, not [4, 2, 0, 0]",
     ),
+    "the cash of new pages": (
+        lambda store: change_ledger(store, new={**totals_of(store)["ledger"]["new"], "cash": 7}),
+        "units, not 7",
+    ),
+    "new members of a class": (
+        lambda store: change_ledger(
+            store, new={**totals_of(store)["ledger"]["new"], "members": [3, 1, 0, 0]}
+        ),
+        "classes have [3, 2, 0, 0] new pages, not [3, 1, 0, 0]",
+    ),
     "a page from the future": (lambda store: change_totals(store, order=5), "newer than the last commit"),
     "a page without a request": (
         lambda store: change_row(store, Family.REQUESTS, QUEUED.key, None),

@@ -163,6 +163,8 @@ class Model:
         page.state = State.FAILED if is_failure else State.VISITED
         if is_failure:
             self.virtual, page.cash = self.virtual + page.cash, 0
+            if policy.recrawl is not None:
+                page.past.history, page.past.marks = 0, ()
         # What is paid to united pages comes last: the page that stands for them may wait again by then.
         united = [each for each in live if self.is_united(each)]
         for each in [each for each in live if each not in united] + united:

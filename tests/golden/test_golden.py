@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from journey import Journey, policies, read
+from support.core_crawl import ROUNDING
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import FORMAT, TOTALS_KEY
@@ -23,7 +25,9 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.sqlite import SqliteStore
 
@@ -97,6 +101,23 @@ def test_an_old_job_is_crawled_on_by_other_registered_domains(file: Path) -> Non
     after = journey.crawl.counts
     assert audit(store).violations == []
     assert after.visited + after.failed > before.visited + before.failed
+
+
+def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_opened(file: Path) -> None:
+    """A version that did not count what they take wrote it; and it may never have visited a page twice on purpose."""
+    store = golden(file, MemoryStore())
+    saved = read_saved(store)
+    assert saved is not None
+    assert saved.ledger.new is None
+    policy = replace(policies()[file.stem.split("-")[1]], recrawl=Recrawl(600.0, 86_400.0))
+    for crawled_on in (False, True):
+        importance = [row["importance"] for row in top_pages(store, 10**6, everything=True)]
+        assert abs(fsum(importance) - 1) <= ROUNDING
+        if not crawled_on:
+            journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)
+            journey.run(100)
+            journey.finish()
+    assert audit(store).violations == []
 
 
 def test_the_records_of_an_old_job_are_written_as_they_were(file: Path) -> None:
