@@ -525,7 +525,9 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     await crawl_until(enough, tmp_path, Valued, **settings)
     assert all(0 < item["importance"] <= 1 for item in items)
     listed = {url: row["importance"] for url, row in rows(tmp_path).items()}
-    assert {url for url, each in listed.items() if not each} == {f"http://a.test/{name}" for name in ("gone", "moved")}
+    assert {url for url, each in listed.items() if not each} == {
+        f"http://a.test/{name}" for name in ("gone", "moved")
+    }
     assert abs(fsum(listed.values()) - 1) <= ROUNDING
     addon = Settings()
     Addon().update_settings(addon)
