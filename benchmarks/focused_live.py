@@ -32,9 +32,7 @@ from focused import interval
 
 from scrapy_aopic.testing.server import Answer, Exchange
 
-STRATEGIES = (
-    "best-first shark-search context-graph otie ata jlse-paper jlse focused learned portfolio contextual"
-)
+STRATEGIES = "best-first shark-search context-graph otie ata jlse focused learned portfolio contextual"
 STEPS = 4
 
 

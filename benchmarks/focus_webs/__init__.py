@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
+from scrapy_aopic.core.focus.results import Degrees, degrees_of
 from scrapy_aopic.core.focus.topic import LinkText
-from scrapy_aopic.core.focus.words import features, words
+from scrapy_aopic.core.focus.words import all_words, features, words
 
 READ = 20_000
 """Characters of a page's text that are kept, for strategies that read it."""
@@ -21,6 +22,7 @@ class Leaf(NamedTuple):
         places: Its features (:func:`scrapy_aopic.core.focus.words.features`)...
         values: ...and their values.
         links: Numbers of the pages that it links to, and what it says of them.
+        degrees: How much text and how many links it has.
     """
 
     url: str
@@ -28,6 +30,7 @@ class Leaf(NamedTuple):
     places: array[int]
     values: array[float]
     links: list[tuple[int, LinkText]]
+    degrees: Degrees
 
 
 class Web(NamedTuple):
@@ -44,10 +47,14 @@ class Web(NamedTuple):
     homes: list[int]
 
 
-def leaf(url: str, text: str, links: list[tuple[int, LinkText]]) -> Leaf:
-    """The page at *url* with this *text*."""
+def leaf(
+    url: str, text: str, links: list[tuple[int, LinkText]], parts: tuple[list[str], list[str]] | None = None
+) -> Leaf:
+    """The page at *url* with this *text*, whose *parts* are between and in links; by default *text* is what is between."""
     found = features([("page", words(text))])
-    return Leaf(url, text[:READ], array("I", found), array("f", found.values()), links)
+    between, said = parts if parts is not None else ([text], [link.anchor for _, link in links])
+    degrees = degrees_of(between, said, all_words)
+    return Leaf(url, text[:READ], array("I", found), array("f", found.values()), links, degrees)
 
 
 def page_rank(web: Web, damping: float = 0.85, rounds: int = 50) -> list[float]:

@@ -17,6 +17,7 @@ from zlib import crc32
 import msgpack
 from lxml import html
 
+from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.web.context import page_context
@@ -54,7 +55,9 @@ QUOTED = 300
 
 def load(folder: Path, most: int) -> Web:
     """The pages of all sites, at most so many of each, nearest to its home first."""
-    version = crc32(repr((TOPICS, DENSITY, DISTINCT, MOST_LINKS, most, sys.version_info[:2])).encode())
+    version = crc32(
+        repr((TOPICS, DENSITY, DISTINCT, MOST_LINKS, Degrees._fields, most, sys.version_info[:2])).encode()
+    )
     file = folder / f"focused-{version:08x}.msgpack"
     if not file.is_file():
         begin = time.process_time()
@@ -65,9 +68,9 @@ def load(folder: Path, most: int) -> Web:
         print(f"read in {time.process_time() - begin:.0f} s CPU, and kept as {file}")
     rows, homes, labels = msgpack.unpackb(file.read_bytes())
     pages = []
-    for url, text, places, values, links in rows:
+    for url, text, places, values, degrees, links in rows:
         said = [(target, LinkText(*texts)) for target, *texts in links]
-        pages.append(Leaf(url, text, array("I", places), array("f", values), said))
+        pages.append(Leaf(url, text, array("I", places), array("f", values), said, Degrees(*degrees)))
     return Web(pages, {name: (labels[name], TOPICS[name][0]) for name in TOPICS}, homes)
 
 
@@ -101,10 +104,10 @@ def _read(folder: Path, most: int) -> list:
                     targets.append((target, text))
                     if target.suffix.startswith(".htm"):
                         waiting.append(target)
-            read[path] = url, context.text, targets
+            read[path] = url, context.text, context.parts(), targets
         homes.append(number[indexes[0]])
-        for url, text, targets in read.values():
-            pages.append(leaf(url, text, [(number[t], said) for t, said in targets if t in number]))
+        for url, text, parts, targets in read.values():
+            pages.append(leaf(url, text, [(number[t], said) for t, said in targets if t in number], parts))
             counted = words(text)
             for name, (_, lexicon) in TOPICS.items():
                 found[name].append(_is_relevant(counted, frozenset(lexicon.split())))
@@ -119,7 +122,14 @@ def _read(folder: Path, most: int) -> list:
     for name in TOPICS:
         found[name].append(False)
     rows = [
-        (p.url, p.text, p.places.tobytes(), p.values.tobytes(), [(t, *said) for t, said in p.links])
+        (
+            p.url,
+            p.text,
+            p.places.tobytes(),
+            p.values.tobytes(),
+            p.degrees,
+            [(t, *said) for t, said in p.links],
+        )
         for p in pages
     ]
     return [rows, homes, found]

@@ -53,7 +53,7 @@ def load() -> Web:
             target = number.get(redirects.get(link, link))
             if target is not None:
                 links.append((target, said))
-        pages.append(leaf(url, context.text, links))
+        pages.append(leaf(url, context.text, links, context.parts()))
     topics = {}
     for topic, keywords in KEYWORDS.items():
         topics[topic] = [made.topic(page.url) == topic for page in pages], keywords

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.http import HtmlResponse
 
-from scrapy_aopic.core.focus.topic import Topic
-from scrapy_aopic.core.focus.words import url_words, words
+from scrapy_aopic.core.focus.topic import Samples, Topic
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.given import open_given
 from scrapy_aopic.web.context import page_context
@@ -30,10 +30,11 @@ _MOST_FILES = 20_000
 
 
 class Page(NamedTuple):
-    """An example: its file, and its text."""
+    """An example: its file, its text, and its title."""
 
     path: Path
     text: str
+    title: str = ""
 
 
 def read_folder(folder: Path) -> list[Page]:
@@ -50,9 +51,9 @@ def read_folder(folder: Path) -> list[Page]:
         for path in sorted(folder.rglob("*"))[:_MOST_FILES]:
             if path.is_file() and not path.name.startswith("."):
                 with path.open("rb") as file:
-                    text = _text(file.read(_MOST_BYTES))
-                if text:
-                    pages.append(Page(path, text))
+                    page = Page(path, *_said(file.read(_MOST_BYTES)))
+                if page.text:
+                    pages.append(page)
     except OSError as error:
         raise TopicError(f"The folder {folder} cannot be read: {plainly(error)}.") from error
     if not pages:
@@ -70,7 +71,7 @@ def read_page(path: Path) -> Page:
     """
     try:
         with open_given(path) as file:
-            page = Page(path, _text(file.read(_MOST_BYTES)))
+            page = Page(path, *_said(file.read(_MOST_BYTES)))
     except OSError as error:
         raise TopicError(f"The page {path} cannot be read: {plainly(error)}.") from error
     if not page.text:
@@ -78,15 +79,16 @@ def read_page(path: Path) -> Page:
     return page
 
 
-def _text(data: bytes) -> str:
-    """The text of a page with these bytes; they may be plain text, too."""
+def _said(data: bytes) -> tuple[str, str]:
+    """The text and the title of a page with these bytes; they may be plain text, too."""
     if not data.strip():
-        return ""
+        return "", ""
     page = HtmlResponse("http://example.org/", body=data)
     try:
-        return page_context(page.selector.root, page.url).text
+        title = page.selector.root.findtext(".//title") or ""
+        return page_context(page.selector.root, page.url).text, title[:LINK_CHARACTERS]
     except (LookupError, ValueError):  # a charset that is none, as in a crawl
-        return ""
+        return "", ""
 
 
 def train(
@@ -104,6 +106,24 @@ def train(
         for text, grade in examples:
             topic.learn_page(text, grade)
     return topic
+
+
+def samples(positive: Sequence[Page], negative: Sequence[Page]) -> Samples:
+    """What :mod:`~scrapy_aopic.core.focus.jlse_as_printed` learns from; as nobody knows what is said of links to saved pages, their
+    titles take the place of that."""
+    graded = [*((page, True) for page in positive), *((page, False) for page in negative)]
+    return Samples(
+        [(page.text, is_relevant) for page, is_relevant in graded],
+        [(page.title, is_relevant) for page, is_relevant in graded],
+        stop_words(),
+    )
+
+
+def stop_words() -> frozenset[str]:
+    """English and Chinese words that say nothing: those of stopwords-iso, which an extra installs."""
+    from stopwordsiso import stopwords  # noqa: PLC0415  # an extra
+
+    return frozenset(stopwords(["en", "zh"]))
 
 
 def _graded(pages: Iterable[Page], grade: float) -> list[tuple[str, float]]:

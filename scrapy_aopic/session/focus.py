@@ -25,10 +25,11 @@ from scrapy.utils.response import get_base_url
 from scrapy_aopic.core.focus.fixed import Focused
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path, is_led
+from scrapy_aopic.core.focus.results import degrees_of
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.stand_in import StandIn
-from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, WithMemos, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
@@ -36,6 +37,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import load_model, read_folder, train
+from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.tokenizers import Words
 from scrapy_aopic.settings import read
 from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
@@ -117,6 +119,8 @@ class GivenTopic:
             elif given.positive:
                 positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
                 self.topic = train(positive, negative, cut, cut.of_url)
+                if needs_samples(self.scorer):
+                    self.topic.samples = samples(positive, negative)
                 what = f"{len(positive)} relevant pages and {len(negative)} others"
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
@@ -205,6 +209,9 @@ class Focus:
             urls,
             context,
             context.text if self.learning.strategy.reads_text else "",
+            degrees_of(*context.parts(), self._given.topic.all_words)
+            if self.learning.strategy.reads_degrees
+            else None,
         )
         if not self._given.by_items:
             response.meta[RELEVANCE] = visit.seen.grade
@@ -350,12 +357,14 @@ class Focus:
         known = self._job.crawl.page(key)
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
         value = value_of(known.score if known is not None else 0)
-        grade, text = (seen.grade, seen.text) if seen is not None else (0.0, "")
+        grade, text, degrees = (seen.grade, seen.text, seen.degrees) if seen is not None else (0.0, "", None)
         url, lead = visit.request.url, self.learning.lead(key)
         if lead is None:
-            return PageSeen(url, grade, value, is_relevant, key, text=text)
+            return PageSeen(url, grade, value, is_relevant, key, text=text, degrees=degrees)
         parent, parent_grade, depth, link, memo = lead
-        return PageSeen(url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo)
+        return PageSeen(
+            url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, degrees
+        )
 
     def _pass_on(self, visit: Visit, value: float) -> None:
         """Let what a redirect, or a page that was not read, leads to be as promising as that was."""

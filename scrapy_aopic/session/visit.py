@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from scrapy_aopic.core.focus.leads import IN_FULL
+from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ComponentError
@@ -73,12 +74,14 @@ class Seen(Struct):
         urls: Those of its links, by the latter halves of their page keys.
         context: What it says of each of them.
         text: Its text, if the strategy reads it.
+        degrees: How much text and how many links it has, if the strategy asks.
     """
 
     grade: float
     urls: Mapping[bytes, str]
     context: PageContext
     text: str = ""
+    degrees: Degrees | None = None
 
     def of(self, page: bytes) -> LinkText:
         """What it says of the link to the page with this latter half of a page key: nothing of what is none of its elements."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from scrapy_aopic.core.caches import CACHES
-from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness, Rule
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.order import Order
 
-    from .parse import Listen
+    from .parse import Listen, TopicGiven
 
 
 logger = logging.getLogger(__name__)
@@ -279,6 +279,16 @@ def read_normaliser(settings: Mapping[Any, Any], rewrite: Callable[[str], str | 
     )
 
 
+def _check_samples(scorer: object, topic: TopicGiven) -> None:
+    if not topic.positive:
+        raise SettingError(
+            f"AOPIC_LINK_SCORER ({scorer!r}) learns from sample pages before the crawl: give AOPIC_TOPIC two folders of "
+            'them, {"positive": "pages/yes", "negative": "pages/no"}.'
+        )
+    if find_spec("stopwordsiso") is None:
+        raise SettingError(f"AOPIC_LINK_SCORER ({scorer!r}) needs stopwordsiso; install scrapy-aopic[jlse].")
+
+
 def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
     """The order that is wanted, with its figures."""
     kind = values["AOPIC_ORDER"]
@@ -294,6 +304,8 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
         )
     if issubclass(kind, Focused):
         scorer = values["AOPIC_LINK_SCORER"]
+        if needs_samples(scorer):
+            _check_samples(settings.get("AOPIC_LINK_SCORER"), values["AOPIC_TOPIC"])
         strategy = STRATEGIES[scorer] if isinstance(scorer, str) else scorer
         focused: Order = kind(
             0.0 if getattr(strategy, "by_cash", False) else values["AOPIC_FOCUS"],

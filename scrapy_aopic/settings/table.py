@@ -714,7 +714,7 @@ _TOPIC = (
             parse.link_scorer,
         ),
         'What a link is worth before its page is known, in the order "focused"; see '
-        "[Strategies](focused.md#strategies).",
+        '[Strategies](focused.md#strategies). "ata-paper" and "jlse-paper" need `pip install \'scrapy-aopic[jlse]\'`.',
     ),
     Setting(
         "AOPIC_MIN_HARVEST",

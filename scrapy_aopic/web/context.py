@@ -112,6 +112,10 @@ class PageContext:
         """The first *n* characters of its text."""
         return self._said.beginning(n)
 
+    def parts(self) -> tuple[list[str], list[str]]:
+        """The texts between its links, one for each run without any, and those of its links; of several to a URL the first is one."""
+        return self._said.parts(self._links.values())
+
     def named(self, url: str) -> LinkText:
         """What it says of its link to *url*, without what stands around it."""
         return self._said.of(self._links[url], url, has_around=False)
@@ -389,6 +393,18 @@ class _Said:
         if said_above is None:
             said_above = self._headings[heading] = self._text(*heading)
         return LinkText(anchor, around, said_above, path)
+
+    def parts(self, links: Iterable[_Found]) -> tuple[list[str], list[str]]:
+        """The texts between *links*, and those of *links*, within its first :data:`PAGE_CHARACTERS`."""
+        pieces = list(_first(self._pieces, PAGE_CHARACTERS))
+        texts: tuple[list[str], list[str]] = ([], [])
+        behind = 0
+        for begin, end in sorted((found.begin, found.end) for found in links if not found.is_hidden):
+            texts[0].append(" ".join(pieces[behind:begin]))
+            texts[1].append(" ".join(pieces[max(begin, behind) : end]))
+            behind = max(behind, end)
+        texts[0].append(" ".join(pieces[behind:]))
+        return texts
 
     def _text(self, begin: int, end: int) -> str:
         """The text of the pieces from *begin* to *end*, or the beginning of it."""

@@ -346,6 +346,23 @@ def test_a_refusal_says_what_may_have_been_meant(settings: dict[str, Any], hint:
     assert hint in str(caught.value)
 
 
+def test_a_strategy_that_learns_from_samples_is_refused_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {"positive": str(tmp_path), "negative": str(tmp_path)}
+    settings = {"AOPIC_ORDER": "focused", "AOPIC_LINK_SCORER": "jlse-paper", "AOPIC_TOPIC": folders}
+    read_policy(Settings(settings))
+    with pytest.raises(
+        SettingError, match=r"AOPIC_LINK_SCORER \('jlse-paper'\) .* give AOPIC_TOPIC two folders"
+    ):
+        read_policy(Settings({**settings, "AOPIC_TOPIC": {"keywords": ["sql"]}}))
+    monkeypatch.setattr("scrapy_aopic.settings.build.find_spec", lambda name: None)
+    with pytest.raises(
+        SettingError, match=r"AOPIC_LINK_SCORER \('jlse-paper'\) .* install scrapy-aopic\[jlse\]"
+    ):
+        read_policy(Settings(settings))
+
+
 def test_a_name_that_is_nearly_one_of_ours_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     read_policy(Settings({"AOPC_MIN_GAP": 5, "MY_OWN": 1, "DOWNLOAD_DELAY": 1}))
     assert [record.getMessage() for record in caplog.records] == [

@@ -18,7 +18,7 @@ from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
 from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
@@ -213,6 +213,7 @@ def test_every_strategy_gives_a_value_for_each_link(
     name: str, anchor: str, path: str, grade: float, value: float
 ) -> None:
     topic = Topic(["a b", ""])
+    topic.samples = Samples([("a b", True), ("c", False)], [("a", True), ("c", False)])
     page = PageSeen("http://a.test/", grade, value, grade >= 0.5)
     strategy = STRATEGIES[name](topic, Random(0))
     strategy.learn(page)

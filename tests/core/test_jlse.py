@@ -12,29 +12,19 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.bm25 import K1, MOST_DOCUMENTS, B, Index
 from scrapy_aopic.core.focus.jlse import (
-    EVERY_150,
     FIELDS,
-    GROWING,
     LEAST_PAGE,
     NO_EVIDENCE,
     Ata,
     Jlse,
-    JlseAsPrinted,
     Memory,
-    Schedule,
-    unit_vector,
+    growing,
 )
-from scrapy_aopic.core.focus.results import Degrees, degrees, seems_result
 from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
-from scrapy_aopic.core.focus.success_graph import MOST_PAGES, SuccessGraph, distances, q_values
+from scrapy_aopic.core.focus.success_graph import MOST_PAGES, SuccessGraph
 from scrapy_aopic.core.focus.topic import LinkText, Topic
-from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.exceptions import StorageError
 
-EXAMPLE = [(2, 3), (5, 6), (9, 10), (1, 2), (4, 5), (7, 5), (8, 9), (1, 4), (4, 8), (7, 8), (2, 5)]
-"""Ten pages and eleven links that give the values of the paper's example; its figure is lost."""
-
-DIGRAPHS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"])
 DOCUMENTS = st.tuples(*[st.lists(WORDS, max_size=6)] * 3)
 
@@ -53,23 +43,9 @@ def swept(edges: list[tuple[int, int]], results: set[int], reward: float, gamma:
     return {page: value for page, value in q.items() if value}
 
 
-def test_the_worked_example_has_the_values_of_the_paper() -> None:
-    expected = {1: 90, 2: 100, 4: 90, 5: 100, 7: 90, 8: 90, 9: 100}
-    assert q_values(EXAMPLE, [3, 6, 10], reward=100, gamma=0.9) == pytest.approx(expected)
-
-
-@given(DIGRAPHS, st.sets(st.integers(0, 11), max_size=4), st.floats(0.1, 0.95))
-def test_the_closed_form_is_what_sweeps_converge_to(
-    edges: list[tuple[int, int]], results: set[int], gamma: float
-) -> None:
-    assert q_values(edges, results, reward=1.0, gamma=gamma) == pytest.approx(
-        swept(edges, results, 1.0, gamma)
-    )
-
-
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=40), st.floats(0.1, 0.95))
 def test_worth_is_kept_up_as_pages_come_in(tree: list[tuple[int, bool]], gamma: float) -> None:
-    """A page at a time, under a parent among those before it, against distances in the finished graph."""
+    """A page at a time, under a parent among those before it, against sweeps over the finished graph."""
     graph = SuccessGraph(gamma)
     edges, results = [], set()
     for number, (parent, is_result) in enumerate(tree):
@@ -81,7 +57,8 @@ def test_worth_is_kept_up_as_pages_come_in(tree: list[tuple[int, bool]], gamma: 
         graph.note(
             b"%d" % number, b"" if at is None else b"%d" % at, LinkText(str(number)), is_result=is_result
         )
-    expected = {number: gamma**n for number, n in distances(edges, results).items()}
+    behind = swept(edges, results, 1.0, gamma)
+    expected = {number: gamma * q for number, q in behind.items()} | dict.fromkeys(results, 1.0)
     assert {int(key): step.worth for key, step in graph.pages.items() if step.worth} == pytest.approx(
         expected
     )
@@ -154,38 +131,11 @@ def test_an_index_is_bounded() -> None:
         Index([], (0.5, 0.2))
 
 
-def test_schedules() -> None:
-    def read(schedule: Schedule, n: int) -> list[int]:
-        times = [schedule.after(0)]
-        while len(times) < n:
-            times.append(schedule.after(times[-1]))
-        return times
-
-    assert read(EVERY_150, 4) == [150, 300, 450, 600]
-    assert read(GROWING, 5) == [15, 20, 26, 34, 45]
-
-
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_equation_10_makes_a_vector_of_length_1(evidence: list[float]) -> None:
-    found = unit_vector(evidence)
-    assert all(0.0 <= each <= 1.0 + 1e-9 for each in found)
-    assert (
-        not any(evidence)
-        or math.isclose(sum(each * each for each in found), 1.0, rel_tol=1e-6)
-        or max(evidence) < 1e-150
-    )
-
-
-def test_degrees_of_a_page() -> None:
-    assert degrees([200, 200], 420, 42) == Degrees(2.0, pytest.approx(math.log2(0.1)), math.log2(201))
-    assert degrees([], 0, 0) == Degrees(-math.log2(100), 0.0, 0.0)
-
-
-def test_a_result_is_text_and_not_a_list_of_links() -> None:
-    text = "word " * 100
-    assert seems_result(text, ["word word"], words)
-    assert not seems_result(text, ["word word"] * 30, words)
-    assert not seems_result("word", [], words)
+def test_the_graph_is_read_seldomer_the_more_there_is() -> None:
+    times = [growing(0)]
+    while len(times) < 5:
+        times.append(growing(times[-1]))
+    assert times == [15, 20, 26, 34, 45]
 
 
 KEYWORD = Topic(["comet"])
@@ -227,34 +177,6 @@ def test_links_like_those_that_led_to_results_are_worth_what_they_were() -> None
         [math.sqrt(each) for each in (0.5 * 0.9, 0.5, NO_EVIDENCE)]
     )
     assert strategy.revalue(0.0, links[0]) == pytest.approx(math.sqrt(LEAST_PAGE * 0.45))
-
-
-def test_as_printed_irrelevant_pages_and_results_lead_nowhere() -> None:
-    strategy = JlseAsPrinted(KEYWORD, Random(1))
-    links = [LinkText("A comet"), LinkText("Home")]
-    strategy.learn(page(1))
-    assert strategy.values(page(1), links) == [0.0, 0.0]
-    result = page(2, 1, "x", grade=0.9, text="comet " * 100)
-    strategy.learn(result)
-    assert strategy.values(result, links) == [0.0, 0.0]
-    listing = page(3, 1, "x", grade=0.9, text="comet")
-    strategy.learn(listing)
-    length = math.hypot(1.0, NO_EVIDENCE)
-    assert strategy.values(listing, links) == pytest.approx([0.9 / length, 0.9 * NO_EVIDENCE / length])
-    assert strategy.memory.graph.n_results == 1
-
-
-def test_as_printed_the_links_of_results_have_no_worth_and_those_before_them_1() -> None:
-    strategy = JlseAsPrinted(KEYWORD, Random(1))
-    for _ in range(149):
-        found_behind_catalogs(strategy, 1)
-    strategy.learn(page(0))
-    assert strategy.memory.version == 0
-    found_behind_catalogs(strategy, 1)
-    strategy.learn(page(0))
-    assert strategy.memory.version == 1
-    assert strategy.memory.predict(LinkText("All our catalogs")) == pytest.approx(0.5)
-    assert strategy.memory.predict(LinkText("More about it")) == 0.0
 
 
 def test_what_led_to_results_is_kept() -> None:

@@ -19,9 +19,10 @@ from scrapy_aopic.core.focus.lessons import (
     read_lessons,
     write_lessons,
 )
+from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
 from scrapy_aopic.core.records import PAGE_BYTES, pack
 
 PART = st.floats(0, 1)
@@ -40,6 +41,7 @@ PAGES = st.builds(
     parent_grade=PART,
     text=SHORT,
     memo=st.binary(max_size=60),
+    degrees=st.none() | st.builds(Degrees, *[st.floats(-99, 99)] * 3),
 )
 
 
@@ -101,6 +103,17 @@ def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not(place: int, 
     assert [page.depth for page in read.pages] == [3]
 
 
+@pytest.mark.parametrize(
+    "further",
+    [[None], [(1.0, 2.0)], [(1.0, 2.0, "3")], [(1.0, 2.0, 1e300)], [(1.0, 2.0, float("nan"))], ["abc", 1]],
+)
+def test_degrees_that_cannot_be_are_left_out(further: list[Any]):
+    row = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", *further]
+    read = read_lessons(zlib.compress(pack(("somebody", b"\x01", [row]))))
+    assert read is not None
+    assert [page.degrees for page in read.pages] == [None]
+
+
 def test_a_bomb_is_refused():
     assert read_lessons(zlib.compress(bytes(100 << 20))) is None
 
@@ -135,7 +148,9 @@ def test_who_learns_from_lessons_values_links_as_who_has_fetched_the_pages():
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name: str):
     rng = Random(3)
-    strategy = STRATEGIES[name](Topic(["bread"]), rng)
+    topic = Topic(["bread"])
+    topic.samples = Samples([("bread oven", True), ("rain", False)], [("bread", True), ("weather", False)])
+    strategy = STRATEGIES[name](topic, rng)
     for number in range(300):
         is_good = rng.random() < 0.3
         link = LinkText("bread" if is_good else "weather", "around", "heading", f"/{number}")

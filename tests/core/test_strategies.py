@@ -15,10 +15,11 @@ from scrapy_aopic.core.focus.contextual import Contextual
 from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS
 from scrapy_aopic.core.focus.otie import Otie
 from scrapy_aopic.core.focus.portfolio import Portfolio
+from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos
-from scrapy_aopic.core.focus.topic import LinkText, PageWords, Topic
+from scrapy_aopic.core.focus.topic import LinkText, PageWords, Samples, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
 
@@ -32,6 +33,7 @@ PAGES = st.builds(
     st.integers(0, 9), st.integers(0, 9), PARTS, PARTS, st.none() | LINKS, TEXTS,
 )  # fmt: skip
 KEYWORD = Topic(["comet"])
+KEYWORD.samples = Samples([("comet orbit", True), ("bread oven", False)], [("comet", True), ("bread", False)])
 
 
 @settings(deadline=None)
@@ -71,8 +73,9 @@ def inflected(text: str, chance: Random) -> str:
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
     """A crawl of a web whose words have endings, with the tokeniser that strips them, is the same as without either."""
-    plain = STRATEGIES[name](Topic(["comet"]), Random(1))
-    cut = STRATEGIES[name](Topic(["comet"], cut=stems, cut_url=stems_of_url), Random(1))
+    topic = Topic(["comet"], cut=stems, cut_url=stems_of_url)
+    topic.samples = KEYWORD.samples
+    plain, cut = STRATEGIES[name](KEYWORD, Random(1)), STRATEGIES[name](topic, Random(1))
     chance = Random(2)
 
     def ending(link: LinkText) -> LinkText:
@@ -94,7 +97,10 @@ def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
         grade, text = 1.0 - 0.2 * kind, spoken(90, kind)
         links = [said(chance.randrange(5)) for _ in range(number % 4)]
         key, parent = b"%d" % number, b"%d" % (number - 1)
-        page = PageSeen("http://a.test/", grade, 0.5, kind == 0, key, parent, said(kind), 1, 0.5, text)
+        degrees = Degrees(3.0, -6.0, 8.0) if kind == 0 and number % 2 else Degrees(-5.0, -1.0, 1.0)
+        page = PageSeen(
+            "http://a.test/", grade, 0.5, kind == 0, key, parent, said(kind), 1, 0.5, text, degrees=degrees
+        )
         assert page.link is not None
         plain.learn(page)
         values = [*plain.values(page, links), *[plain.revalue(grade, link, parent) for link in links]]

@@ -35,6 +35,17 @@ def test_what_a_page_says_of_a_link() -> None:
     assert context.text.split() == ["T", "Of", "keys", "Read", "this", "about", "RSA", "lock", "first"]
 
 
+def test_the_parts_of_a_page_are_texts_between_links_and_those_of_links() -> None:
+    context = read(
+        "<p>one <b>two</b> <a href=a>three <i>four</i></a><a href=b></a> five<a hidden href=c>six</a> <a href=a>again</a></p>"
+    )
+    assert [[part.split() for part in parts] for parts in context.parts()] == [
+        [["one", "two"], [], ["five", "again"]],
+        [["three", "four"], []],
+    ]
+    assert read("<p>one").parts() == (["one"], [])
+
+
 def test_the_first_link_to_a_page_counts_and_others_are_no_pages() -> None:
     links = read(
         "<p><a href=a>one</a><a href=a#b>two</a><a href=mailto:x>m</a><a href='http://[x'>n</a></p>"

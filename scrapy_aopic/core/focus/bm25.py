@@ -1,10 +1,12 @@
 """BM25 over short documents of several fields: which document is most like a query, and how much.
 
-Robertson and others, TREC-3, 1994, with the idf of Lucene, which is never negative. What a term adds to a document's score is
-worked out when the index is built (Lù, "BM25S", 2024), so that a search only adds. A search stops taking documents in once none
-of the further terms can bring one up to the best (MaxScore: Turtle and Flood, 1995); its result is the same as without.
+Robertson and others, TREC-3, 1994, by default with the idf of Lucene, which is never negative. What a term adds to a document's
+score is worked out when the index is built (Lù, "BM25S", 2024), so that a search only adds. :meth:`Index.nearest` stops taking
+documents in once none of the further terms can bring one up to the best (MaxScore: Turtle and Flood, 1995); its result is the same
+as without.
 
-Rule 1: a score is from 0 to 1: each field's is divided by the score that the query would have as a document of the index.
+Rule 1: a score of :meth:`Index.nearest` is from 0 to 1: each field's is divided by the score that the query would have as a
+document of the index.
 
 Rule 2: an index does not change; a new one takes its place.
 """
@@ -15,11 +17,12 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 K1 = 2.0
 """How soon further occurrences of a term cease to count (k1); as in the paper on JLSE."""
@@ -60,17 +63,24 @@ class Index:
     Args:
         documents: At most :data:`MOST_DOCUMENTS`.
         weights: What each field counts; their sum is 1.
+        idf: How much a term counts, by how many documents there are, and how many of these have it.
 
     Raises:
         ValueError: If there are more documents, or the weights are not of sum 1.
     """
 
-    def __init__(self, documents: Sequence[Document], weights: Sequence[float]) -> None:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        weights: Sequence[float],
+        idf: Callable[[int, int], float] = lambda n, df: math.log(1.0 + (n - df + 0.5) / (df + 0.5)),
+    ) -> None:
         if len(documents) > MOST_DOCUMENTS or not math.isclose(sum(weights), 1.0):
             raise ValueError(
                 f"At most {MOST_DOCUMENTS} documents, and weights of sum 1, not {len(documents)} and {weights!r}"
             )
         self._n = len(documents)
+        self._rarity = partial(idf, self._n)
         self._weights = tuple(weights)
         self._means = [
             sum([len(document[field]) for document in documents]) / self._n or 1.0 if self._n else 1.0
@@ -85,17 +95,27 @@ class Index:
         self._postings: dict[tuple[int, str], _Postings] = {}
         for key, found in listed.items():
             field = key[0]
-            idf, mean = self._idf[key], self._means[field]
-            gains = array("d", [idf * _part(n, len(documents[number][field]) / mean) for number, n in found])
+            rarity, mean = self._idf[key], self._means[field]
+            gains = array(
+                "d", [rarity * _part(n, len(documents[number][field]) / mean) for number, n in found]
+            )
             self._postings[key] = _Postings(array("H", [number for number, _ in found]), gains, max(gains))
 
-    def _rarity(self, n: int) -> float:
-        """The idf of a term that *n* documents have."""
-        return math.log(1.0 + (self._n - n + 0.5) / (n + 0.5))
+    def scores(self, query: Document) -> list[dict[int, float]]:
+        """Of each field, the scores of the documents that have a term of *query* in it, as they are (equation 5 of JLSE)."""
+        found: list[dict[int, float]] = []
+        for field, terms in enumerate(query):
+            scores: dict[int, float] = {}
+            for term in dict.fromkeys(terms):
+                if (postings := self._postings.get((field, term))) is not None:
+                    for number, gain in zip(postings.numbers, postings.gains, strict=True):
+                        scores[number] = scores.get(number, 0.0) + gain
+            found.append(scores)
+        return found
 
     def nearest(self, query: Document, k: int = 1) -> list[Found]:
         """The at most *k* documents that are most like *query*, the best first and of equals the earliest; none that has
-        no term of it."""
+        no term of it. Only for an idf that is never negative."""
         terms = self._terms(query)
         rest = [0.0]  # what the terms from each on can add at most
         for gain, _, _ in reversed(terms):

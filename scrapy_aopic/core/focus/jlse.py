@@ -1,12 +1,12 @@
-"""JLSE (Zhang, Li, Yu and Zhang, "Crawling Web resources by joint link similarity evaluation") and ATA, as printed and mended.
+"""JLSE (Zhang, Li, Yu and Zhang, "Crawling Web resources by joint link similarity evaluation") and ATA, mended.
 
 A link is worth the better of two things: how well its text fits the topic (direct evidence), and how like it is to links that
 led to results, times what those were worth (indirect evidence). ATA is the same without the second.
 
-What is mended, as the printed form ends a crawl after some dozens of pages: a page that is not relevant passes on a little instead
+What is mended of the printed form (:mod:`.jlse_as_printed`): the topic's own classifier judges pages and texts of links, a page that is not relevant passes on a little instead
 of nothing, results are expanded, results have a worth of their own (1, and what leads to them 0.9, instead of nothing and 1), the
 value is the root of the product, so that cash is split by the product itself and nothing falls below the floor, the
-similarity is that of BM25 divided by what the link would have with itself, the graph is read anew after 15 results and whenever
+similarity is that of BM25 with an idf that is never negative, divided by what the link would have with itself, the graph is read anew after 15 results and whenever
 it has grown by 1.3, instead of every 150, and waiting links are valued anew then.
 """
 
@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError
 
 from .bm25 import MOST_DOCUMENTS, Index
-from .results import seems_result
 from .strategy import Strategy
 from .success_graph import GAMMA, Step, SuccessGraph
 from .topic import RELEVANT, LinkText
 from .words import LINK_CHARACTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from .bm25 import Document
+    from .bm25 import Document, Found
     from .strategy import Chance, PageSeen
     from .topic import Topic
 
@@ -57,63 +56,35 @@ MOST_BYTES = 8 << 20
 
 _LONGEST_ANCHOR = 30
 
-
-class Schedule(NamedTuple):
-    """When the graph is read anew: after *first* results, and then each time that there are *factor* times as many, and *step*
-    more."""
-
-    first: int
-    factor: float
-    step: int
-
-    def after(self, n: int) -> int:
-        """Results at which it is read next, if it was read at *n*."""
-        return self.first if n < self.first else max(math.ceil(n * self.factor) + self.step, n + 1)
+FIRST, GROWTH = 15, 1.3
+"""Results at which the graph is first read, and how many times as many there are each time after."""
 
 
-EVERY_150 = Schedule(150, 1.0, 150)
-"""The paper's: cf = 150."""
-
-GROWING = Schedule(15, 1.3, 0)
-"""Early, as a crawl for a rare topic has few results, and seldomer the more there are, so that all readings together cost no more
-than a few of the last."""
-
-
-def document(link: LinkText, topic: Topic) -> Document:
-    """The terms of a *link*, by the tokeniser of the *topic*: anchor, URL and context."""
-    around = topic.words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
-    return (
-        topic.words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
-        topic.url_words(link.path),
-        around[:LONGEST_CONTEXT],
-    )
+def growing(n: int) -> int:
+    """Results at which the graph is read next, if there are *n*: early, as a crawl for a rare topic has few, and seldomer the more
+    there are, so that all readings together cost no more than a few of the last."""
+    return FIRST if n < FIRST else math.ceil(n * GROWTH)
 
 
 class Memory:
-    """Links that led to results, and how like them others are (equations 5 to 9).
+    """Links that led to results, and how like them others are.
 
     Args:
         topic: What text is cut into words by.
-        schedule: When it is read anew.
+        next_at: At how many results it is read next, of how many there are.
         gamma: See :mod:`.success_graph`.
-        has_leaves: Whether the links of results are among them, with a worth of 1. As printed they are not, and what leads to a
-            result is worth 1.
 
     Attributes:
         graph: Where the links are from.
         version: How often it was read.
     """
 
-    def __init__(
-        self, topic: Topic, schedule: Schedule = GROWING, gamma: float = GAMMA, *, has_leaves: bool = True
-    ) -> None:
+    def __init__(self, topic: Topic, next_at: Callable[[int], int] = growing, gamma: float = GAMMA) -> None:
         self._topic = topic
         self.graph = SuccessGraph(gamma)
         self.version = 0
-        self._schedule = schedule
-        self._scale = 1.0 if has_leaves else 1.0 / gamma
-        self._has_leaves = has_leaves
-        self._due = schedule.after(0)
+        self._next_at = next_at
+        self._due = next_at(0)
         self._index: Index | None = None
         self._worth: list[float] = []
         self._cache: dict[LinkText, float] = {}
@@ -122,19 +93,35 @@ class Memory:
         """A *page* was fetched."""
         self.graph.note(page.key, page.parent, page.link, is_result=result)
         if self.graph.n_results >= self._due:
-            self._due = self._schedule.after(self.graph.n_results)
+            self._due = self._next_at(self.graph.n_results)
             self._read()
 
     def _read(self) -> None:
-        known = [
-            (document(link, self._topic), worth * self._scale)
-            for link, worth in self.graph.successes(MOST_DOCUMENTS)
-            if self._has_leaves or worth < 1.0
-        ]
-        self._index = Index([terms for terms, _ in known], FIELDS)
+        known = self.graph.successes(MOST_DOCUMENTS, self._value)
+        self._index = self._make_index([self._document(link) for link, _ in known])
         self._worth = [worth for _, worth in known]
         self._cache.clear()
         self.version += 1
+
+    def _value(self, worth: float) -> float:
+        """What a link counts that was worth so much (:mod:`.success_graph`)."""
+        return worth
+
+    def _document(self, link: LinkText) -> Document:
+        """The terms of a *link*, by the tokeniser of the topic: anchor, URL and context."""
+        around = self._topic.words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
+        return (
+            self._topic.words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
+            self._topic.url_words(link.path),
+            around[:LONGEST_CONTEXT],
+        )
+
+    def _make_index(self, documents: list[Document]) -> Index:
+        return Index(documents, FIELDS)
+
+    def _nearest(self, index: Index, query: Document) -> Found | None:
+        """Which document of *index* is most like *query*, and how much."""
+        return next(iter(index.nearest(query)), None)
 
     def pack(self) -> bytes:
         """The :data:`MOST_KEPT` best of what it knows."""
@@ -164,7 +151,7 @@ class Memory:
             self.graph.pages[b"kept %d" % at] = Step(b"", link, worth)
         self.graph.n_results = int(n)
         if self.graph.n_results >= self._due:
-            self._due = self._schedule.after(self.graph.n_results)
+            self._due = self._next_at(self.graph.n_results)
             self._read()
 
     def predict(self, link: LinkText) -> float:
@@ -173,8 +160,8 @@ class Memory:
             return 0.0
         value = self._cache.get(link)
         if value is None:
-            best = self._index.nearest(document(link, self._topic))
-            value = best[0].score * self._worth[best[0].number] if best else 0.0
+            best = self._nearest(self._index, self._document(link))
+            value = best.score * self._worth[best.number] if best is not None else 0.0
             if len(self._cache) >= MOST_CACHED:
                 self._cache.clear()
             self._cache[link] = value
@@ -222,42 +209,6 @@ class Jlse(Strategy):
         self.memory.restore(data)
 
 
-class JlseAsPrinted(Jlse):
-    """JLSE as printed: only relevant pages that are no results are expanded, and what speaks for a link is divided by the length
-    of the vector of all links of its page (equation 10). Links of other pages are worth nothing, so they come last."""
-
-    reads_text = True
-
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        super().__init__(topic, chance, Memory(topic, EVERY_150, has_leaves=False))
-        self._waiting: PageSeen | None = None
-
-    @property
-    def version(self) -> int:
-        return 0  # a value stays as it was
-
-    def learn(self, page: PageSeen) -> None:
-        self._note(is_without_links=True)
-        self._waiting = page
-
-    def _note(self, *, is_without_links: bool, is_result: bool = False) -> None:
-        """Note the page that waits for its links, as they say whether it is a result."""
-        page, self._waiting = self._waiting, None
-        if page is not None:
-            if is_without_links:
-                is_result = page.is_relevant and seems_result(page.text, (), self._topic.words)
-            self.memory.note(page, result=is_result)
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        is_result = page.is_relevant and seems_result(
-            page.text, [link.anchor for link in links], self._topic.words
-        )
-        self._note(is_without_links=False, is_result=is_result)
-        if is_result or not page.is_relevant:
-            return [0.0] * len(links)
-        return [page.grade * each for each in unit_vector([self._evidence(link) for link in links])]
-
-
 class Ata(Strategy):
     """How well a link's text fits, times the grade of its page: JLSE without indirect evidence."""
 
@@ -274,9 +225,3 @@ def direct_evidence(topic: Topic, link: LinkText) -> float:
     """How well the text of a *link* fits, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
     fit = topic.match(link._replace(path=""))
     return fit if fit >= RELEVANT else NO_EVIDENCE
-
-
-def unit_vector(evidence: Sequence[float]) -> list[float]:
-    """*evidence* for the links of a page as a vector of length 1 (equation 10); of none, nothing."""
-    length = math.sqrt(sum([each * each for each in evidence]))
-    return [each / length for each in evidence] if length else list(evidence)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
 
 from .leads import bounded, whole_text
+from .results import Degrees
 from .strategy import MOST_OF_MEMO, PageSeen
 from .topic import LinkText
 
@@ -35,6 +36,9 @@ MOST_GRADES = 10_000
 _URL_CHARACTERS = 200
 _TEXT_CHARACTERS = 4_000
 """Characters of a page's URL, and of its text for a strategy that reads it: some 600 words say which topic it has."""
+
+_MOST_OF_DEGREE = 100.0
+"""More than the binary logarithm of any number of words."""
 
 _MOST_BYTES = 2 << 20
 """Bytes of lessons at most, unpacked: more than so many with the longest texts, in an alphabet of four bytes a character."""
@@ -93,12 +97,13 @@ def _packed(page: PageSeen) -> tuple[object, ...]:
         page.parent_grade,
         whole_text(page.text[:_TEXT_CHARACTERS]),
         page.memo,
+        *([page.degrees] if page.degrees is not None else []),
     )
 
 
 def _unpacked(said: Sequence[object]) -> PageSeen | None:
     """The page of which *said* was told; ``None`` if there cannot be one."""
-    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo = said
+    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, *further = said
     texts = (*link,) if isinstance(link, tuple) else ("", "", "", "")
     parts = (grade, value, parent_grade)
     if not (
@@ -127,4 +132,16 @@ def _unpacked(said: Sequence[object]) -> PageSeen | None:
         float(parent_grade),  # type: ignore[arg-type]
         str(text)[:_TEXT_CHARACTERS],
         memo=memo,
+        degrees=_degrees(further[0]) if further else None,
+    )
+
+
+def _degrees(found: object) -> Degrees | None:
+    """The degrees written as *found*; ``None`` if they cannot be right."""
+    if not isinstance(found, list | tuple) or len(found) != len(Degrees._fields):
+        return None
+    return (
+        Degrees(*found)
+        if all(isinstance(each, float) and abs(each) < _MOST_OF_DEGREE for each in found)
+        else None
     )

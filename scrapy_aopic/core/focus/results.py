@@ -1,37 +1,31 @@
-"""Whether a relevant page is a result, which is what is looked for, or a list of links to results (JLSE, section 3).
+"""Whether a page is a result, which is what is looked for, or a list of links to results (JLSE, section 3.1).
 
-The paper learns it from 667 and 638 samples by a support vector machine over three numbers. There are no samples in a crawl that
-has just begun, so a rule takes its place: enough words of which most are no links.
+A support vector machine tells them apart by three numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable
 
-    from .topic import CutText
 
 TEXT_UNIT = 100
-"""Words beside links at which the text degree is 0 (k, which the paper calls empirical)."""
-
-LEAST_WORDS = 80
-"""Words of a result."""
-
-MOST_LINKED = 0.4
-"""Part of a result's words that are links, at most."""
+"""Words beside links at which the text degree is 0 (k, an empirical constant that the paper does not give)."""
 
 
 class Degrees(NamedTuple):
     """What distinguishes the two kinds of pages.
 
     Attributes:
-        text: log2 of the words beside links, by :data:`TEXT_UNIT`.
-        link: log2 of links a word.
-        aggregation: log2 of the mean size of the block of text that a word stands in; the paper says only that it is about their
-            number and size.
+        text: Binary logarithm of the words beside links, in :data:`TEXT_UNIT`.
+        link: Binary logarithm of how many links there are for each word.
+        aggregation: How much text stands together. The paper says no more than that it comes from the number and the size of
+            blocks; here it is the binary logarithm of how many words the block of a word has, on average, and a block is what
+            stands between two links.
     """
 
     text: float
@@ -40,7 +34,10 @@ class Degrees(NamedTuple):
 
 
 def degrees(blocks: Sequence[int], n_words: int, n_links: int) -> Degrees:
-    """Degrees of a page with *n_words*, links included, and *blocks* of so many words beside links."""
+    """Degrees of a page with *n_words*, links included, and *blocks* of so many words beside links.
+
+    Where there is nothing, one word or one link is counted, as nothing has no logarithm.
+    """
     plain = sum(blocks)
     size = sum([each * each for each in blocks]) / plain if plain else 0.0
     return Degrees(
@@ -50,8 +47,35 @@ def degrees(blocks: Sequence[int], n_words: int, n_links: int) -> Degrees:
     )
 
 
-def seems_result(text: str, anchors: Sequence[str], cut: CutText) -> bool:
-    """Whether a page with this *text* and links with these texts, which *cut* cuts into words, is a result, by the rule."""
-    n = len(cut(text))
-    linked = sum([len(cut(anchor)) for anchor in anchors])
-    return n >= LEAST_WORDS and linked < MOST_LINKED * n
+def degrees_of(
+    blocks: Sequence[str], links: Sequence[str], cut: Callable[[Sequence[str]], list[list[str]]]
+) -> Degrees:
+    """Degrees of a page whose texts between and of links are these, *cut* into words."""
+    sizes = [len(found) for found in cut(blocks) if found]
+    linked = sum(map(len, cut(links)))
+    return degrees(sizes, sum(sizes) + linked, len(links))
+
+
+class SupportVectors(NamedTuple):
+    """A support vector machine with a Gaussian kernel.
+
+    Attributes:
+        gamma: How fast the kernel falls with the square of the distance.
+        offset: What is added to the sum over all vectors.
+        vectors: Each with what it counts, more than 0 if it is a result.
+    """
+
+    gamma: float
+    offset: float
+    vectors: Sequence[tuple[Degrees, float]]
+
+    def decide(self, page: Degrees) -> float:
+        """More than 0 for a result."""
+        return self.offset + sum(
+            [weight * math.exp(-self.gamma * _square(page, vector)) for vector, weight in self.vectors]
+        )
+
+
+def _square(one: Iterable[float], other: Iterable[float]) -> float:
+    """The square of the distance of two pages."""
+    return sum([(a - b) ** 2 for a, b in zip(one, other, strict=True)])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from .context_graph import ContextGraph
 from .contextual import Contextual
 from .fixed import BestFirst, Focused, SharkSearch
-from .jlse import Ata, Jlse, JlseAsPrinted
+from .jlse import Ata, Jlse
+from .jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 from .learned import Learned
 from .otie import Otie
 from .portfolio import Portfolio
@@ -25,7 +26,14 @@ STRATEGIES: dict[str, MakeStrategy] = {
     "otie": Otie,
     "context-graph": ContextGraph,
     "ata": Ata,
+    "ata-paper": AtaAsPrinted,
     "jlse": Jlse,
     "jlse-paper": JlseAsPrinted,
 }
 """What ``AOPIC_LINK_SCORER`` takes."""
+
+
+def needs_samples(scorer: object) -> bool:
+    """Whether *scorer*, which ``AOPIC_LINK_SCORER`` names, is a strategy that learns from samples before a crawl."""
+    strategy = STRATEGIES.get(scorer) if isinstance(scorer, str) else scorer
+    return bool(getattr(strategy, "needs_samples", False))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeA
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED
 
+from .results import Degrees
 from .shares import NULL_MASS, POWER
 from .topic import LinkText, PageWords
 
@@ -61,6 +62,7 @@ class PageSeen(NamedTuple):
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
+        degrees: How much text and how many links it has; ``None`` if the strategy does not ask.
     """
 
     url: str
@@ -74,6 +76,7 @@ class PageSeen(NamedTuple):
     parent_grade: float = 0.0
     text: str = ""
     memo: bytes = b""
+    degrees: Degrees | None = None
 
 
 Refit: TypeAlias = Callable[[], object]
@@ -86,6 +89,8 @@ class Strategy:
     Attributes:
         learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
         reads_text: Whether it reads the text of pages.
+        reads_degrees: Whether it is to know :attr:`PageSeen.degrees`.
+        needs_samples: Whether it cannot do without :attr:`.topic.Topic.samples`.
         reads_names_only: Whether it reads no more of links than their own texts and URLs.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
@@ -95,6 +100,8 @@ class Strategy:
 
     learns: ClassVar[bool] = False
     reads_text: ClassVar[bool] = False
+    reads_degrees: ClassVar[bool] = False
+    needs_samples: ClassVar[bool] = False
     reads_names_only: ClassVar[bool] = False
     values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False

@@ -1,57 +1,25 @@
 """Which pages led to results, and how directly: the graph G_w of JLSE, with its Q values in closed form.
 
-The paper works Q out by sweeps of Q-learning. With results that are absorbing, what they converge to is known: a page whose
-nearest result is n links away is worth *gamma* to the power of n. So one walk from each result back to its seed is enough, which
-ends as soon as it improves nothing.
+The paper works Q out by sweeps of Q-learning (equations 11 to 18). With results that are absorbing, what they converge to is known:
+the value of a link to a page whose nearest result is n links away is *gamma* to the power of n, and the Q of a page (equation 18) is
+that of the best link on it, *gamma* to the power of n - 1; a result has no link and no Q. So one walk from each result back to its
+seed is enough, which ends as soon as it improves nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from .topic import LinkText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from collections.abc import Callable
 
 GAMMA = 0.9
 """What a page is worth by the best of those behind it (the paper's worked example; its experiments do not say)."""
 
 MOST_PAGES = 10_000
 """Pages whose parents are remembered, the latest: some 10 MB with the texts of their links."""
-
-Vertex = TypeVar("Vertex")
-
-
-def distances(edges: Iterable[tuple[Vertex, Vertex]], results: Iterable[Vertex]) -> dict[Vertex, int]:
-    """Links from each page to its nearest result, along *edges* from page to page; without pages that lead to none.
-
-    Results are absorbing: what leads on from them does not matter.
-    """
-    before: dict[Vertex, list[Vertex]] = {}
-    for source, target in edges:
-        before.setdefault(target, []).append(source)
-    found = dict.fromkeys(results, 0)
-    waiting = deque(found)
-    while waiting:
-        page = waiting.popleft()
-        for source in before.get(page, ()):
-            if source not in found:
-                found[source] = found[page] + 1
-                waiting.append(source)
-    return found
-
-
-def q_values(
-    edges: Iterable[tuple[Vertex, Vertex]], results: Iterable[Vertex], *, reward: float, gamma: float
-) -> dict[Vertex, float]:
-    """State values Q of the paper (equations 17 and 18), of pages that lead to a result: ``reward * gamma**(distance - 1)``.
-
-    Results themselves are left out, as the paper gives them none: the maximum over no links.
-    """
-    return {page: reward * gamma ** (n - 1) for page, n in distances(edges, results).items() if n}
 
 
 class Step(NamedTuple):
@@ -105,11 +73,13 @@ class SuccessGraph:
             key = step.parent
             worth *= self._gamma
 
-    def successes(self, most: int) -> list[tuple[LinkText, float]]:
-        """The links that led to results and what they were worth, each text once with its best worth; at most so many, the
-        worthiest and latest."""
+    def successes(
+        self, most: int, value: Callable[[float], float] = lambda worth: worth
+    ) -> list[tuple[LinkText, float]]:
+        """The links that led to results and the *value* of what they were worth, each text once with its best; at most so many,
+        the best and latest."""
         best: dict[LinkText, float] = {}
         for step in reversed(self.pages.values()):
             if step.worth and step.link is not None:
-                best[step.link] = max(best.get(step.link, 0.0), step.worth)
+                best[step.link] = max(best.get(step.link, 0.0), value(step.worth))
         return sorted(best.items(), key=lambda item: -item[1])[:most]

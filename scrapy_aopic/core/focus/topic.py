@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
@@ -11,7 +11,7 @@ from .classifier import Classifier
 from .words import LINK_CHARACTERS, all_words, features, place_of, url_words, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""
@@ -40,6 +40,20 @@ class LinkText(NamedTuple):
     around: str = ""
     heading: str = ""
     path: str = ""
+
+
+class Samples(NamedTuple):
+    """What :mod:`.jlse_as_printed` learns from before a crawl.
+
+    Attributes:
+        pages: Texts of pages, and whether each is relevant.
+        anchors: Texts of links to them, each as relevant as the page that it leads to.
+        stop_words: Words that say nothing.
+    """
+
+    pages: Sequence[tuple[str, bool]]
+    anchors: Sequence[tuple[str, bool]]
+    stop_words: Collection[str] = ()
 
 
 class PageWords(NamedTuple):
@@ -71,6 +85,7 @@ class Topic:
         url_words: The same as *cut_url*.
         is_cut_plainly: Whether the words of a text are those of its parts, one part after the other.
         is_by_keywords: Whether how well a link fits goes by keywords; several texts then fit as well as the best of them.
+        samples: What a strategy learns from that needs samples; ``None`` if there are none.
     """
 
     def __init__(
@@ -89,6 +104,7 @@ class Topic:
         self._any_word = frozenset(chain.from_iterable(phrases))
         self.is_by_keywords = bool(self._any_word)
         self.pages = pages if pages is not None else Classifier()
+        self.samples: Samples | None = None
 
     def all_words(self, texts: Sequence[str]) -> list[list[str]]:
         """The words of each of *texts*, of which one page has several: faster than one by one."""
