@@ -12,6 +12,9 @@ the topics that defaults may be chosen on; without it the others are used. Seeds
 or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give;
 with ``--hindsight`` a strategy begins with what it has learned in a first crawl from the same seeds of so many fetches.
 
+``--paper`` compares the strategies of the paper on JLSE as printed, from six relevant pages, and prints its figures beside them; with
+``--cf`` JLSE alone, reading its graph at each 50th, 100th, 150th and 200th result.
+
 With ``--connections 4`` so many pages are under way at once, and each host is left alone for ``--factor`` times as long as its
 transfer took, on a virtual clock: what ``benchmarks/focused_live.py`` shows of real crawls, in seconds and without their noise.
 
@@ -44,7 +47,10 @@ from focus_webs import Web, corpus, demo, page_rank, reachable, tunnels
 from focus_webs.polite import Pace, PoliteCrawl
 from focus_webs.simulation import Crawl, Policy, Remembered
 
-from scrapy_aopic.core.focus.topic import Topic
+from scrapy_aopic.core.focus.jlse_as_printed import JlseAsPrinted
+from scrapy_aopic.core.focus.strategies import needs_samples
+from scrapy_aopic.core.focus.topic import Samples, Topic
+from scrapy_aopic.focus.folders import stop_words
 
 POLICIES: dict[str, Policy] = {
     "breadth-first": Policy(),
@@ -54,6 +60,7 @@ POLICIES: dict[str, Policy] = {
     "context-graph": Policy("context-graph", 1.0),
     "otie": Policy("otie", 1.0),
     "ata": Policy("ata", 1.0),
+    "ata-paper": Policy("ata-paper", 1.0),
     "jlse-paper": Policy("jlse-paper", 1.0),
     "jlse": Policy("jlse", 1.0),
     "focused": Policy("focused"),
@@ -68,6 +75,30 @@ HALF_ORACLES = {"host oracle": Policy("contextual"), "page oracle": Policy("cont
 """Only with ``--only``: what the default lacks of what the one-step oracle knows."""
 
 DIAL = (0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 1.0)
+PUBLISHED = {
+    "jlse-paper": ((0.68, 0.55), (0.02, 0.28)),
+    "otie": ((0.65, 0.51), (0.02, 0.26)),
+    "ata-paper": ((0.67, 0.38), (0.02, 0.22)),
+    "context-graph": ((0.57, 0.31), (0.02, 0.18)),
+    "breadth-first": ((0.26, 0.03), (0.01, 0.10)),
+}
+"""Harvest and recall at the first and the last point of the curves of the paper on JLSE, which it calls average harvest rate and average
+target recall (equations 20 and 21)."""
+
+PAPER = [*PUBLISHED, "leaf 1", "contextual"]
+
+
+class LeafOne(JlseAsPrinted):
+    """With the other reading of equation 18 for results."""
+
+    leaf = 1.0
+
+
+CF: dict[str, Policy] = {
+    f"cf {n}": Policy(type(f"Cf{n}", (JlseAsPrinted,), {"cf": n}), 1.0) for n in (150, 50, 100, 200)
+}
+POLICIES_OF_PAPER = POLICIES | {"leaf 1": Policy(LeafOne, 1.0)} | CF
+
 STEP = 10
 """Fetches between two points of the curve."""
 
@@ -83,6 +114,7 @@ class Outcome(NamedTuple):
     ranked: float
     curve: list[float]
     spent: float
+    began: int = 0
 
 
 class Given(NamedTuple):
@@ -125,6 +157,7 @@ def taught(
     negative = chance.sample([i for i, label in enumerate(labels) if not label], n_others)
     topic = Topic()
     given = [*positive, *negative]
+    topic.samples = samples(web, given, labels)
     for _ in range(5):
         chance.shuffle(given)
         for each in given:
@@ -133,16 +166,33 @@ def taught(
     return topic, set(positive)
 
 
+def samples(web: Web, given: Sequence[int], labels: list[bool]) -> Samples:
+    """The pages *given* as examples, the text of the first link to each, and stop words (English and Chinese)."""
+    anchors: dict[int, str] = {}
+    wanted = set(given)
+    for page in web.pages:
+        for target, said in page.links:
+            if target in wanted and said.anchor:
+                anchors.setdefault(target, said.anchor)
+    return Samples(
+        [(web.pages[i].text, labels[i]) for i in given],
+        [(anchor, labels[i]) for i, anchor in anchors.items()],
+        stop_words(),
+    )
+
+
 def seeds_of(kind: str, web: Web, labels: list[bool], chance: random.Random) -> list[int]:
     """Seeds of a *kind*, in random order."""
     if kind == "portal":
         return [len(web.pages) - 1]
+    if kind == "relevant":
+        return chance.sample([i for i, label in enumerate(labels) if label and web.pages[i].links], 6)
     if kind == "homes":
         return chance.sample(web.homes, min(len(web.homes), 8))
     return chance.sample([i for i, label in enumerate(labels) if not label and web.pages[i].links], 8)
 
 
-def outcome(given: Given, fetched: list[int], fetches: int, spent: float) -> Outcome:
+def outcome(given: Given, fetched: list[int], fetches: int, crawl: Crawl) -> Outcome:
     labels, ranks = given.labels, given.ranks
     found = [labels[page] for page in fetched] + [False] * (fetches - len(fetched))
     curve, n = [], 0
@@ -155,7 +205,13 @@ def outcome(given: Given, fetched: list[int], fetches: int, spent: float) -> Out
     ranked /= sum(ranks[page] for page in wanted) or 1.0
     recall = n / max(len(wanted), 1)
     return Outcome(
-        statistics.mean(curve), curve[min(EARLY, fetches) // STEP - 1], recall, ranked, curve, spent
+        statistics.mean(curve),
+        curve[min(EARLY, fetches) // STEP - 1],
+        recall,
+        ranked,
+        curve,
+        crawl.spent,
+        crawl.began,
     )
 
 
@@ -167,7 +223,7 @@ def webs(options: argparse.Namespace) -> Iterator[tuple[str, Web, list[str], lis
             "corpus",
             web,
             [t for t in web.topics if (t in corpus.TUNING) == options.tune],
-            ["portal", "general"],
+            ["relevant"] if options.paper else ["portal", "general"],
         )
     elif options.web == "demo":
         web = demo.load()
@@ -218,7 +274,7 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                             if learned:
                                 crawl.strategy.restore(learned)
                         fetched = crawl.run(seeds, options.fetches)
-                        came = outcome(begin, fetched, options.fetches, crawl.spent)
+                        came = outcome(begin, fetched, options.fetches, crawl)
                         of[policy].append(came)
                 line = " ".join(
                     f"{policy} {statistics.mean(o.mean for o in each):.3f}," for policy, each in of.items()
@@ -243,7 +299,7 @@ def kept(files: Sequence[Path]) -> dict[str, dict[str, list[Outcome]]]:
 
 
 def report(
-    found: dict[str, dict[str, list[Outcome]]], policies: Iterable[str], peer: str, fetches: int
+    found: dict[str, dict[str, list[Outcome]]], policies: Iterable[str], fetches: int, peer: str
 ) -> None:
     policies = list(policies)
     pooled = {policy: [outcome for of in found.values() for outcome in of[policy]] for policy in policies}
@@ -258,6 +314,53 @@ def report(
         )
 
 
+def plus_minus(values: Sequence[float]) -> str:
+    """The mean of *values* with its 95 % interval."""
+    n, mean = len(values), statistics.mean(values)
+    half = f"{t_95(n - 1) * statistics.stdev(values) / math.sqrt(n):.3f}" if n > 1 else "?"
+    return f"{mean:.3f} ± {half}"
+
+
+def report_paper(
+    found: dict[str, dict[str, list[Outcome]]], policies: Iterable[str], fetches: int, peer: str
+) -> None:
+    """Harvest and recall after a tenth of the fetches and after all of them, beside what the paper on JLSE has; and, of runs by cf,
+    the harvest along the crawl, beside that of cf = 150."""
+    del peer
+    pooled = {policy: [outcome for of in found.values() for outcome in of[policy]] for policy in policies}
+    points = [n for n in (fetches // 10, fetches // 5, fetches // 2, fetches) if n >= STEP]
+    print(f"\n{len(next(iter(pooled.values())))} crawls by each strategy")
+    if all(policy in CF for policy in pooled):
+        print("       " + "  ".join(f"harvest at {n:<5} less cf 150   " for n in points))
+        for policy, each in pooled.items():
+            row = []
+            for n in points:
+                own = [o.curve[n // STEP - 1] for o in each]
+                less = [a - o.curve[n // STEP - 1] for a, o in zip(own, pooled["cf 150"], strict=True)]
+                row.append(f"{statistics.mean(own):16.3f} {interval(less):>16}")
+            print(f"{policy:6} {'  '.join(row)}")
+        return
+    first = points[0]
+    print(
+        f"{'':14} harvest: paper      at {first:<14} at {fetches:<13} recall: paper    at {first:<14} at {fetches:<12} learned from"
+    )
+    for policy, each in pooled.items():
+        shown = ["", ""]
+        if policy in PUBLISHED:
+            shown = [f"{begin:.2f} to {end:.2f}" for begin, end in PUBLISHED[policy]]
+        begin = [o.curve[first // STEP - 1] for o in each]
+        end = [o.curve[fetches // STEP - 1] for o in each]
+        recalls = [
+            o.recall * a * first / ((b * fetches) or 1) for o, a, b in zip(each, begin, end, strict=True)
+        ]
+        began = [o.began for o in each if o.began]
+        learned = f"{statistics.median(began):5.0f} in {len(began)}" if began else ""
+        print(
+            f"{policy:14} {shown[0]:>14}  {plus_minus(begin):>16} {plus_minus(end):>16}  {shown[1]:>14}"
+            f"  {plus_minus(recalls):>16} {plus_minus([o.recall for o in each]):>16} {learned:>14}"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -266,6 +369,8 @@ def main() -> None:
     parser.add_argument("--web", choices=["corpus", "tunnels", "demo"], default="corpus")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--dial", action="store_true")
+    parser.add_argument("--paper", action="store_true", help="the comparison of the paper on JLSE")
+    parser.add_argument("--cf", action="store_true", help="its experiment on cf")
     parser.add_argument("--examples", type=int, default=30)
     parser.add_argument("--others", type=int, default=0, help="examples of what is not relevant")
     parser.add_argument("--count-examples", action="store_true")
@@ -288,21 +393,27 @@ def main() -> None:
         found = kept(options.kept)
         first = next(iter(found.values()))
         fetches = STEP * max(len(o.curve) for each in first.values() for o in each)
-        report(found, first, options.peer or next(iter(first)), fetches)
+        show = report_paper if options.paper else report
+        show(found, first, fetches, options.peer or next(iter(first)))
         return
     if options.web == "corpus" and options.folder is None:
         parser.error("a folder with sites is needed")
     policies = POLICIES
+    if options.paper:
+        policies = CF if options.cf else {name: POLICIES_OF_PAPER[name] for name in PAPER}
+    if not options.examples:
+        policies = {name: policy for name, policy in policies.items() if not needs_samples(policy.strategy)}
     if options.dial:
         policies = {f"focus {focus:g}": Policy("contextual", focus) for focus in DIAL}
     if options.only:
-        known = POLICIES | HALF_ORACLES
+        known = POLICIES_OF_PAPER | HALF_ORACLES
         policies = {name: known.get(name) or Policy(name) for name in options.only.split(",")}
     peer = options.peer or next(name for name in ("jlse", "focus 0.9", *policies) if name in policies)
     found = run(options, policies)
     if not found:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")
-    report(found, policies, peer, options.fetches)
+    show = report_paper if options.paper else report
+    show(found, policies, options.fetches, peer)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, known_value
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.order import LARGEST_VALUE, Focused, revalued, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
@@ -28,11 +28,11 @@ class Policy(NamedTuple):
     """An order of pages.
 
     Attributes:
-        strategy: ``AOPIC_LINK_SCORER``; without one, the order is by the name of the policy.
+        strategy: ``AOPIC_LINK_SCORER``, a name or a class; without one, the order is by the name of the policy.
         focus: ``AOPIC_FOCUS``.
     """
 
-    strategy: str = ""
+    strategy: str | type[Strategy] = ""
     focus: float = 0.9
 
 
@@ -74,7 +74,8 @@ class Crawl:
     ) -> None:
         self.web, self.labels, self.topic = web, labels, topic
         self.name, (strategy, self.focus) = policy
-        self.strategy = STRATEGIES[strategy](topic, random.Random(seed)) if strategy else None
+        make = STRATEGIES[strategy] if isinstance(strategy, str) and strategy else strategy
+        self.strategy = make(topic, random.Random(seed)) if make else None
         self.queues = Focused(0.0 if self.strategy is not None and self.strategy.by_cash else self.focus)
         self.cash: dict[int, float] = {}
         self.value: dict[int, int] = {}
@@ -85,6 +86,7 @@ class Crawl:
         self.stale: list[int] = []
         self.version = 0
         self.spent = 0.0
+        self.began = 0  # fetches when the strategy first went by what it has learned
         self.heap: list[tuple[float, int, int]] = []
         self.hosts = [urlsplit(page.url).netloc for page in web.pages] if policy[0].endswith("oracle") else []
         relevant = Counter(host for host, label in zip(self.hosts, labels, strict=False) if label)
@@ -159,7 +161,7 @@ class Crawl:
             seen = PageSeen(
                 page.url, grade, value_of(self.value[number]), grade >= RELEVANT,
                 self.key(number), self.key(parent) if parent >= 0 else b"", link, self.depth[number],
-                self.grades.get(parent, 0.0), page.text,
+                self.grades.get(parent, 0.0), page.text, degrees=page.degrees,
             )  # fmt: skip
             self.strategy.learn(seen)
             refit = self.strategy.refit()
@@ -208,6 +210,7 @@ class Crawl:
         assert self.strategy is not None
         if not self.stale and self.strategy.version != self.version:
             self.version = self.strategy.version
+            self.began = self.began or len(done)
             self.stale = [page for page in self.value if page not in done]
         for _ in range(min(REVALUED, len(self.stale))):
             page = self.stale.pop()
