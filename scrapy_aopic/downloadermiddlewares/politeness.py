@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from math import isfinite
 
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -108,7 +109,7 @@ class PolitenessMiddleware:
         wait = self._slots.wait(key) - 1
         if wait > _PATIENCE and wait > max(self.pacer.longest_gap(key), self._slots.delay(key)):
             self._count("aopic/politeness/refused")
-            raise LeftAloneError(f"{key} must be left alone for {wait + 1:.0f} more seconds")
+            raise LeftAloneError(f"{key} must be left alone for {self.wait(key):.0f} more seconds")
         self._slots.govern(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
@@ -157,6 +158,11 @@ class PolitenessMiddleware:
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
         self._slots.hold(key, self.pacer.set_crawl_delay(key, seconds))
+
+    def wait(self, key: str) -> float:
+        """Seconds before which no request is made to the host of a slot: the crawl and the slot each have a time, and both hold."""
+        waits = self.pacer.waits(key)
+        return max(self._slots.wait(key), waits if isfinite(waits) else 0.0)  # infinite as the crawl stops
 
     def _waits(self, key: str) -> float:
         return self.pacer.waits(key)

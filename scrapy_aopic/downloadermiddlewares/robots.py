@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from math import ceil
 from typing import Any, cast
 from urllib.parse import urljoin
 
@@ -253,7 +254,7 @@ class RobotsMiddleware:
                     "reason": _in_words(reason) if isinstance(reason, Exception) else reason,
                     "n": robots.failures,
                     "tries": self._tries,
-                    "delay": robots.retry_at - self.clock(),
+                    "delay": ceil(self._wait(robots, request)),
                     "more": ""
                     if self._has_unreachable
                     else " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "
@@ -265,6 +266,14 @@ class RobotsMiddleware:
         else:
             await self._announce(fetch.url, robots, request)
         return robots
+
+    def _wait(self, robots: RobotsTxt, request: Request) -> float:
+        """Seconds until a robots.txt that was unreachable is asked for again: its host and its origin must be due by then, too."""
+        wait = robots.retry_at - self.clock()
+        if self.pacer is not None:
+            wait = max(wait, self.pacer.silent_until(request) - self.clock())
+        politeness = self._crawler.get_downloader_middleware(PolitenessMiddleware)
+        return wait if politeness is None else max(wait, politeness.wait(slot_key(request)))
 
     async def _fetch(self, fetch: Fetch, page: Request) -> tuple[bytes | None, str | Exception]:
         """The text that *fetch* finds, empty if there is no such file; or ``None``, and why it is unreachable."""

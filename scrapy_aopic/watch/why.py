@@ -314,7 +314,7 @@ def _why_queued(
     if page.visits:
         said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
     if robots is not None:
-        _say_unreachable(robots, "Its robots.txt", said)
+        _say_unreachable(robots, "Its robots.txt", host, said)
     if host is not None:
         _say_host(store, host, saved, said)
     _say_cash(store, saved, page, said)
@@ -360,7 +360,7 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
     origin = rules.origin_of(normal.url)
     robots = _robots(store, origin)
     if normal.url == f"{origin}/robots.txt":
-        return _why_robots(robots, said)
+        return _why_robots(robots, host, said)
     if robots is not None and robots.text and not rules.allows(robots.text, normal.url):
         said.say(
             f"It is not known: {_NO_PAGE} links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
@@ -387,14 +387,14 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
     return said.answer("unknown")
 
 
-def _why_robots(robots: RobotsTxt | None, said: _Said) -> Answer:
+def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Said) -> Answer:
     """What is known of a robots.txt, which is no page."""
     said.say("The crawl reads it by itself, and not as a page.")
     if robots is None:
         said.say("It was not needed yet, or the crawl obeys none (ROBOTSTXT_OBEY).")
         return said.answer("unknown")
     if robots.failures:
-        _say_unreachable(robots, "It", said)
+        _say_unreachable(robots, "It", host, said)
     if robots.text is None:
         return said.answer("failed")
     what = "" if robots.text else ", and there is none, or an empty one: everything is allowed"
@@ -486,7 +486,7 @@ def why_host(store: Store, name: str, rules: Rules) -> Answer:
     kind = _say_host(store, host, saved, said)
     if host.transfer:
         said.say(f"Its last transfer took {host.transfer:.2g} s.", transfer=host.transfer)
-    _say_robots(store, key, said)
+    _say_robots(store, key, host, said)
     best = next(
         (
             front_queue_of(row[HOST_BYTES:])
@@ -565,26 +565,28 @@ _WAITS = {
 """Why a host waits, by :func:`.host_walk.why_it_waits`."""
 
 
-def _say_robots(store: Store, host: bytes, said: _Said) -> None:
-    """Say it if a robots.txt of a host was unreachable."""
-    for key, data in store.scan(Family.ROBOTS, host):
-        if key[:HOST_BYTES] != host:
+def _say_robots(store: Store, of: bytes, host: HostRecord, said: _Said) -> None:
+    """Say it if a robots.txt of *host*, under the key *of*, was unreachable."""
+    for key, data in store.scan(Family.ROBOTS, of):
+        if key[:HOST_BYTES] != of:
             break
         try:
             robots = RobotsTxt.from_bytes(data)
         except NO_RECORD:
             continue
-        _say_unreachable(robots, "A robots.txt of the host", said)
+        _say_unreachable(robots, "A robots.txt of the host", host, said)
 
 
-def _say_unreachable(robots: RobotsTxt, what: str, said: _Said) -> None:
-    """Say it if *robots*, which is called *what*, was unreachable."""
+def _say_unreachable(robots: RobotsTxt, what: str, host: HostRecord | None, said: _Said) -> None:
+    """Say it if *robots*, which is called *what* and is on *host*, was unreachable."""
     if not robots.failures:
         return
     so = "nothing is allowed" if robots.text is None else "its old rules hold"
     times = f" {robots.failures:,} times in a row" if robots.failures > 1 else ""
+    # Its own pause may be over before its host may be asked again.
+    retry_at = max(robots.retry_at, host.opens_at if host is not None else 0.0)
     said.say(
-        f"{what} was unreachable{times}, so {so}; it is tried again at {_time(robots.retry_at)}.",
+        f"{what} was unreachable{times}, so {so}; it is tried again at {_time(retry_at)}.",
         robots_failures=robots.failures,
     )
 

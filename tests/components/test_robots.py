@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Follow, Web, check, crawl
+from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
@@ -29,6 +31,8 @@ from scrapy_aopic.session import sitemaps
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.testing.server_log import audit
+from scrapy_aopic.watch.rules import CrawlRules
+from scrapy_aopic.watch.why import why
 from scrapy_aopic.web import sitemaps as of_web
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
@@ -184,6 +188,31 @@ async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer
     assert n_robots(web) == {"a.test": 3, "b.test": 1}
     assert stat(crawler, "aopic/pages/failed") == 1  # what it forbids
     assert stat(crawler, "retry/count") is None
+
+
+@pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
+@deferred_f_from_coro_f
+async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Answer
+) -> None:
+    """Its own pause is over at once, but its host, or its origin, must be left alone for longer."""
+    web = serve({"http://a.test/robots.txt": failure, "http://a.test/": []})
+    settings = {"AOPIC_ROBOTS_RETRY": 0, "AOPIC_BACKOFF": 7000, "AOPIC_MAX_GAP": 7000}
+    caplog.set_level("INFO")
+    crawler = await crawl(
+        Follow, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "job"}
+    )
+    assert (n_robots(web), stat(crawler, "finish_reason")) == ({"a.test": 1}, "aopic_waiting")
+    said = " ".join(record.getMessage() for record in caplog.records)
+    due = re.search(r"the next one is due in (\d+) s", said)
+    assert due is not None
+    assert 6990 <= int(due[1]) <= 7000
+    for question in ("http://a.test/", "a.test"):
+        answer = ask(tmp_path / "job", why, question, CrawlRules({}))
+        times = re.findall(r"tried again at (.+?)\.", " ".join(answer.sentences))
+        assert times == [
+            datetime.fromtimestamp(answer.facts["not_before"], timezone.utc).isoformat(" ", "seconds")
+        ]
 
 
 @deferred_f_from_coro_f
