@@ -273,6 +273,10 @@ OWN = (
         "that ended without a response, or with one that asks to come later",
     ),
     Stat(
+        "aopic/politeness/under_rules", "counter", "transfers", _POLITENESS,
+        "of these, from hosts with [options of their own](politeness.md#options-of-single-hosts), by `AOPIC_HOST_RULES`",
+    ),
+    Stat(
         "aopic/politeness/retry_after", "counter", "responses", _POLITENESS,
         "responses with a `Retry-After` that was understood",
     ),

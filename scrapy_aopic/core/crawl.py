@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from .politeness import Gap
     from .ports import Store
     from .records import Link, Page
+    from .revisits.policy import Recrawl
     from .shards.cut import ShardId
 
 
@@ -116,7 +117,14 @@ class Crawl:
         self.mail = mail = Mail(store, cut, totals) if cut is not None else None
         is_own = cut.is_own if cut is not None else None
         self.domains = (
-            Domains(store, policy.domain_of, order.budget, order.allowance, is_own)
+            Domains(
+                store,
+                policy.domain_of,
+                order.budget,
+                order.allowance,
+                is_own=is_own,
+                budgets=policy.rules.budgets,
+            )
             if order.uses_domains
             else None
         )
@@ -155,15 +163,22 @@ class Crawl:
             leases=self._leases,
             looks=looks,
             due=self._due,
-            worth=Worth(recrawl, rates, self.ledger, order) if recrawl is not None else None,
+            worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
             capacity=policy.page_cache,
             cache=policy.cache(),
             mail=mail,
+            bonus_of=self._bonus_of if "worth" in policy.rules.options else None,
         )
         self._revisits = Revisits(
-            recrawl, rates=rates, looks=looks, due=self._due, pages=self.pages, frontier=self.frontier
+            recrawl,
+            self._recrawl_of,
+            rates=rates,
+            looks=looks,
+            due=self._due,
+            pages=self.pages,
+            frontier=self.frontier,
         )
         duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
         adds_scores = order.counts_links and not order.values_links
@@ -236,6 +251,19 @@ class Crawl:
             self.counters = known if known is not None else Counters(since=now)
             self._resume(saved, now)
         self._queue_times.note(self.pages.serial + 1, now)
+
+    def _recrawl_of(self, key: bytes) -> Recrawl:
+        """How the page under *key* is revisited, if pages are."""
+        recrawl = self._policy.recrawl
+        assert recrawl is not None, "nothing is revisited"
+        rules = self._policy.rules
+        host = self.frontier.host(key[:HOST_BYTES]) if "revisit" in rules.options else None
+        return recrawl.under(rules.of(host.name)) if host is not None else recrawl
+
+    def _bonus_of(self, host: str) -> float:
+        """Seeds' cash that the first page of *host* is granted."""
+        rule = self._policy.rules.of(host)
+        return (rule.worth or 0.0) if rule is not None else 0.0
 
     def _further_tables(self) -> list[tuple[Family, Table]]:
         """Tables of families that others are of, too."""

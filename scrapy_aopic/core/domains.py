@@ -15,7 +15,7 @@ from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .frontier.host_state import HostState
 
@@ -26,6 +26,10 @@ _UNKNOWN = Domain()
 """What a domain without a record is like."""
 
 
+def _key_of(name: str) -> bytes:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+
+
 class Domains:
     """The registered domains of a crawl.
 
@@ -34,12 +38,14 @@ class Domains:
         budget: Part of all fetches that a domain with one supporter may take; 0 for no bound on what lies behind
             a link.
         allowance: Pages of such a domain that are free of the budget.
+        budgets: Parts of all fetches that single domains may take, by name, whoever links to them.
         is_own: Whether the domain under a key is in this shard; ``None`` if all are. Of others only the way to a seed's
             domain is known, and what was charged to it.
 
     Attributes:
         seeds: Seeds of all domains of this shard together.
         seeds_elsewhere: Those of other shards.
+        budgets: The budgets of single domains, by key.
         sponsors: Who answers for which of them.
     """
 
@@ -49,11 +55,14 @@ class Domains:
         domain_of: Callable[[str], str],
         budget: float = 0.0,
         allowance: float = 0.0,
+        *,
         is_own: Callable[[bytes], bool] | None = None,
+        budgets: Mapping[str, float] | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.DOMAINS, pack_domain, unpack_domain, _CACHE)
         self._domain_of = domain_of
         self.seeds = self.seeds_elsewhere = 0
+        self.budgets = {_key_of(name): part for name, part in (budgets or {}).items()}
         self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance, is_own)
 
     def _put(self, key: bytes, domain: Domain) -> None:
@@ -62,8 +71,7 @@ class Domains:
     def key(self, host: HostState) -> bytes:
         """Key of the domain of *host*."""
         if not host.domain:
-            name = self._domain_of(host.name)
-            host.domain = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+            host.domain = _key_of(self._domain_of(host.name))
         return host.domain
 
     def get(self, key: bytes) -> Domain:

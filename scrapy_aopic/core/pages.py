@@ -74,6 +74,7 @@ class Pages:
         capacity: Page records kept in memory.
         leads: What led to pages that wait.
         mail: What goes to pages of other shards; ``None`` if there are none.
+        bonus_of: Seeds' cash that the first page of a host is granted, by the host's name; ``None`` if that is none for all.
 
     Attributes:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
@@ -97,6 +98,7 @@ class Pages:
         capacity: int = 100_000,
         cache: Cache | None = None,
         mail: Mail | None = None,
+        bonus_of: Callable[[str], float] | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity, cache=cache)
         self.requests = BlobTable(store, Family.REQUESTS)
@@ -113,6 +115,7 @@ class Pages:
         self._worth = worth
         self._is_chosen = is_chosen
         self._mail = mail
+        self._bonus_of = bonus_of
         self._leads = leads
         self._foreseen: set[bytes] = set()
 
@@ -213,7 +216,7 @@ class Pages:
     def replace(self, key: bytes, page: Page, now: float) -> None:
         """Keep what is known of *page*, whose cash is up to date, and let it wait where that belongs."""
         if page.state == QUEUED:
-            number = self._front_queue(page, now)
+            number = self._front_queue(key, page, now)
             if number != page.front_queue:
                 move = (
                     queue_row(page.front_queue, page.place),
@@ -281,7 +284,7 @@ class Pages:
         self._revive(page)
         page.state = QUEUED
         page.place = self.next_place()
-        page.front_queue = self._front_queue(page, now)
+        page.front_queue = self._front_queue(key, page, now)
         self.table.put(key, page)
         self._frontier.insert(key, host.name, page.front_queue, page.place, now)
 
@@ -396,7 +399,7 @@ class Pages:
                 keep(key, page)
                 if page.state != QUEUED:
                     self._offer_unknown(key, page, now)
-                elif (number := self._front_queue(page, now)) != page.front_queue:
+                elif (number := self._front_queue(key, page, now)) != page.front_queue:
                     move = (
                         queue_row(page.front_queue, page.place),
                         queue_row(number, page.place),
@@ -405,12 +408,20 @@ class Pages:
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
         self._ledger.count_new(to_new)
+        let_in = self._frontier.insert_all if self._bonus_of is None else self._let_in
         for host, (name, rows) in new.items():
-            self._frontier.insert_all(host, name, rows, now)
+            let_in(host, name, rows, now)
         for host, moved in moves.items():
             self._frontier.move(host, moved, now)
         for key, units in merged:
             self._pay_root(key, units, now, found=found)
+
+    def _let_in(self, host: bytes, name: str, rows: dict[bytes, bytes], now: float) -> None:
+        """Queue new pages of the host under key *host*, called *name*, by their queue rows."""
+        bonus = self._bonus(host, name)
+        self._frontier.insert_all(host, name, rows, now)
+        if bonus:
+            self.enrich(host + next(iter(rows.values())), bonus, now)
 
     def _pay_root(self, key: bytes, units: int, now: float, *, found: int) -> None:
         """Pay *units* to the page that stands for the one under *key*."""
@@ -430,16 +441,16 @@ class Pages:
 
     def _offer_unknown(self, key: bytes, page: Page, now: float) -> None:
         """Let *page* be due if it was visited by a run that visited pages once: nothing looks at it by itself."""
-        if self._worth is not None and page.changes is None and not self._worth.is_early(page, now):
+        if self._worth is not None and page.changes is None and not self._worth.is_early(key, page, now):
             self._offer(key, page, now)
 
     # -- steps of the above
 
-    def _front_queue(self, page: Page, now: float) -> int:
-        """Front queue of *page*, whose cash is up to date, as of now."""
+    def _front_queue(self, key: bytes, page: Page, now: float) -> int:
+        """Front queue of *page*, which is under *key* and whose cash is up to date, as of now."""
         worth = self._worth
         return self._order.front_queue(
-            page, page.cash if worth is None or page.changes is None else worth.of(page, now)
+            page, page.cash if worth is None or page.changes is None else worth.of(key, page, now)
         )
 
     def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
@@ -460,10 +471,19 @@ class Pages:
         page.state = QUEUED
         page.outcome = ""
         page.shift = link.shift
-        page.front_queue = self._front_queue(page, now)
+        page.front_queue = self._front_queue(link.key, page, now)
         self.requests.put(link.key, link.request)
         self.table.put(link.key, page)
+        bonus = self._bonus(link.key[:HOST_BYTES], link.host)
         self._frontier.insert(link.key, link.host, page.front_queue, page.place, now)
+        if bonus:
+            self.enrich(link.key, bonus, now)
+
+    def _bonus(self, host: bytes, name: str) -> float:
+        """Seeds' cash that is to be granted with the next page of the host under key *host*, called *name*: 0 if it has any."""
+        if self._bonus_of is None or self._frontier.host(host) is not None:
+            return 0.0
+        return self._bonus_of(name)
 
     def _revive(self, page: Page) -> None:
         """*page*, which failed or was visited, is about to wait again."""
@@ -477,7 +497,7 @@ class Pages:
     def _offer(self, key: bytes, page: Page, now: float) -> None:
         """Let *page*, which was visited and whose cash is up to date, be due."""
         if self._worth is not None:
-            self._due.offer(key, self._worth.queue(page, now), page.visited_at)
+            self._due.offer(key, self._worth.queue(key, page, now), page.visited_at)
 
     def _valued(self, page: Page, link: Link) -> int:
         """Score of *page* once *link* to it is known: of several links the best counts, until it was visited."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .caches import Cache, ClockCache
+from .host_rules import NO_RULES, HostRules
 from .ledger import ENDOWMENT, SHARE
 from .order import Aopic, Order
 from .politeness import Politeness
@@ -25,6 +26,7 @@ class Policy:
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
         spending: On what the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
         recrawl: How pages are revisited; ``None`` to visit each page once.
+        rules: What is different for single hosts, but for their pace, which *politeness* knows.
         domain_of: Registered domain of a host name.
         waits_for: Name of the origin (scheme, name and port) that a request, as bytes, is for; and whether it is a link, which
             waits while that is silent, and was not made on purpose.
@@ -50,6 +52,7 @@ class Policy:
     endowment: float = ENDOWMENT
     spending: str = "endowment"
     recrawl: Recrawl | None = None
+    rules: HostRules = NO_RULES
     domain_of: Callable[[str], str] = str
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     chosen: frozenset[str] = frozenset()

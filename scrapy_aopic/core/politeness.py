@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from .host_rules import HostRule
+
 _MAX_DOUBLINGS = 40
 """Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""
 
@@ -116,14 +118,6 @@ class Gap(NamedTuple):
     shared: float
 
 
-class Rule(NamedTuple):
-    """What is different for some hosts; ``None`` for what is not."""
-
-    factor: float | None = None
-    min_gap: float | None = None
-    max_gap: float | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Politeness:
     """How long to leave a host alone; all figures but *factor* and *dead_after* are seconds.
@@ -136,7 +130,7 @@ class Politeness:
         max_backoff: Longest gap that errors make.
         max_wish: Longest time that a host is left alone because it asks for it.
         dead_after: Transfers in a row that show a host to be down after which it is dead.
-        rule: What is different for a host, by its name.
+        rule: What is different for a host, by its name; ``None`` if hosts are treated alike.
     """
 
     factor: float = 10.0
@@ -146,7 +140,7 @@ class Politeness:
     max_backoff: float = 86_400.0
     max_wish: float = 86_400.0
     dead_after: int = 5
-    rule: Callable[[str], Rule | None] | None = None
+    rule: Callable[[str], HostRule | None] | None = None
 
     def of(self, host: str) -> Politeness:
         """The politeness towards *host*."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from math import isfinite
+from weakref import WeakKeyDictionary
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -27,6 +29,7 @@ from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
 from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
+from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
@@ -35,6 +38,11 @@ from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.meta import request_origin, slot_key
 from scrapy_aopic.web.suffixes import registered_domain
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 10
+"""Rules that a message names at most."""
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
@@ -73,7 +81,7 @@ class PolitenessMiddleware:
         pacer: Remembers the pace of hosts.
     """
 
-    def __init__(self, crawler: Crawler, politeness: Politeness) -> None:
+    def __init__(self, crawler: Crawler, politeness: Politeness, rules: HostRules = NO_RULES) -> None:
         settings = crawler.settings
         self._crawler = crawler
         self._politeness = politeness
@@ -93,6 +101,13 @@ class PolitenessMiddleware:
             self._permit,
             default=max(politeness.max_gap, politeness.min_gap),
         )
+        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self._long_gaps: dict[str, float] = {}  # of hosts that have sent many bytes for their rule
+        if "bytes_per_second" in rules.options:
+            crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
+        if rules:
+            crawler.signals.connect(self._closed, signal=signals.spider_closed)
+        self._rules = rules
         self._lateness = Lateness(crawler)
         self.addresses = Addresses()
         self._reach = Reach(crawler)
@@ -100,14 +115,17 @@ class PolitenessMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            return cls(crawler, read_politeness(crawler.settings, crawler.spider))
+            rules = read(crawler.settings, "AOPIC_HOST_RULES")
+            return cls(crawler, read_politeness(crawler.settings, crawler.spider, rules), rules)
 
     async def process_request(self, request: Request) -> None:
         key = slot_key(request)
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
         wait = self._slots.wait(key) - 1
-        if wait > _PATIENCE and wait > max(self.pacer.longest_gap(key), self._slots.delay(key)):
+        if wait > _PATIENCE and wait > max(
+            self.pacer.longest_gap(key), self._slots.delay(key), self._long_gaps.get(key, 0.0)
+        ):
             self._count("aopic/politeness/refused")
             raise LeftAloneError(f"{key} must be left alone for {self.wait(key):.0f} more seconds")
         self._slots.govern(request)
@@ -209,17 +227,42 @@ class PolitenessMiddleware:
             self._count("aopic/politeness/down")
         if retry_after:
             self._count("aopic/politeness/retry_after")
+        n_bytes = len(transfer.response.body) if transfer.response is not None else 0
+        at_least = transfer.at_least
+        if self._rules and (rule := self._rules.of(transfer.key)) is not None:
+            self._count("aopic/politeness/under_rules")
+            n_bytes = max(n_bytes, self._received.pop(transfer.request, 0))
+            for_bytes = rule.gap_after(n_bytes)
+            at_least = max(at_least, for_bytes)
+            self._long_gaps.pop(transfer.key, None)
+            if for_bytes > _PATIENCE:
+                self._long_gaps[transfer.key] = for_bytes
         return self.pacer.transferred(
             transfer.key,
             seconds,
             outcome,
             ago=transfer.ago,
             retry_after=retry_after,
-            at_least=transfer.at_least,
+            at_least=at_least,
             address=address,
             origin=request_origin(transfer.request),
-            n_bytes=len(transfer.response.body) if transfer.response is not None else 0,
+            n_bytes=n_bytes,
         )
+
+    def _bytes_received(self, data: bytes, request: Request) -> None:
+        """Count what arrives, as a response that is cut has it no more."""
+        self._received[request] = self._received.get(request, 0) + len(data)
+
+    def _closed(self) -> None:
+        """Say which rules were for no host that was requested: maybe they are for none."""
+        unused = [name for name in self._rules.all if name not in self._rules.used]
+        if unused:
+            more = f" and {len(unused) - _SHOWN:,} more" if len(unused) > _SHOWN else ""
+            logger.warning(
+                "AOPIC_HOST_RULES: no host was requested in this run that %(names)s%(more)s would be for",
+                {"names": ", ".join(unused[:_SHOWN]), "more": more},
+                extra={"spider": self._crawler.spider},
+            )
 
     def _count(self, name: str) -> None:
         if self._crawler.stats is not None:

@@ -122,7 +122,7 @@ class Simulation:
     def _end(self, transfer: _Transfer) -> Visit:
         end, _, begin, lease = transfer
         if self._hosts is not None:
-            not_before = end + self.policy.politeness.gap(end - begin)
+            not_before = end + self.policy.politeness.of(lease.host).gap(end - begin)
             self.crawl.defer(lease.key[:HOST_BYTES], not_before, end - begin)
             self._hosts.end(lease.host, not_before, end)
         self.crawl.release(lease, self.now)

@@ -22,7 +22,7 @@ from scrapy_aopic.job.parts import check_no_parts
 from scrapy_aopic.job.seeds import START, give
 from scrapy_aopic.job.server_seeds import ServerSeeds, give_on_server
 from scrapy_aopic.job.shared import SharedJob
-from scrapy_aopic.settings import read, read_address, read_policy, store_memory
+from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.redis_shards import JobCut
 from scrapy_aopic.storage.registry import SERVER
@@ -84,6 +84,10 @@ class OpenJob:
         settings = crawler.settings
         try:
             policy = read_policy(settings, crawler.spider)
+            for idle in idle_options(policy):
+                logger.warning(
+                    "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
+                )
             policy.domain_of(
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time

@@ -303,7 +303,8 @@ class MemoryPacer:
     ) -> Gap:
         """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
         gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
-        self._hold(key, max(gap.own, at_least) - ago)
+        gap = gap._replace(own=max(gap.own, at_least))
+        self._hold(key, gap.own - ago)
         return gap
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .build import (
     check_names,
+    idle_options,
     is_loopback,
     page_cache,
     read_address,
@@ -28,6 +29,7 @@ __all__ = [
     "Listen",
     "Setting",
     "check_names",
+    "idle_options",
     "is_loopback",
     "page_cache",
     "read",

@@ -24,7 +24,7 @@ from scrapy_aopic.core.caches import CACHES
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Politeness, Rule
+from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
@@ -34,13 +34,14 @@ from scrapy_aopic.web.request_rows import waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import Normaliser
 
-from .parse import rule as parse_rule
+from .parse import pace as parse_pace
 from .parse import similar, whole
 from .table import SETTINGS, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from scrapy_aopic.core.host_rules import HostRule, HostRules
     from scrapy_aopic.core.order import Order
 
     from .parse import Listen, TopicGiven
@@ -179,8 +180,13 @@ def _load_client(path: str) -> object:
         raise SettingError(f"redis_cls in REDIS_PARAMS ({path!r}) cannot be imported: {error}.") from error
 
 
-def read_politeness(settings: Mapping[Any, Any], spider: object = None) -> Politeness:
+def read_politeness(
+    settings: Mapping[Any, Any], spider: object = None, rules: HostRules | None = None
+) -> Politeness:
     """The politeness that *settings* and *spider* ask for; ``DOWNLOAD_DELAY`` is a lower bound of the gap.
+
+    Args:
+        rules: The options of single hosts, if *settings* were read for them already.
 
     Raises:
         SettingError: If one of them cannot be used.
@@ -194,24 +200,29 @@ def read_politeness(settings: Mapping[Any, Any], spider: object = None) -> Polit
         max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
         max_wish=read(settings, "AOPIC_MAX_RETRY_AFTER"),
         dead_after=read(settings, "AOPIC_DEAD_AFTER"),
-        rule=_rule_of(read(settings, "AOPIC_HOST_RULES"), getattr(spider, "politeness", None), floor),
+        rule=_rule_of(
+            rules if rules is not None else read(settings, "AOPIC_HOST_RULES"),
+            getattr(spider, "politeness", None),
+            floor,
+        ),
     )
 
 
 def _rule_of(
-    rules: tuple[tuple[re.Pattern[str], Rule], ...], ask: Callable[[str], Any] | None, floor: float
-) -> Callable[[str], Rule | None] | None:
-    """The exceptions for a host: what *ask*, a method of the spider, says, or else the first of *rules* that matches."""
+    rules: HostRules, ask: Callable[[str], Any] | None, floor: float
+) -> Callable[[str], HostRule | None] | None:
+    """What is different for a host: what *rules* say, and over that *ask*, a method of the spider."""
     complained = False
 
-    def rule_of(host: str) -> Rule | None:
+    def rule_of(host: str) -> HostRule | None:
         nonlocal complained
-        rule = None
+        rule = rules.of(host)
         if ask is not None:
             try:
                 given = ask(host)
-                rule = parse_rule(given) if given is not None else None
+                own = parse_pace(given) if given is not None else None
             except ANY_ERROR:
+                own = None
                 if not complained:
                     complained = True
                     logger.exception(
@@ -219,11 +230,21 @@ def _rule_of(
                         "settings hold instead. No more such errors will be logged.",
                         {"host": host},
                     )
-        if rule is None:
-            rule = next((rule for pattern, rule in rules if pattern.match(host)), None)
-        return rule and rule._replace(min_gap=None if rule.min_gap is None else max(rule.min_gap, floor))
+            if own is not None:
+                rule = rule._replace(**own.options) if rule is not None else own
+        if rule is None or rule.min_gap is None or rule.min_gap >= floor:
+            return rule
+        return rule._replace(min_gap=floor)
 
     return rule_of if rules or ask is not None else None
+
+
+def idle_options(policy: Policy) -> Iterator[str]:
+    """Options of ``AOPIC_HOST_RULES`` that change nothing with the other settings, each with what it needs."""
+    if policy.recrawl is None and "revisit" in policy.rules.options:
+        yield "revisit needs AOPIC_RECRAWL"
+    if not policy.order.uses_domains and "budget" in policy.rules.options:
+        yield "budget needs an order with budgets (AOPIC_ORDER)"
 
 
 def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
@@ -347,8 +368,9 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",
         same_words=values["AOPIC_SAME_WORDS"],
         recrawl=_read_recrawl(values),
+        rules=values["AOPIC_HOST_RULES"],
         window=_read_window(settings),
-        politeness=read_politeness(settings, spider),
+        politeness=read_politeness(settings, spider, values["AOPIC_HOST_RULES"]),
         by_domain="domain" in values["AOPIC_POLITENESS_KEY"],
         by_address="address" in values["AOPIC_POLITENESS_KEY"],
         connections=int(settings.get("CONCURRENT_REQUESTS", 0)),

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ada_url import URL
 
 from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.host_rules import HostRule, HostRules
 from scrapy_aopic.core.order import ORDERS, Order
-from scrapy_aopic.core.politeness import Rule
 from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainly
-from scrapy_aopic.storage.given import is_file, is_list, read_entries
+from scrapy_aopic.storage.given import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
-from scrapy_aopic.web.suffixes import has_public_suffix
+from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
 T = TypeVar("T")
@@ -164,18 +164,33 @@ def durability(value: Any) -> float:
 
 def window(value: Any) -> tuple[float, str]:
     """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
-    if isinstance(value, bool):
-        raise TypeError
-    units = "|".join(_SECONDS)
-    match = re.fullmatch(rf"\s*([0-9.]+)\s*(?:(turn|\|H\||{units})s?)?\s*", str(value))
-    if match is None:
-        raise ValueError
-    size, unit = float(match[1]), match[2] or "turn"
+    size, unit = _measured(value, "turn", r"\|H\|")
+    unit = unit or "turn"
     clock = "turns" if unit in ("turn", "|H|") else "seconds"
     size *= _SECONDS.get(unit, 1.0)
     if not 0 < size <= FOR_EVER:
         raise ValueError
     return size, clock
+
+
+def _measured(value: Any, *further: str) -> tuple[float, str]:
+    """A number and its unit, one of time or of *further* ones; empty if it has none."""
+    if isinstance(value, bool):
+        raise TypeError
+    units = "|".join((*further, *_SECONDS))
+    match = re.fullmatch(rf"\s*([0-9.]+)\s*(?:({units})s?)?\s*", str(value))
+    if match is None:
+        raise ValueError
+    return float(match[1]), match[2] or ""
+
+
+def intervals(value: Any) -> tuple[float, float]:
+    """The shortest and the longest of some time, in seconds; one time is both."""
+    low, high = value if isinstance(value, (list, tuple)) else (value, value)
+    found = [size * _SECONDS[unit or "second"] for size, unit in map(_measured, (low, high))]
+    if not 1 <= found[0] <= found[1] <= FOR_EVER:
+        raise ValueError
+    return found[0], found[1]
 
 
 def _number(value: Any, low: float, high: float) -> float:
@@ -538,24 +553,125 @@ def keys(value: Any) -> frozenset[str]:
     return result | {"host"}
 
 
-def rule(value: Any) -> Rule:
-    """What is different for some hosts, from a mapping."""
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise TypeError
-    _known(value, Rule._fields)
-    limits = {"factor": 1e6, "min_gap": 86_400, "max_gap": 86_400}
-    return Rule(**{name: _number(given, 0, limits[name]) for name, given in value.items()})
+_PACE = {
+    "factor": number(0, 1_000_000),
+    "min_gap": number(0, 86_400, of="seconds"),
+    "max_gap": number(0, 86_400, of="seconds"),
+}
+"""The options of the pace of a host: a method ``politeness`` of the spider may give these."""
+
+_HOST_OPTIONS = {
+    **_PACE,
+    "bytes_per_second": number(1, 1_000_000_000_000),
+    "revisit": Check('seconds, a time such as "1 hour", or the shortest and the longest of two', intervals),
+    "budget": number(0, 1),
+    "worth": number(0, 1_000_000),
+}
+"""All options of a host, which are those of :class:`~scrapy_aopic.core.host_rules.HostRule`."""
+
+_MOST_PATTERNS = 1000
+"""Patterns of host names: each host that is new is compared with all of them, which takes a millisecond."""
 
 
-def host_rules(value: Any) -> tuple[tuple[re.Pattern[str], Rule], ...]:
-    """Patterns of host names, and what is different for the hosts that match."""
-    given = json.loads(value) if isinstance(value, str) else value
+def pace(value: Any) -> HostRule:
+    """What is different in the pace of a host, from a mapping."""
+    return _host_rule("it", value, _PACE)
+
+
+def _host_rule(name: str, value: Any, known: Mapping[str, Check]) -> HostRule:
+    """The options in *value*, those of the hosts that *name* stands for."""
+    if not isinstance(value, Mapping):
+        raise Reason(f"{name} needs a mapping of options, not {type(value).__name__}")
+    options = {}
+    for option, given in value.items():
+        if option == "connections":
+            raise Reason(f"{name} has connections: a host has one; for domains see AOPIC_POLITENESS_KEY")
+        check = known.get(option) if isinstance(option, str) else None
+        if check is None:
+            hint = similar(str(option), known) or f"they are {', '.join(known)}"
+            raise Reason(f"{name} has {shown(option)[:_BRIEF]}, which is no option: {hint}")
+        try:
+            options[option] = check.parse(given)
+        except ANY_ERROR as error:
+            raise Reason(f"{name}: {option} is {shown(given)[:_BRIEF]}, and must be {check.must}") from error
+    return HostRule(**options)
+
+
+_BRIEF = 60
+"""Characters of a wrong value that stand within a reason."""
+
+
+def host_rules(value: Any) -> HostRules:
+    """What is different for hosts, by name or pattern: a mapping, or a file of JSON."""
+    if isinstance(value, (str, Path)) and not str(value).lstrip().startswith(("{", "[")):
+        path = Path(value)
+        if not is_file(path):
+            raise Reason(f"there is no file {shown(str(value))[:_BRIEF]}")
+        try:
+            value = read_given(path).decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Reason(f"{path} cannot be read: {plainly(error)}") from error
+    try:
+        given = json.loads(value, object_pairs_hook=_Pairs) if isinstance(value, str) else value
+    except json.JSONDecodeError as error:
+        raise Reason(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     if not isinstance(given, (Mapping, list, tuple)):
         raise TypeError
-    rules = dict(given)
-    if not all(isinstance(pattern, str) and pattern for pattern in rules):
-        raise TypeError
-    return tuple((re.compile(translate(pattern.lower())), rule(each)) for pattern, each in rules.items())
+    rules: dict[str, HostRule] = {}
+    for text, options in given.items() if isinstance(given, Mapping) else given:
+        if not isinstance(text, str):
+            raise TypeError
+        for where, each in listed([text]) or [("", text)]:
+            name = _each(where or "rules", each, _host_or_pattern)
+            rule = _host_rule(name, options, _HOST_OPTIONS)
+            if name in rules:
+                raise Reason(f"{name} stands there twice")
+            if rule.budget is not None and not _is_registered(name):
+                raise Reason(f"{name} is no registered domain, such as example.com, so it has no budget")
+            rules[name] = rule
+    patterns = [(name, rule) for name, rule in rules.items() if _is_pattern(name)]
+    if len(patterns) > _MOST_PATTERNS:
+        raise Reason(
+            f"{len(patterns):,} patterns are too many: example.com stands for all hosts below it, too"
+        )
+    return HostRules({name: rule for name, rule in rules.items() if not _is_pattern(name)}, patterns)
+
+
+class _Pairs(dict[str, Any]):
+    """An object of JSON in which no name stands twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        if len(self) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise Reason(f"{next(name for name in names if names.count(name) > 1)} stands there twice")
+
+
+def _is_pattern(name: str) -> bool:
+    return any(each in name for each in "*?[") and not _ADDRESS.fullmatch(name)
+
+
+_ADDRESS = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]")
+"""An address of IPv6, which has brackets as a pattern does, and a colon, as no pattern does."""
+
+
+def _host_or_pattern(text: str) -> str:
+    """The normal form of a name, or of a pattern of names, whose labels without wildcards have their normal forms, too."""
+    if not _is_pattern(text):
+        try:
+            return domain(text)
+        except ValueError:
+            raise Reason("no host has such a name") from None
+    if not text.isascii():
+        raise Reason("patterns must be written in ASCII, as host names are sent")
+    return text.lower()
+
+
+def _is_registered(name: str) -> bool:
+    """Whether *name* is a registered domain: what hosts below it count for."""
+    if _is_pattern(name) or registered_domain(name) != name:
+        return False
+    return not has_public_suffix(name) or registered_domain(f"x.{name}") == name
 
 
 def domains(value: Any) -> frozenset[str]:

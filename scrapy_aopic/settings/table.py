@@ -265,11 +265,11 @@ _POLITE = (
         "AOPIC_HOST_RULES",
         {},
         Check(
-            'a mapping such as {"*.example.com": {"factor": 20, "min_gap": 5, "max_gap": 120}}',
+            'a mapping such as {"example.com": {"min_gap": 5, "revisit": "1 hour"}}, or a file with one as JSON',
             parse.host_rules,
         ),
-        "Exceptions for hosts whose names match a pattern; the first match counts. "
-        "A method `politeness` of the spider takes precedence ([politeness](politeness.md)).",
+        "[Options of single hosts](politeness.md#options-of-single-hosts), by name, domain or pattern: gaps, bytes a second, "
+        "revisits, budget, and cash at the start.",
     ),
     Setting(
         "AOPIC_BACKOFF",

@@ -16,6 +16,8 @@ from .why import Normal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scrapy_aopic.core.host_rules import HostRules, Source
+
 
 class CrawlRules:
     """The rules of a crawl with *settings*, as :func:`~.why.why` needs them.
@@ -29,6 +31,7 @@ class CrawlRules:
     def __init__(self, settings: Mapping[Any, Any]) -> None:
         self._user_rule: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
         self._normalise = read_normaliser(settings, self._rewrite if self._user_rule is not None else None)
+        self._host_rules: HostRules = read(settings, "AOPIC_HOST_RULES")
         self._obeys = bool(settings.get("ROBOTSTXT_OBEY"))
         self._user_agent = str(settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*")
 
@@ -50,6 +53,10 @@ class CrawlRules:
     def allows(self, robots_txt: bytes, url: str) -> bool:
         """Whether *robots_txt* lets the crawl fetch *url*; it does if the crawl does not obey it."""
         return not self._obeys or Rfc9309RobotParser(robots_txt).allowed(url, self._user_agent)
+
+    def options_of(self, host: str) -> dict[str, Source]:
+        """The options that the host called *host* has of its own, with where they come from."""
+        return self._host_rules.sources(host)
 
     def origin_of(self, url: str) -> str:
         """The origin whose robots.txt holds for *url*."""

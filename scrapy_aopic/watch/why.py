@@ -63,6 +63,7 @@ from .stored import active_hosts
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
+    from scrapy_aopic.core.host_rules import Source
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord, Page
     from scrapy_aopic.core.saved import Saved
@@ -110,6 +111,10 @@ class Rules(Protocol):
         """The origin whose robots.txt holds for *url*."""
         ...
 
+    def options_of(self, host: str) -> Mapping[str, Source]:
+        """The options that the host called *host* has of its own, with where they come from."""
+        ...
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Why a URL or a host is crawled or not.
@@ -153,9 +158,32 @@ def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes
         StorageError: If the store cannot be read.
     """
     question = meant(question)
-    if "://" in question:
-        return why_url(store, question, rules, in_flight=in_flight)
-    return why_host(store, question, rules)
+    if "://" not in question:
+        return _with_options(why_host(store, question, rules), rules, _host_name(question))
+    answer = why_url(store, question, rules, in_flight=in_flight)
+    with suppress(ValueError):
+        return _with_options(answer, rules, rules.key_of(rules.normal(question).url)[0])
+    return answer
+
+
+def _with_options(answer: Answer, rules: Rules, host: str) -> Answer:
+    """*answer*, with the options that *host* has of its own."""
+    options = rules.options_of(host)
+    if not options:
+        return answer
+    texts = [f"{name} {_value(source.value)} (by {source.name})" for name, source in options.items()]
+    sentence = f"AOPIC_HOST_RULES gives {host} options of its own: {', '.join(texts)}."
+    facts = {name: {"value": source.value, "by": source.name} for name, source in options.items()}
+    return replace(
+        answer, sentences=[*answer.sentences, sentence], facts={**answer.facts, "host_options": facts}
+    )
+
+
+def _value(value: float | tuple[float, float]) -> str:
+    """The value of an option, in words."""
+    if isinstance(value, tuple):
+        return " to ".join(dict.fromkeys(map(duration, value)))
+    return f"{value:,.10g}"
 
 
 def meant(question: str) -> str:

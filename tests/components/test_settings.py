@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -42,7 +43,17 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_MIN_GAP": [-1, 1e9],
     "AOPIC_MAX_GAP": [-1, "minute"],
     "AOPIC_POLITENESS_KEY": ["site", 7],
-    "AOPIC_HOST_RULES": [7, "often", {"*": {"speed": 1}}, {"*": {"factor": -1}}, {"*": 3}],
+    "AOPIC_HOST_RULES": [
+        7,
+        "often",
+        {"*": {"speed": 1}},
+        {"*": {"factor": -1}},
+        {"*": 3},
+        {"https://a.test/": {}},
+        {"a.test": {"revisit": [2, 1]}},
+        {"*.a.test": {"budget": 0.1}},
+        '{"a.test": {}, "a.test": {}}',
+    ],
     "AOPIC_BACKOFF": [-1, "slow", 1e9],
     "AOPIC_MAX_BACKOFF": [-1, "slow", float("inf")],
     "AOPIC_MAX_RETRY_AFTER": [-1, "day", 1e9],
@@ -332,6 +343,27 @@ def test_any_value_is_taken_or_refused_in_one_sentence(value: Any) -> None:
         ({"AOPIC_POLITENESS_KEY": "domains"}, 'did you mean "domain"?'),
         ({"AOPIC_LINK_WEIGHTS": {"extern": 1}}, 'did you mean "external"?'),
         ({"AOPIC_HOST_RULES": {"*": {"mingap": 1}}}, 'did you mean "min_gap"?'),
+        (
+            {"AOPIC_HOST_RULES": {"news.example": {"gap": 1}}},
+            "no option: they are factor, min_gap, max_gap, bytes_per_second, revisit, budget, worth",
+        ),
+        (
+            {"AOPIC_HOST_RULES": {"news.example": {"min_gap": "long"}}},
+            "news.example: min_gap is 'long', and must be a number of seconds from 0 to 86,400",
+        ),
+        (
+            {"AOPIC_HOST_RULES": {"*.example": {"revisit": "2 moons"}}},
+            "*.example: revisit is '2 moons', and must be seconds, a time such as \"1 hour\", or the shortest and the longest",
+        ),
+        ({"AOPIC_HOST_RULES": {"www.a.test": {"budget": 0.1}}}, "www.a.test is no registered domain"),
+        ({"AOPIC_HOST_RULES": {"gov": {"budget": 0.1}}}, "gov is no registered domain"),
+        ({"AOPIC_HOST_RULES": {"a.test": {"connections": 2}}}, "AOPIC_POLITENESS_KEY"),
+        ({"AOPIC_HOST_RULES": {"a.test": {}, "A.TEST.": {}}}, "a.test stands there twice"),
+        ({"AOPIC_HOST_RULES": {"a b": {}}}, "rules: 'a b': no host has such a name"),
+        ({"AOPIC_HOST_RULES": {"*.é.test": {}}}, "patterns must be written in ASCII"),
+        ({"AOPIC_HOST_RULES": {"a.test": 3}}, "a.test needs a mapping of options, not int"),
+        ({"AOPIC_HOST_RULES": {f"*{n}": {} for n in range(1001)}}, "1,001 patterns are too many"),
+        ({"AOPIC_HOST_RULES": "rules.jsn"}, "there is no file 'rules.jsn'"),
         ({"AOPIC_ORDER": "no.such.module"}, "No module named 'no'"),
         ({"AOPIC_URL_REWRITE": [("(", "")]}, "unterminated subpattern"),
         ({"AOPIC_URL_REWRITE": lambda: ""}, "it does not take 1 argument)"),
@@ -562,3 +594,56 @@ def test_a_strategy_that_goes_by_cash_alone_has_no_focus_whoever_wrote_it(scorer
     topic = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords": ["sql"]}, "AOPIC_FOCUS": 0.9}
     orders = [read_policy({**topic, "AOPIC_LINK_SCORER": each}).order for each in (scorer, "best-first")]
     assert [order.focus for order in orders if isinstance(order, Focused)] == [0.0, 0.9]
+
+
+def test_options_of_hosts_may_stand_in_python_in_json_and_in_files(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "News.Example": {"min_gap": "2", "revisit": "1 hour", "budget": 0.02},
+        "bücher.example": {"revisit": [60, "2 days"]},
+        "[::1]": {"factor": 0},
+        "*.SHOP.example": {"worth": 5},
+    }
+    file, names = tmp_path / "rules.json", tmp_path / "slow.txt"
+    file.write_text(json.dumps(given))
+    found = [
+        read({"AOPIC_HOST_RULES": each}, "AOPIC_HOST_RULES")
+        for each in (given, json.dumps(given), list(given.items()), str(file), file)
+    ]
+    for rules in found:
+        assert rules.all == found[0].all
+        assert rules.of("www.news.example").options == {
+            "min_gap": 2.0,
+            "revisit": (3600.0, 3600.0),
+            "budget": 0.02,
+        }
+        assert rules.of("xn--bcher-kva.example").revisit == (60.0, 172_800.0)
+        assert rules.of("[::1]").factor == 0.0
+        assert rules.of("a.shop.example").worth == 5.0
+        assert rules.of("shop.example") is None
+    file.write_text('{"a.test":\n {"min_gap" 1}}')
+    with pytest.raises(SettingError, match="it is no JSON: line 2, column 13"):
+        read({"AOPIC_HOST_RULES": str(file)}, "AOPIC_HOST_RULES")
+    names.write_text("# slow\na.test\nb.test\n")
+    rules = read({"AOPIC_HOST_RULES": {str(names): {"min_gap": 9}}}, "AOPIC_HOST_RULES")
+    assert [rules.of(host).min_gap for host in ("a.test", "b.test")] == [9.0, 9.0]
+    names.write_text("a.test\nb test\n")
+    with pytest.raises(SettingError, match=r"slow\.txt, line 2: 'b test': no host has such a name"):
+        read({"AOPIC_HOST_RULES": {str(names): {"min_gap": 9}}}, "AOPIC_HOST_RULES")
+
+
+def test_the_delay_of_the_project_is_a_floor_for_options_of_hosts_and_those_of_the_spider_come_first() -> (
+    None
+):
+    class Ruled:
+        def politeness(self, host: str) -> dict[str, float] | None:
+            return {"max_gap": 7} if host == "a.test" else None
+
+    rules = {"test": {"min_gap": 0.1, "max_gap": 9, "bytes_per_second": 10}}
+    politeness = read_politeness({"DOWNLOAD_DELAY": 3, "AOPIC_HOST_RULES": rules}, Ruled())
+    assert politeness.rule is not None
+    found = [politeness.rule(host) for host in ("a.test", "b.test", "c.org")]
+    assert [each and each.options for each in found] == [
+        {"min_gap": 3.0, "max_gap": 7.0, "bytes_per_second": 10.0},
+        {"min_gap": 3.0, "max_gap": 9.0, "bytes_per_second": 10.0},
+        None,
+    ]

@@ -10,7 +10,8 @@ from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness, Rule
+from scrapy_aopic.core.host_rules import HostRule
+from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import host_key
 
@@ -130,7 +131,10 @@ def test_a_crawl_delay_is_a_floor_of_the_host_and_not_of_those_beside_it():
 
 
 def test_rules_are_of_hosts():
-    rules = {"slow.test": Rule(factor=20.0, max_gap=300.0), "fast.test": Rule(min_gap=0.5, max_gap=1.0)}
+    rules = {
+        "slow.test": HostRule(factor=20.0, max_gap=300.0),
+        "fast.test": HostRule(min_gap=0.5, max_gap=1.0),
+    }
     politeness = Politeness(rule=rules.get)
     assert politeness.after(Pace("slow.test"), 10.0, ANSWER).own == 200.0
     assert politeness.after(Pace("fast.test"), 10.0, ANSWER).own == 1.0
@@ -205,7 +209,7 @@ def test_a_crawl_delay_holds_at_once_and_outlives_the_process():
 
 
 def test_after_a_crash_a_host_is_left_alone_for_its_own_shortest_gap():
-    rules = {"ruled": Rule(min_gap=25.0)}
+    rules = {"ruled": HostRule(min_gap=25.0)}
     job = Job(politeness=Politeness(backoff=0.0, rule=rules.get))
     job.seed(link("delayed", shift=2), link("ruled", shift=1), link("other"))
     job.crawl.set_crawl_delay("delayed", 40.0, job.now - 100)

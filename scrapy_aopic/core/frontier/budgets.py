@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import BEHIND, LATE
+from scrapy_aopic.core.order import ALLOWANCE
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.core.sponsors import FAMILY, SMALL
 from scrapy_aopic.exceptions import CallError
@@ -51,9 +52,10 @@ class Budgets:
         if self._domains is not None:
             key = self._domains.key(host)
             self._domains.count(key, 1)
-            own = self.visits - self.elsewhere
-            stands_for = self.visits // own if self.elsewhere and own else 1
-            self._domains.sponsors.charge(key, self.visits, stands_for)
+            if key not in self._domains.budgets:  # what it may take is not up to those that link to it
+                own = self.visits - self.elsewhere
+                stands_for = self.visits // own if self.elsewhere and own else 1
+                self._domains.sponsors.charge(key, self.visits, stands_for)
         host.visited += 1
         self.visits += 1
 
@@ -64,11 +66,19 @@ class Budgets:
             return host.visited, b""
         key = host.domain or domains.key(host)
         domain = domains.get(key)
+        if key in domains.budgets:
+            return domain.visited, LATE + key if self._own_due(key, domain.visited) > visits else b""
         blocker, most = domains.sponsors.blocker(key, visits)
         due = self._order.due(domain.visited, domain.supporters, domains.seeded(domain))
         if due > visits and domain.visited * SMALL >= most:
             return domain.visited, LATE + key
         return domain.visited, blocker and BEHIND + blocker
+
+    def _own_due(self, key: bytes, visited: int) -> float:
+        """Visits of the crawl before which a domain with a budget of its own, of which *visited* were visited, is over it."""
+        assert self._domains is not None, "a budget is that of a domain"
+        part = self._domains.budgets[key]
+        return visited / part if part and visited >= ALLOWANCE else 0.0
 
     def learn(self, elsewhere: int) -> None:
         """Other shards have made *elsewhere* visits by now."""
@@ -98,6 +108,8 @@ class Budgets:
             raise CallError(
                 "A crawl whose order uses no registered domains has no budgets, and so no late hosts."
             )
+        if shelf[: len(LATE)] == LATE and key in domains.budgets:
+            return self._own_due(key, domains.get(key).visited + more), []
         behind = (
             domains.sponsors.route(key, visits, more) if more else domains.sponsors.known_route(key, visits)
         ).dues

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OVERDUE = 255
 """Number of the queue of overdue pages, above those of :meth:`~scrapy_aopic.core.order.Order.revisit_queue`."""
 
+FOREMOST = OVERDUE - 1
+"""Number of the best of the other queues."""
+
 _MAX_DUE = 100_000
 """Pages that are due or overdue, each: the better half stays when there are more, the others wait for their next look."""
 

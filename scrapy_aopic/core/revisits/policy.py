@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scrapy_aopic.core.host_rules import HostRule
     from scrapy_aopic.core.records import Page
 
     from .rates import Rates
@@ -29,11 +30,20 @@ class Recrawl:
         max_interval: Seconds after a visit from which a page is overdue. Overdue pages get a tenth of all revisits,
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
+        comes_first: Whether overdue pages come before all other revisits, because somebody has asked for these.
     """
 
     min_interval: float = 86_400.0
     max_interval: float = 90 * 86_400.0
     share: float = 0.5
+    comes_first: bool = False
+
+    def under(self, rule: HostRule | None) -> Recrawl:
+        """The same for a host under *rule*."""
+        if rule is None or rule.revisit is None:
+            return self
+        shortest, longest = rule.revisit
+        return replace(self, min_interval=shortest, max_interval=longest, comes_first=True)
 
     def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
         """Units that *page*, whose cash is up to date, is worth at *now*; *expected* is its cash without chance."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.records import HOST_BYTES
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_aopic.core.frontier.frontier import Frontier
     from scrapy_aopic.core.pages import Pages
     from scrapy_aopic.core.records import Page
@@ -22,11 +26,13 @@ class Revisits:
     Args:
         policy: How often; ``None`` for visiting each page once. What an earlier run with another policy left due is
             then let in when there is nothing else to fetch.
+        policy_of: The same for the page under a key.
     """
 
     def __init__(
         self,
         policy: Recrawl | None,
+        policy_of: Callable[[bytes], Recrawl],
         *,
         rates: Rates,
         looks: Looks,
@@ -35,6 +41,7 @@ class Revisits:
         frontier: Frontier,
     ) -> None:
         self.policy = policy
+        self._policy_of = policy_of
         self.rates = rates
         self._looks = looks
         self._due = due
@@ -48,7 +55,7 @@ class Revisits:
         known = page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
         page.changes = self.rates.learn(known, version, now)
-        self._looks.set(key, page, now + self.policy.first_look(interval))
+        self._looks.set(key, page, now + self._policy_of(key).first_look(interval))
 
     def when(self) -> float:
         """Instant of the next look; infinite if there is none."""
@@ -58,7 +65,7 @@ class Revisits:
         """Look at the pages whose time has come, and let in the best that are due and paid for; returns whether any is."""
         if self.policy is None:
             return False
-        self._look(self.policy, now)
+        self._look(now)
         is_any = False
         while (key := self._due.best()) is not None:
             self._pages.queue_again(key, now)
@@ -77,8 +84,10 @@ class Revisits:
         if self.policy is not None and self._frontier.is_free(host):
             self._due.freed(host)
 
-    def _look(self, policy: Recrawl, now: float) -> None:
+    def _look(self, now: float) -> None:
         keys = self._looks.due(now)
+        self._frontier.preload({key[:HOST_BYTES] for key in keys})
         for key, page in self._pages.expect_many(keys, "a look row"):
-            self._looks.set(key, page, page.visited_at + policy.next_look(now - page.visited_at))
+            passed = now - page.visited_at
+            self._looks.set(key, page, page.visited_at + self._policy_of(key).next_look(passed))
             self._pages.looked_at(key, page, now)

@@ -1,0 +1,148 @@
+"""``AOPIC_HOST_RULES`` in real crawls: what servers see of it, what is counted, and what the log and ``why`` say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import CloseSpider, StopDownload
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, ask, check, crawl
+
+from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.testing.server_log import audit
+from scrapy_aopic.watch.rules import CrawlRules
+from scrapy_aopic.watch.why import why
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
+ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    assert crawler.stats is not None
+    return crawler.stats.get_value(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
+@deferred_f_from_coro_f
+async def test_the_gap_of_a_host_grows_with_its_bytes_also_with_those_of_a_response_that_is_cut(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    def cut(data: bytes, request: Request) -> None:
+        if request.url.endswith("/cut"):
+            raise StopDownload(fail=True)
+
+    html = {"Content-Type": "text/html"}
+    bodies = {"cut": bytes(4000), "1": bytes(3000), "2": bytes(10)}
+    web = serve(
+        {
+            "http://a.test/": [*bodies, "http://b.test/1", "http://b.test/2"],
+            **{f"http://a.test/{name}": Answer(headers=html, body=body) for name, body in bodies.items()},
+            **{f"http://b.test/{n}": Answer(headers=html, body=bytes(100_000)) for n in (1, 2)},
+        }
+    )
+    rules = {"a.test": {"bytes_per_second": 10_000}}
+    crawler = await crawl(
+        Follow,
+        {**settings, "AOPIC_HOST_RULES": rules, "RETRY_ENABLED": False},
+        told={signals.bytes_received: cut},
+    )
+    assert len(web.asked) == 6
+    dues = {f"/{name}": len(body) / 10_000 for name, body in bodies.items()}
+    result = audit(
+        web.log, 0, rest=lambda entry: dues.get(entry.target, 0.0) if entry.host == "a.test" else 0.0
+    )
+    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    robots = sum(entry.target == "/robots.txt" and entry.host == "a.test" for entry in web.log)
+    assert stat(crawler, "aopic/politeness/under_rules") == 4 + robots
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_site_is_revisited_by_its_own_interval_and_the_others_by_theirs(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Thrice(Follow):
+        start_urls = ["http://a.test/", "http://b.news.test/", "http://c.test/"]
+
+        def parse(self, response: Response) -> Any:
+            if [f"http://{entry.host}/" for entry in web.log].count("http://b.news.test/") == 3:
+                raise CloseSpider("enough")
+            return ()
+
+    web = serve({url: [] for url in Thrice.start_urls})
+    settings = {
+        **SCHEDULER,
+        "AOPIC_RECRAWL": True,
+        "AOPIC_HOST_RULES": {"news.test": {"revisit": "1 second"}},
+        "AOPIC_STORE": "sqlite",
+        "JOBDIR": tmp_path,
+    }
+    crawler = await crawl(Thrice, settings)
+    assert stat(crawler, "finish_reason") == "enough"
+    assert Counter(web.asked) == {"http://a.test/": 1, "http://b.news.test/": 3, "http://c.test/": 1}
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_site_with_cash_at_the_start_comes_first(serve: Serve, tmp_path: Path) -> None:
+    hosts = [f"http://{name}.test/" for name in "bcdefgh"]
+    web = serve({"http://a.test/": hosts, **{host: [] for host in hosts}})
+    settings = {"AOPIC_HOST_RULES": {"f.test": {"worth": 1000}}, "CONCURRENT_REQUESTS": 1}
+    await crawl(Follow, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
+    assert web.asked[:2] == ["http://a.test/", "http://f.test/"]
+    assert len(web.asked) == 8
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change_nothing(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": []})
+    rules = {"a.test": {"revisit": 60, "budget": 0.1}, "aa.test": {"min_gap": 1}, "*.tset": {"min_gap": 1}}
+    await crawl(Follow, {**SCHEDULER, "AOPIC_HOST_RULES": rules, "AOPIC_ORDER": "breadth-first"})
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "AOPIC_HOST_RULES: revisit needs AOPIC_RECRAWL, and changes nothing",
+        "AOPIC_HOST_RULES: budget needs an order with budgets (AOPIC_ORDER), and changes nothing",
+        "AOPIC_HOST_RULES: no host was requested in this run that aa.test, *.tset would be for",
+    ]
+
+
+@deferred_f_from_coro_f
+async def test_why_says_which_options_a_host_has_and_by_which_rule(serve: Serve, tmp_path: Path) -> None:
+    class Start(Follow):
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://www.a.test/")
+
+    serve({"http://www.a.test/": []})
+    settings = {
+        "AOPIC_HOST_RULES": {
+            "a.test": {"budget": 0.02, "min_gap": 0},
+            "www.a.test": {"min_gap": 0.01, "revisit": ["1 hour", "2 days"]},
+            "*": {"bytes_per_second": 1_000_000},
+        }
+    }
+    await crawl(Start, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
+    rules = CrawlRules(settings)
+    said = (
+        "AOPIC_HOST_RULES gives www.a.test options of its own: min_gap 0.01 (by www.a.test), revisit 1 h to 2 d (by www.a.test), "
+        "budget 0.02 (by a.test), bytes_per_second 1,000,000 (by *)."
+    )
+    for question in ("http://www.a.test/", "www.a.test", "http://www.a.test/unknown"):
+        answer = ask(tmp_path, why, question, rules)
+        assert answer.sentences[-1] == said
+        assert answer.facts["host_options"]["budget"] == {"value": 0.02, "by": "a.test"}
+    other = ask(tmp_path, why, "other.test", rules)  # before the crawl knows of it
+    assert "other.test options of its own: bytes_per_second" in other.sentences[-1]
+    assert "host_options" not in ask(tmp_path, why, "www.a.test", CrawlRules({})).facts
