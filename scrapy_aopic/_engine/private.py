@@ -5,7 +5,7 @@ Scrapy may rename any of them, so :class:`~.engine.Engine` looks for those that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, MutableSequence, MutableSet
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.core.downloader import Slot
     from scrapy.crawler import Crawler
+    from scrapy.extensions.feedexport import FeedExporter
 
 
 class NextCall(Protocol):
@@ -85,6 +86,35 @@ class Downloader(Protocol):
 
     def _start_slot_gc(self) -> None:
         """Forget slots that are empty, every minute."""
+
+
+class FeedSlot(Protocol):
+    """One of ``FeedExporter.slots``: a feed, or the part of it that is being written.
+
+    Attributes:
+        file: What is written to; ``None`` before the first item.
+        storage: What has made it.
+        uri: Where it is.
+        uri_template: What the settings call it.
+        format: Its format, as the settings call it.
+        feed_options: What the settings say of it.
+    """
+
+    file: IO[bytes] | None
+    storage: object
+    uri: str
+    uri_template: str
+    format: str
+    feed_options: dict[str, Any]
+
+
+def feed_slots_of(exporter: FeedExporter) -> list[FeedSlot] | None:
+    """The feeds that *exporter* is writing; ``None`` if it does not tell."""
+    slots = getattr(exporter, "slots", None)
+    names = FeedSlot.__annotations__
+    if not isinstance(slots, list) or not all(hasattr(slot, name) for slot in slots[:1] for name in names):
+        return None
+    return cast("list[FeedSlot]", slots)
 
 
 def engine_slot_of(crawler: Crawler) -> EngineSlot | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from .clock import JobClock
     from .offsets import Offsets
+    from .side_files import SideFiles
 
 MAX_UNCOMMITTED = 50_000
 """Steps after which a commit is due however long the interval is, so that memory stays flat."""
@@ -105,18 +106,21 @@ class OwnWriter:
 
     Args:
         check: Raises an error if the job is no longer ours; called before each write, in that thread.
+        side_files: Those of the job.
     """
 
-    def __init__(self, store: Store, check: Callable[[], object]) -> None:
+    def __init__(self, store: Store, check: Callable[[], object], side_files: SideFiles) -> None:
         self._store = store
         self._check = check
+        self._side_files = side_files
         self._executor = ThreadPoolExecutor(1, "aopic-commit")
 
     def write(self, batch: Batch) -> Future[None]:
-        return self._executor.submit(self._write, batch)
+        return self._executor.submit(self._write, batch, self._side_files.flush())
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch, sync: Callable[[], None]) -> None:
         self._check()
+        sync()
         self._store.write(batch, sync=True)
 
     def flush(self) -> None:

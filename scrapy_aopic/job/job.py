@@ -26,6 +26,7 @@ from .commits import Commits, OwnWriter, WatchedStore
 from .folder import store_folder
 from .offsets import read_offsets
 from .rescoring import Rescoring
+from .side_files import SideFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,7 @@ class Job:
         clock: The time by which the crawl goes.
         server_seeds: The seeds that wait on a server, if the store is on one.
         offsets: How far the lists of seeds were taken up; each commit holds it beside what those seeds changed.
+        side_files: What is written beside the store.
 
     Raises:
         StorageError: If the store cannot be opened, or does not take the first commit.
@@ -102,6 +104,7 @@ class Job:
         interval: float = 0.5,
         memory_mb: int = 64,
     ) -> None:
+        self.side_files = SideFiles()
         with ExitStack() as opened:
             if folder is None and address is None and kind != "memory":
                 folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
@@ -126,7 +129,9 @@ class Job:
             self.offsets = read_offsets(self._store)
             self._rescoring = Rescoring(self.crawl, self.clock)
             opened.callback(self._rescoring.close)
-            self._writer = OwnWriter(self._watched, lock.check if lock is not None else lambda: None)
+            self._writer = OwnWriter(
+                self._watched, lock.check if lock is not None else lambda: None, self.side_files
+            )
             opened.callback(self._writer.close)
             self._commits = self.commits_class(
                 self._watched,
@@ -173,7 +178,7 @@ class Job:
     @property
     def failure(self) -> StorageError | None:
         """Why the store cannot be used; ``None`` if it can."""
-        return self._watched.torn or self._commits.failure or self._lease_lost()
+        return self._watched.torn or self._commits.failure or self.side_files.failure or self._lease_lost()
 
     def _lease_lost(self) -> LostError | None:
         """Why a store on a server is no longer ours, which may be known before a commit is due."""

@@ -41,6 +41,7 @@ from .keeping import OnServer
 from .learning import SharedLearning
 from .offsets import Offsets
 from .shards import Shards
+from .side_files import SideFiles
 from .together import Together
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class SharedJob(Job):
         if server_seeds is not None:
             server_seeds.looks = False  # the looks at the shards show what waits
         self.offsets = Offsets({})
+        self.side_files = SideFiles()
         self._address = address
         self._n = shards
         self._lock = lock
@@ -161,7 +163,7 @@ class SharedJob(Job):
             self.crawl = cast("Crawl", self._shards)  # which answers what a session asks a crawl
             self._executor = ThreadPoolExecutor(1, "aopic-commit")
             opened.callback(self._executor.shutdown)
-            self._together = Together(self._executor, self._keeper.write)
+            self._together = Together(self._executor, self._keeper.write, self.side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
             if has_topic:
@@ -185,7 +187,7 @@ class SharedJob(Job):
     @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used; ``None`` if it can."""
-        return self._failure or self._keeper.failure or self._exchange.failure
+        return self._failure or self.side_files.failure or self._keeper.failure or self._exchange.failure
 
     @property
     def is_behind(self) -> bool:

@@ -11,12 +11,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     from scrapy_aopic.core.ports import Batch
 
     from .shard_store import ShardStore
+    from .side_files import SideFiles
 
     Batches = Sequence[tuple[ShardStore, Batch]]
 
@@ -34,10 +35,11 @@ class Writes(Protocol):
 
 
 class Together:
-    """Commits that are to be written together by *write*, in a thread of *executor*."""
+    """Commits that are to be written together by *write*, in a thread of *executor*, once the *side_files* are on the disk."""
 
-    def __init__(self, executor: Executor, write: Writes) -> None:
+    def __init__(self, executor: Executor, write: Writes, side_files: SideFiles) -> None:
         self._executor = executor
+        self._side_files = side_files
         self._write = write
         self._waiting: list[tuple[ShardStore, Batch]] = []
         self._futures: list[Future[None]] = []
@@ -61,11 +63,13 @@ class Together:
     def flush(self) -> None:
         """Begin to write what was added."""
         if self._waiting:
-            self._executor.submit(self._carry_out, self._waiting, self._futures)
+            sync = self._side_files.flush()
+            self._executor.submit(self._carry_out, self._waiting, self._futures, sync)
             self._waiting, self._futures, self._n_rows = [], [], 0
 
-    def _carry_out(self, batches: Batches, futures: Sequence[Future[None]]) -> None:
+    def _carry_out(self, batches: Batches, futures: Sequence[Future[None]], sync: Callable[[], None]) -> None:
         try:
+            sync()
             failures: Sequence[BaseException | None] = self._write(batches)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, by the futures
             failures = [error] * len(futures)

@@ -50,6 +50,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.misc import load_object
 
 from scrapy_aopic._engine.engine import Engine
+from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.output import OutputError, drop
@@ -157,6 +158,12 @@ class Session:
         self._engine = Engine(crawler)
         self._engine.probe()
         self.job = job = opened.job
+        self._feeds = watch_feeds(
+            crawler,
+            job.side_files,
+            is_resumed=job.is_shared or job.crawl.is_resumed,
+            persists=opened.persists,
+        )
         self._recrawls = opened.recrawls
         self.stats = Stats(crawler.stats)
         self.trouble = Trouble(crawler, closing, job, self.stats)
@@ -363,7 +370,7 @@ class Session:
     def next_request(self) -> Request | None:
         """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""
         self._beat()
-        if self.job.is_torn:
+        if self.job.is_torn or self.job.side_files.failure is not None:
             return None
         if self.job.is_behind or (self._seeding is not None and self._seeding.is_starting):
             self._engine.wake_in(SOON)

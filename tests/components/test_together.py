@@ -10,6 +10,7 @@ import pytest
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.job import together as together_module
+from scrapy_aopic.job.side_files import SideFiles
 from scrapy_aopic.job.together import Together, one_by_one
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> No
         groups.append(len(batches))
         return one_by_one(batches)
 
-    together = Together(executor, write)
+    together = Together(executor, write, SideFiles())
     futures = [add(together, store) for store in stores]
     assert not any(future.done() for future in futures)
     together.flush()
@@ -74,7 +75,7 @@ def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -
         groups.append(sum(len(rows) for _, found in batches for rows in found.values()))
         return one_by_one(batches)
 
-    together = Together(executor, write)
+    together = Together(executor, write, SideFiles())
     futures = [add(together, Store(), n) for n in (4, 5, 2, 30, 8, 2)]
     together.flush()
     assert [future.exception(10) for future in futures] == [None] * 6
@@ -87,7 +88,7 @@ def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) ->
     def write(batches: Any) -> Sequence[Any]:
         raise error
 
-    together = Together(executor, write)
+    together = Together(executor, write, SideFiles())
     futures = [add(together, Store()) for _ in range(2)]
     together.writer_of(cast("ShardStore", Store())).flush()
     assert [future.exception(10) for future in futures] == [error] * 2
