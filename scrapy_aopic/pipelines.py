@@ -1,7 +1,8 @@
 """What leaves a crawl beside its links: how important an item's page is, and what was fetched, as WARC.
 
-Rule 1: neither pipeline costs a page or an item. What cannot be looked up or written is logged once, counted,
-and left out.
+Rule 1: neither pipeline costs a page or an item. What cannot be looked up is logged once, counted, and left out. What cannot
+be written ends a crawl by :class:`scrapy_aopic.Scheduler`, which visits the page again; beside another scheduler it is
+logged once, counted, and left out.
 
 Rule 2: an archive holds what was transferred, not what became of it: bodies as the server sent them,
 redirects, errors and robots.txt included, each once per transfer.
@@ -27,7 +28,8 @@ from scrapy.http import Response
 from typing_extensions import Self
 
 from ._engine.closing import configured
-from .exceptions import plainly
+from .exceptions import StorageError, plainly
+from .job.side_files import SideFiles
 from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .session.visit import Visit
@@ -129,12 +131,14 @@ class PagesPipeline:
     file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, and a resumed
     crawl has a file of its own. The two records of a transfer are handed to the operating system in one write
     when it ends, so a process that is killed leaves a file that is whole up to, at most, its last transfer.
-    The disk is not waited for: a power failure may also cost what the operating system had not written.
+    :class:`scrapy_aopic.Scheduler` commits a visit when the disk has its records. Beside another scheduler the disk is not
+    waited for: a power failure may also cost what the operating system had not written.
     Compressing takes the event loop about a millisecond for 35 kB of HTML (measured), much less if the server
     had compressed it.
 
     Stats: ``aopic/warc/records`` and ``aopic/warc/bytes`` written, and ``aopic/warc/errors``, the times that
-    the file could not be opened or written. After an error the next transfer tries again.
+    the file could not be opened or written. An error ends a crawl by :class:`scrapy_aopic.Scheduler`; beside another
+    scheduler the next transfer tries again.
     """
 
     def __init__(self, crawler: Crawler, template: str) -> None:
@@ -148,6 +152,7 @@ class PagesPipeline:
         self._file: WarcFile | None = None
         self._estimates: Estimates | None = None
         self._session: Session | None = None
+        self._side_files: SideFiles | None = None
         self._ungraded: dict[
             int, tuple[str, str]
         ] = {}  # ID of the response and URL, by the number of the visit
@@ -166,13 +171,19 @@ class PagesPipeline:
         self._path = _fill(self._template, self._crawler.spider.name, datetime.now(timezone.utc))
         session = Session.of(self._crawler)
         self._estimates = Estimates(self._crawler, session) if session is not None else None
+        if session is not None:
+            self._side_files = session.job.side_files
+            self._side_files.add(self._flush)
         if session is not None and session.focus is not None:
             self._session = session
             session.focus.listeners.append(self._graded)
         self._write(self._path, None)
 
     def close_spider(self) -> None:
-        """Close the file."""
+        """Close the file, once the disk has it: the last commit follows."""
+        if self._side_files is not None:
+            with suppress(StorageError):  # which the job knows
+                self._side_files.flush()()
         self._path = None
         self._drop_file()
         self._session = None
@@ -219,23 +230,34 @@ class PagesPipeline:
             if self._file is not None and self._file.is_torn:
                 self._drop_file()
 
+    def _flush(self) -> list[tuple[str, int]]:
+        """What the disk must have before a commit."""
+        if self._path is None or self._file is None:
+            return []
+        try:
+            return [(f"AOPIC_WARC_FILE ({self._path})", self._file.descriptor())]
+        except OSError as error:
+            self._complain(self._path, error)
+            return []
+
     def _count(self, n_records: int, n_bytes: int) -> None:
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value("aopic/warc/records", n_records)
         self._crawler.stats.inc_value("aopic/warc/bytes", n_bytes)
 
     def _complain(self, path: Path, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            error = OSError(0, "no file can have that name")
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value("aopic/warc/errors")
-        if not self._has_complained:
+        if self._side_files is not None:
+            self._side_files.fail(f"AOPIC_WARC_FILE ({path})", error)
+        elif not self._has_complained:
             self._has_complained = True
             logger.error(
                 "AOPIC_WARC_FILE (%(path)s) cannot be written (%(error)s), so that pages are missing from "
                 "it; further errors are only counted (aopic/warc/errors).",
-                {
-                    "path": path,
-                    "error": plainly(error) if isinstance(error, OSError) else "no file can have that name",
-                },
+                {"path": path, "error": plainly(error)},
                 extra={"spider": self._crawler.spider},
             )
 

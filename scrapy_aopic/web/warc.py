@@ -9,6 +9,7 @@ Source: "The WARC Format 1.1" (ISO 28500:2017).
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from datetime import datetime, timezone
 from http import HTTPStatus
@@ -130,6 +131,10 @@ class WarcFile:
         data = self._records.take()
         self._append(data)
         return len(data)
+
+    def descriptor(self) -> int:
+        """A descriptor of the file, which the caller closes."""
+        return os.dup(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

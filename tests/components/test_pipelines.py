@@ -853,13 +853,13 @@ def record_ends(data: bytes) -> list[int]:
 
 
 @deferred_f_from_coro_f
-async def test_a_path_that_cannot_be_written_does_not_stop_the_crawl(
+async def test_beside_another_scheduler_a_path_that_cannot_be_written_does_not_stop_the_crawl(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     web = serve({"http://a.test/": ["/1"], "http://a.test/1": []})
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file" / "pages.warc.gz"
-    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": path})
     assert stat(crawler, "finish_reason") == "finished"
     assert len(web.asked) == 2
     assert stat(crawler, "aopic/warc/errors") == 3  # when the spider opened, and for each page
@@ -873,7 +873,9 @@ async def test_a_path_that_cannot_be_written_does_not_stop_the_crawl(
 
 
 @deferred_f_from_coro_f
-async def test_a_path_that_becomes_writable_is_written_from_then_on(serve: Serve, tmp_path: Path) -> None:
+async def test_beside_another_scheduler_a_path_that_becomes_writable_is_written_from_then_on(
+    serve: Serve, tmp_path: Path
+) -> None:
     folder = tmp_path / "folder"
     folder.write_text("in the way")
 
@@ -882,7 +884,7 @@ async def test_a_path_that_becomes_writable_is_written_from_then_on(serve: Serve
         return Answer(headers={"Content-Type": "text/html"}, body=html(["/1"]))
 
     serve({"http://a.test/": clear, "http://a.test/1": []})
-    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": folder / "pages.warc.gz"})
+    crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": folder / "pages.warc.gz"})
     assert list(responses(folder / "pages.warc.gz")) == ["http://a.test/", "http://a.test/1"]
     assert stat(crawler, "aopic/warc/errors") == 1
 
@@ -898,6 +900,7 @@ class FullDisk:
         self.name = file.name
         self.close = file.close
         self.seek = file.seek
+        self.fileno = file.fileno
 
     def write(self, data: memoryview) -> int:
         self._writes += 1
@@ -915,7 +918,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("is_broken", [False, True])
 @deferred_f_from_coro_f
-async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_record(
+async def test_beside_another_scheduler_a_full_disk_costs_what_does_not_fit_and_tears_no_record(
     serve: Serve,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -942,7 +945,7 @@ async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_reco
 
         monkeypatch.setattr(warc, "_create", create_full)
         caplog.clear()
-        crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": folder / "pages.warc"})
+        crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": folder / "pages.warc"})
         assert stat(crawler, "finish_reason") == "finished"
         assert stat(crawler, "aopic/warc/errors") == 1
         assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
@@ -960,6 +963,48 @@ async def test_a_full_disk_costs_the_transfers_that_do_not_fit_and_tears_no_reco
         if n < 5:
             assert list(responses(folder / "pages-1.warc")) == expected[n - 2 :]
     assert len(web.asked) == 5 * len(pages)
+
+
+@deferred_f_from_coro_f
+async def test_a_full_disk_under_an_archive_ends_the_crawl_and_its_page_is_not_visited(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
+    path = tmp_path / "pages.warc"
+    settings = {
+        **OURS,
+        **PAGES,
+        "AOPIC_WARC_FILE": path,
+        "JOBDIR": str(tmp_path / "job"),
+        "AOPIC_STORE": "auto",
+    }
+    create = warc._create
+    with monkeypatch.context() as patch:
+        patch.setattr(warc, "_create", lambda path: FullDisk(create(path), 3, is_broken=False))
+        crawler = await crawl(Walk, {**settings, "AOPIC_DURABILITY": "page"})
+    assert stat(crawler, "finish_reason") == "aopic_storage"
+    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert record.getMessage().startswith(f"AOPIC_WARC_FILE ({path}) cannot be written: the disk is full.")
+    assert list(responses(path)) == ["http://a.test/"]
+    await crawl(Walk, settings)
+    kept = {url for each in tmp_path.glob("*.warc") for url in responses(each)}
+    assert kept == {"http://a.test/", "http://a.test/1", "http://a.test/2"}
+
+
+@deferred_f_from_coro_f
+async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_page(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": []})
+    (tmp_path / "file").write_text("no folder")
+    path = tmp_path / "file" / "pages.warc"
+    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    assert stat(crawler, "finish_reason") == "aopic_storage"
+    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert record.getMessage().startswith(
+        f"AOPIC_WARC_FILE ({path}) cannot be written: there is something else of that name."
+    )
+    assert web.asked == []
 
 
 def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
