@@ -36,14 +36,12 @@ _SETTINGS: dict[str, Any] = {
     "REMOTE_CONTROL_ENABLED": False,
     "SPIDER_LOADER_CLASS": "scrapy.spiderloader.DummySpiderLoader",  # as for runspider: no spider is looked for by name
     "AOPIC_REPORT": True,
+    "AOPIC_ITEM_FIELDS": ("importance", "visits"),  # a URL and its earlier visits tell what was written twice
 }
 """What is different from Scrapy's defaults, unless the project or the command line says otherwise."""
 
 _NOT_APPENDED = ("json", "xml", "pickle", "marshal")
 """Formats of feeds to which nothing can be added: a file of two crawls would not be one."""
-
-_LONGEST_LINE = 10_000
-"""Bytes that are read of the first line of a table: more than all names of fields together have."""
 
 _ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
@@ -308,30 +306,33 @@ def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSetting
             )
         if feed.get("format") == "csv" and fields:
             feed["fields"] = list(fields)
-            if _has_columns(uri, ",".join(fields)):
-                feed["item_export_kwargs"] = {"include_headers_line": False}
+            _check_columns(uri, feed)
         if uri == "stdout:":  # one thing at a time
             settings.set("AOPIC_REPORT", False, "command")
     settings.set("FEEDS", feeds, "cmdline")
 
 
-def _has_columns(uri: str, columns: str) -> bool:
-    """Whether a table at *uri* begins with a line that names *columns*, so that no other is to be written.
+def _check_columns(uri: str, feed: Mapping[str, Any]) -> None:
+    """Raise an error if there is a table at *uri* to which items of *feed* cannot be added.
 
     Raises:
-        UsageError: If there is a table with other ones.
+        UsageError: If it has other columns, or cannot be read.
     """
-    path = Path(uri)
-    if "://" in uri or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        first = file.readline(_LONGEST_LINE).decode("utf-8", "replace").strip()
-    if first not in ("", columns):
+    from scrapy_aopic._engine.feeds import columns_of, read_columns
+    from scrapy_aopic.exceptions import plainly
+
+    if "://" in uri:
+        return
+    try:
+        found = read_columns(Path(uri), feed)
+    except OSError as error:
+        raise UsageError(f"--output ({uri}) cannot be read: {plainly(error)}") from error
+    fields = columns_of(feed)
+    if found and fields and found != fields:
         raise UsageError(
-            f"--output ({uri}) begins with {first[:200]!r}, and the items of this crawl have the fields {columns}: use "
-            "another file"
+            f"--output ({uri}) begins with {','.join(found)[:200]!r}, and the items of this crawl have the fields "
+            f"{','.join(fields)}: use another file"
         )
-    return bool(first)
 
 
 class _Job:

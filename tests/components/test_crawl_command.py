@@ -66,7 +66,7 @@ def test_an_empty_folder_is_enough(serve: Serve, tmp_path: Path) -> None:
     kept = items(tmp_path / "items.jsonl")
     allowed = PAGES.keys() - {"http://www.example.com/login"}
     assert {item["url"] for item in kept} == allowed
-    assert {tuple(item) for item in kept} == {("url", "title", "language", "type", "importance")}
+    assert {tuple(item) for item in kept} == {("url", "title", "language", "type", "importance", "visits")}
     with (tmp_path / "items.csv").open(encoding="utf-8") as file:
         assert {row["url"] for row in csv.DictReader(file)} == allowed
     assert {*web.asked} == allowed
@@ -214,11 +214,11 @@ def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve: Serve,
     assert crawl(tmp_path, *again).returncode == 0
     with (tmp_path / "items.csv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["url", "title", "language", "type", "importance"]
+    assert rows[0] == ["url", "title", "language", "type", "importance", "visits"]
     assert sorted(row[0] for row in rows[1:]) == sorted(PAGES)
     done = crawl(tmp_path, *again, "--fields", "url")
     assert done.returncode == 2
-    assert "begins with 'url,title,language,type,importance'" in done.stderr.splitlines()[-1]
+    assert "begins with 'url,title,language,type,importance,visits'" in done.stderr.splitlines()[-1]
 
 
 def test_a_host_that_cannot_be_reached_is_told_at_once(
