@@ -262,12 +262,14 @@ class _Feeds:
     def _find_failed(self, slots: Sequence[FeedSlot], error: OSError) -> None:
         """One of *slots* could not be written because of *error*."""
         for slot in slots:
-            if slot.file is not None and not _takes_more(slot.file):
+            is_it = error.filename is not None if slot.file is None else not _takes_more(slot.file)
+            if is_it:
                 self._fail(slot, error)
         self._side_files.fail(", ".join(map(_name, slots)), error)
 
     def _fail(self, slot: FeedSlot, error: Exception) -> None:
         self._side_files.fail(_name(slot), error)
+        slot.store_empty = False
         # Nothing is committed any more, and Scrapy would complain at each item, and again when it closes the file.
         with suppress(OSError, ValueError, AttributeError):
             nothing = os.open(os.devnull, os.O_WRONLY)

@@ -98,6 +98,7 @@ class FeedSlot(Protocol):
         uri_template: What the settings call it.
         format: Its format, as the settings call it.
         feed_options: What the settings say of it.
+        store_empty: Whether its file is made although it has no items.
     """
 
     file: IO[bytes] | None
@@ -106,6 +107,7 @@ class FeedSlot(Protocol):
     uri_template: str
     format: str
     feed_options: dict[str, Any]
+    store_empty: bool
 
 
 def feed_slots_of(exporter: FeedExporter) -> list[FeedSlot] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +17,7 @@ from scrapy_aopic.job.together import Together, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.job.shard_store import ShardStore
@@ -99,3 +102,31 @@ def test_one_by_one_each_fails_for_itself_whatever_it_raises() -> None:
     stores = [Store(), Store(bug), Store(full), Store()]
     assert one_by_one([(cast("ShardStore", store), batch(1)) for store in stores]) == [None, bug, full, None]
     assert [len(store.written) for store in stores] == [1, 0, 0, 1]
+
+
+def test_what_lies_beside_the_stores_is_on_the_disk_before_their_commits(executor, tmp_path: Path) -> None:
+    done: list[str] = []
+    is_full = False
+
+    def flush() -> Iterator[tuple[str, int]]:
+        done.append("flush")
+        if is_full:
+            side_files.fail("The feed", OSError(errno.ENOSPC, ""))
+        yield "The feed", os.open(tmp_path / "file", os.O_CREAT)
+
+    def write(batches: Any) -> Sequence[Any]:
+        done.append(f"write {len(batches)}")
+        return one_by_one(batches)
+
+    side_files = SideFiles()
+    side_files.add(flush)
+    together = Together(executor, write, side_files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: done.append("sync"))
+        for is_full in (False, True, False):  # noqa: B007 - read by flush()
+            futures = [add(together, Store()) for _ in range(2)]
+            together.flush()
+            failures = [future.exception(10) for future in futures]
+            assert failures == [side_files.failure] * 2
+    assert done == ["flush", "sync", "write 2", "flush", "sync", "flush", "sync"]
+    assert str(side_files.failure) == "The feed cannot be written: the disk is full."
