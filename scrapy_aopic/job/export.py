@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.storage.given import is_special
+from scrapy_aopic.storage.lock import sync_folder
 
 from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
 from .merged import count_pages, each_link, each_page
@@ -157,7 +159,10 @@ def _export(
                 write([list(map(column.of, rows)) for column in columns.values()])
                 n += len(rows)
                 line.update(len(rows))
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
         part.replace(path)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)

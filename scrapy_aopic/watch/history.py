@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.storage.folder import replace_file
 from scrapy_aopic.storage.given import read_given
 
 if TYPE_CHECKING:
@@ -116,11 +117,8 @@ class History:
         while len(rows) >= MOST_ROWS:
             half = len(rows) // 2
             rows = rows[:half:2] + rows[half:]
-        part = self._path.with_name(self._path.name + ".part")
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(_line(COLUMNS))
-            file.writelines(_line([row.get(name, "") for name in COLUMNS]) for row in rows)
-        part.replace(self._path)
+        lines = (COLUMNS, *([row.get(name, "") for name in COLUMNS] for row in rows))
+        replace_file(self._path, "".join(map(_line, lines)))
         return len(rows)
 
 
