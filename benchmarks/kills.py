@@ -14,19 +14,23 @@ process with the add-on; it is killed
 until the job was killed ``--kills-per-job`` times; the last run may finish. After each kill the audit of
 ``scrapy aopic check`` must hold, and a copy that was made must hold, too; a job that was killed before its first
 commit may be refused as not made yet. A witness in the process writes down, past
-all buffers, when a page is settled, when a commit is taken and when it has landed. Wrong is
+all buffers, when a page is settled, when a commit is taken and when it has landed. Each page that is no redirect has an
+item, which goes to two feeds. Wrong is
 
+    - a visited page without its item in a feed, and a table that has the names of its columns twice;
     - a page that is asked for again although no kill lies between, or although a commit with its visit had landed;
     - at the end, a page that was never asked for, or not visited;
     - a host that is asked twice at once or too early.
 
 What is printed beside: pages that were fetched again, because they were in work at the kill or settled, but not yet
-committed; and how long before the kill the oldest of the latter was settled.
+committed; how long before the kill the oldest of the latter was settled; visited pages without an item, by feed; and items
+that were written again.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import random
@@ -82,6 +86,7 @@ FACTOR, MAX_GAP = 10.0, 0.1
 
 N_HOSTS, CHILDREN = 40, 4
 KINDS = ("run",) * 11 + ("open",) * 4 + ("close",) * 3 + ("backup",) * 2
+FEEDS = {"jsonlines": "items.jsonl", "csv": "items.csv"}
 STUCK = 120.0
 """Seconds without anything settled after which a run that was left alone counts as hanging."""
 
@@ -140,11 +145,12 @@ def preload() -> None:
 
 
 class Follow(scrapy.Spider):
-    """Follows every link of every page."""
+    """Follows every link of every page, each of which has an item."""
 
     name = "follow"
 
     def parse(self, response: Any) -> Iterator[Any]:
+        yield {"url": response.url}
         for link in LinkExtractor().extract_links(response):
             yield scrapy.Request(link.url)
 
@@ -200,6 +206,7 @@ def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> 
             "ADDONS": {Addon: 500},
             "SCHEDULER": WitnessedScheduler,
             "JOBDIR": str(folder),
+            "FEEDS": {folder.parent / name: {"format": kind} for kind, name in FEEDS.items()},
             "AOPIC_POLITENESS_FACTOR": FACTOR,
             "AOPIC_MAX_GAP": MAX_GAP,
             "AOPIC_REPORT": False,
@@ -321,6 +328,7 @@ class Report:
     copies: int = 0
     wrong: list[str] = field(default_factory=list)
     counts: tuple[int, int, int] = (0, 0, 0)
+    items: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Worker:
@@ -394,6 +402,15 @@ class Worker:
         visited, failed, queued = json.loads(answer.read_text().splitlines()[-1])
         return visited, failed, queued
 
+    def read_items(self) -> dict[str, list[str]]:
+        """URLs of the items in each feed."""
+        items = {}
+        with (self.place / FEEDS["jsonlines"]).open(encoding="utf-8") as file:
+            items["jsonlines"] = [json.loads(line)["url"] for line in file]
+        with (self.place / FEEDS["csv"]).open(encoding="utf-8", newline="") as file:
+            items["csv"] = [row["url"] for row in csv.DictReader(file)]
+        return items
+
     def complain(self, text: str) -> None:
         log = self.log.read_text()[-2000:] if self.log.exists() else ""
         self.report.wrong.append(f"run {len(self.report.runs)}: {text}; the end of the log: {log}")
@@ -415,6 +432,7 @@ def live(job: int, seed: str, proxy: str, folder: Path, n_kills: int) -> Report:
             report.copies += 1
             worker.check(worker.copy)
             shutil.rmtree(worker.copy)
+    report.items = worker.read_items()
     if not report.wrong:
         shutil.rmtree(worker.place)
     return report
@@ -434,6 +452,8 @@ class Sums:
     uncommitted: int = 0
     oldest: float = 0.0
     most: int = 0
+    without_item: Counter[str] = field(default_factory=Counter)
+    twice: Counter[str] = field(default_factory=Counter)
 
 
 def read_notes(run: Run) -> tuple[dict[str, float], dict[str, float]]:
@@ -488,6 +508,18 @@ def judge(report: Report, entries: list[Entry], n_pages: int, sums: Sums) -> lis
     if missing or report.counts != (n_pages, 0, 0):
         wrong.append(f"{missing} pages were never asked for; visited, failed, queued: {report.counts}")
     wrong += audit(entries, FACTOR, 0.0, MAX_GAP).violations
+    with_items = {
+        name(report.job, page)
+        for page in range(n_pages)
+        if not (is_redirect(page) and children(page, n_pages))
+    }
+    for feed, urls in report.items.items():
+        if "url" in urls:
+            wrong.append(f"the columns of {FEEDS[feed]} are named {urls.count('url') + 1} times")
+        if without := with_items - {*urls}:
+            sums.without_item[feed] += len(without)
+            wrong.append(f"{len(without)} visited pages have no item in {FEEDS[feed]}")
+        sums.twice[feed] += len(urls) - len({*urls})
     sums.jobs += 1
     sums.kills.update(run.kind for run, _ in kills)
     sums.visited += report.counts[0]
@@ -538,13 +570,16 @@ def main() -> int:
                     print(f"  {line}", flush=True)
 
     print("| store, durability | jobs | kills: run, open, close, backup | visited | fetched again: in flight "
-          "| settled, not committed | oldest of these | most at one kill |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|")
+          "| settled, not committed | oldest of these | most at one kill "
+          f"| pages without an item: {', '.join(FEEDS)} | items written twice |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for (store, durability), of in sorted(sums.items()):
         kinds = ", ".join(str(of.kills[kind]) for kind in dict.fromkeys(KINDS))
         print(
             f"| {store}, {durability} | {of.jobs} | {of.kills.total()}: {kinds} | {of.visited:,} | {of.in_work} "
-            f"| {of.uncommitted} | {1000 * of.oldest:.0f} ms | {of.most} |"
+            f"| {of.uncommitted} | {1000 * of.oldest:.0f} ms | {of.most} "
+            f"| {', '.join(str(of.without_item[feed]) for feed in FEEDS)} "
+            f"| {', '.join(str(of.twice[feed]) for feed in FEEDS)} |"
         )
     print(f"{killed} kills, {copies} whole copies made in time, {len(wrong)} wrong")
     if wrong:
