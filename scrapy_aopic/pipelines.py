@@ -52,7 +52,7 @@ class ImportancePipeline:
     ``importance``    part of all importance that the page has, a float from 0 to 1
     ``cash``          units that the page holds; the visit under way distributes them later
     ``history``       units that its earlier visits distributed, inside the window
-    ``visits``        its earlier visits; 0 while it is visited for the first time
+    ``visits``        its earlier visits; 0 while it is visited for the first time. With the URL it names the visit
     ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
     ``relevance``     how relevant it is to the topic, a float from 0 to 1; ``None`` if it is not graded
     ================  =====================================================================

@@ -590,7 +590,8 @@ _COMPONENTS = (
         "AOPIC_ITEM_FIELDS",
         ("importance",),
         some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance"),
-        "What `scrapy_aopic.ImportancePipeline` adds to items that have room for it.",
+        "What `scrapy_aopic.ImportancePipeline` adds to items that have room for it; `scrapy aopic crawl` adds importance and visits "
+        "unless this is set.",
     ),
     Setting(
         "AOPIC_ITEM_URL_FIELD",

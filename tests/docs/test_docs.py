@@ -335,3 +335,21 @@ def test_a_wheel_has_what_the_dashboard_shows_of_the_explainer() -> None:
     needed = {"index.html", *re.findall(r'<(?:script|link)[^>]* (?:src|href)="([\w.]+)"', page)}
     assert included == {f"docs/opic/{name}": name for name in needed}
     assert {name for name, _ in EXPLAINER.values()} == needed
+
+
+# Items
+
+
+def test_what_comes_twice_is_dropped_as_the_docs_say(tmp_path: Path) -> None:
+    section = TEXTS["docs/after-a-crash.md"].partition("\n## Items\n")[2].partition("\n## ")[0]
+    (script,) = fenced(section, "python")
+    lines = [
+        '{"url": "http://a.test/", "visits": 0, "title": "first"}\n',
+        '{"url": "http://b.test/", "visits": 0}\n',
+        '{"url": "http://a.test/", "visits": 0, "title": "again"}\n',
+        '{"url": "http://a.test/", "visits": 1}\n',
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", script], input="".join(lines), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "".join(lines[:2] + lines[3:])
