@@ -162,7 +162,7 @@ class _Feeds:
     def _why_unsafe(self, slot: FeedSlot) -> str:
         """Why items of *slot* may be held back that :meth:`_flush` does not reach; empty if none are."""
         if not isinstance(slot.storage, _LOCAL):
-            return "it is stored when it is complete"
+            return "it is stored when it is complete, and may replace what an earlier run has stored"
         if slot.feed_options.get("postprocessing"):
             return "its post-processing holds items back"
         exporter = self._exporter.exporters.get(slot.format)

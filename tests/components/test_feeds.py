@@ -214,7 +214,7 @@ async def test_each_feed_that_cannot_be_part_of_a_commit_is_named_once(
             "its post-processing holds items back",
             'its format "grouping" may hold items back',
             "its post-processing holds items back",
-            "it is stored when it is complete",
+            "it is stored when it is complete, and may replace what an earlier run has stored",
         ),
         strict=True,
     ):
