@@ -30,7 +30,7 @@ from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage, StdoutFe
 from .private import feed_slots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy import Spider
     from scrapy.crawler import Crawler
@@ -66,7 +66,7 @@ def watch_feeds(crawler: Crawler, side_files: SideFiles, *, is_resumed: bool, pe
     """Make the feeds of *crawler* side files, as long as the result is kept.
 
     Args:
-        is_resumed: Whether the crawl goes on with a job.
+        is_resumed: Whether the crawl, and nobody else, goes on with a job.
         persists: Whether another crawl may go on with it later.
     """
     manager = crawler.extensions
@@ -92,6 +92,7 @@ class _Feeds:
     ) -> None:
         self._crawler = crawler
         self._exporter = exporter
+        self._export: Callable[[Any, Spider], Any] = exporter.item_scraped
         self._side_files = side_files
         self._is_resumed = is_resumed
         self._persists = persists
@@ -101,7 +102,7 @@ class _Feeds:
         connect = crawler.signals.connect
         connect(self._opened, signal=signals.spider_opened)
         try:
-            crawler.signals.disconnect(exporter.item_scraped, signal=signals.item_scraped)
+            crawler.signals.disconnect(self._export, signal=signals.item_scraped)
         except DispatcherError:  # a subclass that gets its items in another way
             pass
         else:
@@ -122,13 +123,14 @@ class _Feeds:
         for slot in slots:
             self._begin(slot)
 
-    def _scraped(self, item: Any, spider: Spider) -> None:
+    def _scraped(self, item: Any, spider: Spider) -> Any:
         """Let the exporter write *item*."""
         before = feed_slots_of(self._exporter)
         if self._columns:
             self._compare(item)
+        done: Any = None
         try:
-            self._exporter.item_scraped(item, spider)
+            done = self._export(item, spider)
         except OSError as error:
             self._find_failed(before or (), error)
         after = feed_slots_of(self._exporter)
@@ -137,6 +139,7 @@ class _Feeds:
             for slot in after:
                 if slot not in before:
                     self._begin(slot)
+        return done  # that of a subclass may be awaited
 
     # -- beginning with a file
 

@@ -161,7 +161,7 @@ class Session:
         self._feeds = watch_feeds(
             crawler,
             job.side_files,
-            is_resumed=job.is_shared or job.crawl.is_resumed,
+            is_resumed=not job.is_shared and job.crawl.is_resumed,
             persists=opened.persists,
         )
         self._recrawls = opened.recrawls
