@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 from scrapy.exporters import BaseItemExporter
-from scrapy.extensions.feedexport import BlockingFeedStorage, FileFeedStorage
+from scrapy.extensions.feedexport import BlockingFeedStorage, FeedExporter, FileFeedStorage
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, crawl
@@ -47,7 +47,7 @@ def settings(folder: Path, feeds: dict[str, Any], **more: Any) -> dict[str, Any]
         "AOPIC_STORE": "auto",
         "AOPIC_DURABILITY": "page",
         "CONCURRENT_REQUESTS": 1,
-        "FEEDS": {folder / name: options for name, options in feeds.items()},
+        "FEEDS": {str(folder / name): options for name, options in feeds.items()},
         **more,
     }
 
@@ -203,7 +203,6 @@ async def test_each_feed_that_cannot_be_part_of_a_commit_is_named_once(
         "batch-%(batch_id)d.gz": {"format": "csv", "postprocessing": [gzip], "batch_item_count": 1},
     }
     given = settings(tmp_path, feeds, FEED_EXPORTERS={"grouping": Grouping}, FEED_STORAGES={"far": Elsewhere})
-    given["FEEDS"] = {str(path): options for path, options in given["FEEDS"].items()}
     given["FEEDS"]["far://away/items.jsonl"] = {"format": "jsonlines"}
     await crawl(Items, given)
     said = warnings(caplog)
@@ -232,6 +231,10 @@ class Full(FileFeedStorage):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.skipif(
+    not hasattr(FeedExporter, "_schedule_slot_close"),
+    reason="this Scrapy closes batches when the crawl is over",
+)
 @deferred_f_from_coro_f
 async def test_a_batch_that_could_not_be_written_ends_the_crawl_and_its_page_is_not_visited(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
