@@ -128,7 +128,8 @@ def stream_of(graph: Graph, fetched: Sequence[int]) -> list[int]:
     targets = [graph.indices[graph.indptr[page] : graph.indptr[page + 1]] for page in fetched]
     sources = np.repeat(np.asarray(fetched), [len(each) for each in targets])
     stream = np.concatenate(targets)
-    return stream[stream != sources].tolist()
+    found: list[int] = stream[stream != sources].tolist()
+    return found
 
 
 # -- caches
@@ -234,7 +235,7 @@ def _rooms(stream: Sequence[int]) -> list[int]:
 
 
 def _misses(n: int, hits: Sequence[int]) -> list[int]:
-    return (n - np.cumsum(hits)).tolist()
+    return [n - int(hit) for hit in np.cumsum(hits)]
 
 
 ONE_PASS = {"lru": lru_misses, "min": min_misses}

@@ -94,6 +94,7 @@ class Pages:
         """Crawl a page; count what is done for it in *parts*."""
         stage = self.stage
         request = stage.pop()
+        request.meta.setdefault("depth", 0)  # which Scrapy's middleware sets
         response = HtmlResponse(request.url, body=b"<html>", request=request)
         found = [stage.request(url) for url in self._urls()]
         with parts["links"]:

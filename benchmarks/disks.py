@@ -98,7 +98,7 @@ def crawl(options: argparse.Namespace, n_workers: int) -> Cost:
 
         def server_cpu() -> float:
             used = client.info("cpu")
-            return used["used_cpu_sys"] + used["used_cpu_user"]
+            return float(used["used_cpu_sys"] + used["used_cpu_user"])
 
         idle = server_cpu()
         time.sleep(IDLE)
@@ -156,8 +156,9 @@ def check(jobs: list[Path]) -> None:
         stores = [open_snapshot(store_folder(places[number])) for number in sorted(places)]
         for store in stores:
             opened.callback(store.close)
-        results = (*map(audit, stores), audit_shards(stores, registered_domain))
-        if violations := [violation for result in results for violation in result.violations]:
+        violations = [violation for store in stores for violation in audit(store).violations]
+        violations += audit_shards(stores, registered_domain).violations
+        if violations:
             sys.exit("\n".join(violations))
 
 

@@ -271,7 +271,7 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                             crawl.run(seeds, options.hindsight)
                             learned = crawl.strategy.pack()
                             crawl = make(web, counted, remembered, (policy, what), number)
-                            if learned:
+                            if learned and crawl.strategy is not None:
                                 crawl.strategy.restore(learned)
                         fetched = crawl.run(seeds, options.fetches)
                         came = outcome(begin, fetched, options.fetches, crawl)
@@ -307,7 +307,9 @@ def report(
     print(f"\n{'':{width}} mean harvest   at {EARLY}  recall  PageRank recall  mean less {peer:14} ms a page")
     for policy, each in pooled.items():
         less = [a.mean - b.mean for a, b in zip(each, pooled[peer], strict=True)]
-        mean, early, recall, ranked = (statistics.mean(o[i] for o in each) for i in range(4))
+        mean, early, recall, ranked = map(
+            statistics.mean, zip(*((o.mean, o.early, o.recall, o.ranked) for o in each), strict=True)
+        )
         spent = 1000 * statistics.mean(o.spent for o in each) / fetches
         print(
             f"{policy:{width}} {mean:12.3f} {early:8.3f} {recall:7.3f} {ranked:16.3f} {interval(less):>24} {spent:9.2f}"
@@ -417,4 +419,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -72,6 +72,7 @@ def crawl(name: str, folder: Path, options: argparse.Namespace) -> None:
     """Crawl, and print the CPU time and the number of pages."""
     from scrapy import Request, signals
     from scrapy.crawler import AsyncCrawlerProcess
+    from scrapy.http import TextResponse
     from scrapy.linkextractors import LinkExtractor
 
     from scrapy_aopic import BroadSpider
@@ -79,7 +80,8 @@ def crawl(name: str, folder: Path, options: argparse.Namespace) -> None:
     class Follow(BroadSpider):
         """Follows all links as spiders do that were written for Scrapy."""
 
-        def parse(self, response: Response) -> Iterator[Any]:
+        def parse(self, response: Response, **_: Any) -> Iterator[Any]:
+            assert isinstance(response, TextResponse)
             yield {"url": response.url, "title": response.css("title::text").get()}
             for link in LinkExtractor().extract_links(response):
                 yield Request(link.url)

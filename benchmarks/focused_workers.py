@@ -88,10 +88,10 @@ def crawl(n_workers: int, scorer: str, options: argparse.Namespace) -> Found:
             command += [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
             began, processes = time.monotonic(), []
             for number in range(n):
-                with (folder / f"log-{number}").open("wb") as said:
+                with (folder / f"log-{number}").open("wb") as errors:
                     processes.append(
                         subprocess.Popen(
-                            command, cwd=EXAMPLE, env={**os.environ, "http_proxy": proxy}, stderr=said
+                            command, cwd=EXAMPLE, env={**os.environ, "http_proxy": proxy}, stderr=errors
                         )
                     )
             while any(process.poll() is None for process in processes) and n_lines(log) < pages * 6 // 5:

@@ -34,7 +34,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.exceptions import CloseSpider
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.request import fingerprint
@@ -156,6 +156,7 @@ class Fuzz(Spider):
     def parse(self, response: Response, number: int | None = None) -> Iterator[Any]:
         if number is None:
             return
+        assert isinstance(response, TextResponse)
         random = Random(f"{self.seed} links of {number}")
         try:
             links = [link.url for link in LinkExtractor().extract_links(response)]
@@ -182,7 +183,7 @@ class Fuzz(Spider):
             self.n_scheduled += 1
         self.pages.add(fingerprint(request))
         try:
-            uri = URI.fromBytes(url.encode("ascii"))
+            uri = URI.fromBytes(url.encode("ascii"))  # type: ignore[no-untyped-call]
             is_good = HostnameEndpoint._hostAsBytesAndText(uri.host)[0] is False and 0 < uri.port < 65536
             is_good = is_good and re.fullmatch(rb"[\x21-\x7e]+", uri.toBytes()) is not None
         except ValueError as error:

@@ -199,7 +199,7 @@ class WitnessedScheduler(Scheduler):
 
 
 def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
-    opening.Job = WitnessedJob  # type: ignore[misc]
+    opening.Job = WitnessedJob  # type: ignore[attr-defined]
     WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     process = CrawlerProcess(
         {

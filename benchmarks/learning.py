@@ -168,7 +168,8 @@ def crawl(proxy: str, settings: dict[str, Any], seeds: list[str]) -> dict[str, f
             text=True,
             check=True,
         )
-    return json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def main() -> None:

@@ -35,8 +35,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.crawl import Lease
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family, Store
@@ -98,8 +98,12 @@ def record(folder: Path, kind: str, run: int, notes: Path) -> None:
             job.crawl.seed(link(dice.randrange(1 << 30)), job.clock())
         land(job)
         os.write(witness, f"{digest(job._store)}\n".encode())
+
+    def noted(store: Store) -> None:
+        os.write(witness, f"{digest(store)}\n".encode())
+
     if RUNS[run] == "close":
-        job.close(lambda store: os.write(witness, f"{digest(store)}\n".encode()))
+        job.close(noted)
     else:
         os._exit(0)
 

@@ -89,7 +89,7 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
             note(witness, "end", self.at)
             super().close(*args)
 
-    opening.Job = WitnessedJob  # type: ignore[misc]
+    opening.Job = WitnessedJob  # type: ignore[attr-defined]
     process = CrawlerProcess(
         {
             "ADDONS": {Addon: 500},
@@ -110,14 +110,14 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
 
 
 def repair(job: Path, witness: Path) -> None:
-    opens = repairs.open_for_repair
+    opens = repairs.open_for_repair  # type: ignore[attr-defined]
 
     def witnessed(folder: Path, copy: Path) -> Any:
         note(witness, "begin", folder.parent.stat().st_ino)
         return opens(folder, copy)
 
     repairs.open_for_repair = witnessed  # type: ignore[attr-defined]
-    repairs._holds = lambda _: False
+    repairs._holds = lambda store: False
     try:
         repairs.repair(job)
     finally:

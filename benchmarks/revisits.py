@@ -26,7 +26,7 @@ import time
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from freshness import BEGIN, DAY, HOUR, Task, Web
@@ -79,7 +79,7 @@ class Served:
         rank = pagerank(indptr, np.array([link for links in self.links for link in links]))
         self._weights = (rank / rank.sum()).tolist()
         # The job lives by this clock; all other waiting is by the machine's.
-        clock.time = SimpleNamespace(  # type: ignore[assignment]
+        clock.time = SimpleNamespace(  # type: ignore[attr-defined, assignment]
             time=self.now,
             monotonic=lambda: self.passed,
             clock_gettime=lambda _: self.passed,
@@ -122,12 +122,12 @@ class Served:
         """Freshness of the second half."""
         now, pages = self.now(), range(len(self.links))
         rest = sum(self._weights[page] * self._web.fresh(page, self.begin, now) for page in pages)
-        return (self.freshness + rest) / (now - self.begin)
+        return float((self.freshness + rest) / (now - self.begin))
 
 
 class Follow(Spider):
     name = "follow"
-    start_urls: ClassVar = ["http://h0.test/0"]
+    start_urls = ["http://h0.test/0"]
     served: Served
 
     async def start(self) -> Any:

@@ -17,30 +17,18 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from scrapy import Request
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
-from scrapy.settings import Settings
-from scrapy.signalmanager import SignalManager
-from scrapy.statscollectors import MemoryStatsCollector
-from scrapy.utils.request import RequestFingerprinter
 
 from scrapy_aopic import RobotsMiddleware
-from scrapy_aopic._engine.closing import Closing
-from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.job.job import Job
-from scrapy_aopic.session.pacer import JobPacer
-from scrapy_aopic.session.stats import Stats
-from scrapy_aopic.session.trouble import Trouble
-from scrapy_aopic.session.visit import Visits
-from scrapy_aopic.web.page_keys import PageKeys
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))
 from measure import disk_bytes, resident
+from stage import OURS, STOCK, Stage
 
 INVENTED = "".join(
     f"User-agent: {agent}\nCrawl-delay: 2\n" + "".join(f"Disallow: /{agent}/{n}/*.html$\n" for n in range(13)) + "\n"
@@ -64,19 +52,17 @@ class Net:
 
 async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
     """Print the memory after each tenth of the hosts."""
-    settings = Settings({"ROBOTSTXT_OBEY": True, "USER_AGENT": "anybot"})
-    crawler: Any = SimpleNamespace(settings=settings, spider=None, engine=Net(files), signals=SignalManager())
-    crawler.get_downloader_middleware = lambda _: None
-    crawler.stats = MemoryStatsCollector(SimpleNamespace(settings=settings, spider=None))  # type: ignore[arg-type]
-    crawler = Hashable(**vars(crawler))
-    middleware: Any = (RobotsTxtMiddleware if way == "Scrapy" else RobotsMiddleware).from_crawler(crawler)
+    has_job = way == "ours, with a job"
+    more = {**OURS, "JOBDIR": str(folder), "AOPIC_MEMORY_MB": 16} if has_job else STOCK
+    stage = Stage({**more, "ROBOTSTXT_OBEY": True, "USER_AGENT": "anybot"})
+    vars(stage.engine)["download_async"] = Net(files).download_async
+    middleware: Any = (RobotsTxtMiddleware if way == "Scrapy" else RobotsMiddleware).from_crawler(
+        stage.crawler
+    )
     job = None
-    if way == "ours, with a job":
-        job = Job(folder, Policy(), kind="rocksdb", memory_mb=16)
-        stats = Stats(crawler.stats)
-        trouble = Trouble(crawler, Closing(crawler), job, stats)
-        visits = Visits(PageKeys(RequestFingerprinter()), 0)
-        middleware.pacer = JobPacer(job, visits, stats, trouble)
+    if stage.session is not None:
+        middleware.pacer = stage.session.pacer
+        job = stage.session.job
     began = time.process_time()
     for n in range(1, n_hosts + 1):
         for path in ("", "other"):
@@ -87,15 +73,9 @@ async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
         if n % (n_hosts // STEPS) == 0:
             print(f"{n} {resident():.0f}", flush=True)
     print(f"cpu {(time.process_time() - began) / n_hosts * 1000:.2f}")
+    stage.scheduler.close("finished")
     if job is not None:
-        job.close()
         print(f"disk {disk_bytes(folder) / n_hosts:.0f}")
-
-
-class Hashable(SimpleNamespace):
-    """A crawler, as far as middlewares need one."""
-
-    __hash__ = object.__hash__
 
 
 def main() -> None:

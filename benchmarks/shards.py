@@ -126,15 +126,15 @@ class Job:
 
     def lease(self, worker: list[Shard]) -> tuple[Shard, Lease] | None:
         if len(worker) == 1:
-            best = worker[0]
+            shard = worker[0]
         else:
-            ranked = [(best, shard.id.number) for shard in worker if (best := shard.best(0.0)) is not None]
+            ranked = [(best, each.id.number) for each in worker if (best := each.best(0.0)) is not None]
             if not ranked:
                 return None
-            best = self.shards[min(ranked)[1]]
-        found = best.lease(0.0)
+            shard = self.shards[min(ranked)[1]]
+        found = shard.lease(0.0)
         assert not isinstance(found, NotBefore), "no host has to wait"
-        return (best, found) if isinstance(found, Lease) else None
+        return (shard, found) if isinstance(found, Lease) else None
 
     def exchange(self) -> None:
         begin = time.process_time()

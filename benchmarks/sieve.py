@@ -317,7 +317,7 @@ HEAD = (
     "| disk, MB | pages a merge | longest merge, s | a new URL waits up to, s | links lost by a crash, pages |\n"
     "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
-KINDS = {
+KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "sieve of keys": ("make_sieve", "sieve", {"is_ledger": False}),
     "sieve with records": ("make_sieve", "sieve", {"is_ledger": True}),
     "the same, as often as it may": ("make_sieve", "sieve", {"is_ledger": True, "buffer": 1}),
@@ -362,10 +362,10 @@ def main() -> None:
     given = {name: getattr(options, name) for name in ("buffer", "rate", "merges", "pages")}
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}\n\n{HEAD}")
     for size, kind in tqdm([(size, kind) for size in options.sizes for kind in KINDS], disable=None):
-        make, measure, arguments = KINDS[kind]
+        make, measure, more = KINDS[kind]
         folder = tempfile.mkdtemp(prefix="aopic-sieve-", dir=options.scratch)
         try:
-            arguments = {"folder": folder, "size": size, **arguments}
+            arguments = {"folder": folder, "size": size, **more}
             once(make, arguments)
             tqdm.write(line(size, kind, once(measure, {**given, **arguments})))
         finally:

@@ -109,7 +109,7 @@ class Soak(Spider):
     """Follows all links."""
 
     name = "soak"
-    custom_settings: ClassVar[dict[str, Any]] = {"DOWNLOAD_HANDLERS": {"http": Offline}}
+    custom_settings = {"DOWNLOAD_HANDLERS": {"http": Offline}}
 
     async def start(self) -> AsyncIterator[Any]:
         for number in range(50):

@@ -42,7 +42,7 @@ from tempfile import TemporaryDirectory
 
 from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 
 from scrapy_aopic.core.api import Findings, Lease
@@ -110,8 +110,8 @@ def site(host: str, n: int, text: str) -> Iterator[Page]:
 def attacked(dice: random.Random, attack: str, n: int, *, is_theft: bool) -> tuple[Web, list[str]]:
     """The web with *n* copies, whose texts are their own unless *is_theft*; and its seeds."""
     web = honest(dice)
-    for page in dice.sample(sorted(web), len(web) // 5):
-        web[page].links.append("http://victim.com/0")
+    for url in dice.sample(sorted(web), len(web) // 5):
+        web[url].links.append("http://victim.com/0")
     for page in site("victim.com", VICTIM, "victim"):
         add(web, page)
     entrances, homes = [], [f"http://copy{number}.com/0" for number in range(n)]
@@ -141,14 +141,14 @@ def mirrored(dice: random.Random, kind: str, n: int) -> tuple[Web, list[str]]:
     """The web with a site and *n* mirrors of it; and its seeds."""
     web = honest(dice)
     linking = dice.sample(sorted(web), 10 + 3 * n)
-    for page in linking[:10]:
-        web[page].links.append("http://real.com/0")
+    for url in linking[:10]:
+        web[url].links.append("http://real.com/0")
     for page in site("real.com", MIRRORED, "real"):
         add(web, replace(page, canonical=page.url))
     for number in range(n):
         host = f"mirror{number}.real.com" if kind == "same domain" else f"mirror{number}.com"
-        for page in linking[10 + number :: n][:3]:
-            web[page].links.append(f"http://{host}/0")
+        for url in linking[10 + number :: n][:3]:
+            web[url].links.append(f"http://{host}/0")
         for copy in site(host, MIRRORED, "real"):
             add(web, replace(copy, canonical=copy.url.replace(host, "real.com") if kind == "named" else ""))
     return web, ["http://site0.com/0", "http://site1.com/0"]
@@ -307,6 +307,7 @@ class Follow(Spider):
     name = "follow"
 
     def parse(self, response: Response) -> Iterator[Request]:
+        assert isinstance(response, HtmlResponse)
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)
 

@@ -28,7 +28,7 @@ import argparse
 import json
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,7 +134,8 @@ class Experiment:
         """Crawl from a set of seeds; returns the part of fetches that the trap took, and the mean of what was gathered."""
         graph, seeds = self.graph, self.seed_sets[number]
         reachable = np.flatnonzero(graph.reachable(seeds))
-        out_links, host_of = graph.out_links, graph.hosts.__getitem__
+        out_links: Callable[[int], list[int]] = graph.out_links
+        host_of: Callable[[int], str] = graph.hosts.__getitem__
         if trap is not None:
             rng = np.random.default_rng([self._rng, number, trap.entries])
             planted = Planted(graph, trap, rng.choice(reachable, trap.entries, replace=False).tolist())

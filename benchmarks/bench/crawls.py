@@ -8,10 +8,11 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spiders
-from measure import HERE, Runner, median, samples
+from measure import HERE, Runner, samples
 from scrapy.crawler import CrawlerProcess
 from stage import OURS, STOCK
 from tqdm import tqdm

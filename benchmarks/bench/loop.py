@@ -134,7 +134,7 @@ def watch() -> Watch:
     def run(handle: asyncio.Handle) -> None:
         found.turn(handle)
 
-    asyncio.Handle._run = run  # type: ignore[method-assign]
+    asyncio.Handle._run = run  # type: ignore[method-assign, assignment]
     return found
 
 

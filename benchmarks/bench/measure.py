@@ -241,7 +241,7 @@ def live_by_cpu_time() -> None:
 
     Otherwise a busy machine makes more commits of fewer pages, each of which costs more CPU.
     """
-    JobClock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign]
+    JobClock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign, assignment]
 
 
 def resident() -> float:

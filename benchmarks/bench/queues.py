@@ -88,12 +88,13 @@ class Alone:
         self._numbers[key] = self._number
         self._frontier.insert(key, name, _LEVEL, self._number, BEGIN)
         if self._number % _COMMIT == 0:
-            tables = {Family.DOMAINS: self._domains.table, Family.REQUESTS: self._written}
-            batch = {family: table.take() for family, table in tables.items()}
-            self._store.write({**self._frontier.take_changes(), **batch}, sync=True)
+            batch = self._frontier.take_changes()
+            batch[Family.DOMAINS] = self._domains.table.take()
+            batch[Family.REQUESTS] = self._written.take()
+            self._store.write(batch, sync=True)
             self._frontier.changes_landed()
-            for table in tables.values():
-                table.landed()
+            self._domains.table.landed()
+            self._written.landed()
 
     def pop(self) -> Request:
         taken = self._frontier.take(BEGIN)
@@ -127,7 +128,7 @@ def downloader_aware(hosts: int, each: int, is_durable: bool = False) -> dict[st
 
 def _alone(
     stage: Stage,
-    pop: Callable[[], Request],
+    pop: Callable[[], object],
     push: Callable[[int, Request], object],
     *,
     shape: tuple[int, int],

@@ -50,9 +50,10 @@ def taken(n: int, is_watched: bool = False) -> dict[str, Any]:
     """Rows a second of CPU that a crawl takes up, one in which somebody looks at each request if *is_watched*."""
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage({**OURS, "JOBDIR": folder, "AOPIC_SEEDS": _list(Path(folder), n)})
-        stage.engine.crawl = stage.scheduler.enqueue_request
+        vars(stage.engine)["crawl"] = stage.scheduler.enqueue_request
         if is_watched:
             stage.crawler.signals.connect(_look, signal=request_scheduled)
+        assert stage.session is not None
         began = time.process_time()
         while len(stage.scheduler) < n:
             stage.session._beat()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -18,6 +18,10 @@ from scrapy_aopic.web.meta import slot_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
+
+    from scrapy.http import Response
+
+    from scrapy_aopic.session.session import Session
 
 OURS: dict[str, Any] = {
     "SCHEDULER": "scrapy_aopic.Scheduler",
@@ -53,11 +57,11 @@ async def _each(*items: Any) -> AsyncIterator[Any]:
 class BenchSpider(Spider):
     name = "bench"
 
-    async def start(self):
-        for request in ():
+    async def start(self) -> AsyncIterator[Any]:
+        for request in list[Request]():
             yield request
 
-    def parse(self, response):
+    def parse(self, response: Response) -> None:
         pass
 
 
@@ -77,17 +81,17 @@ class Stage:
         crawler.engine = self.engine = ExecutionEngine(crawler, lambda _: None)
         self.engine.spider = self.spider
         nextcall = SimpleNamespace(schedule=lambda: None)
-        self.engine._slot = SimpleNamespace(inprogress=set(), nextcall=nextcall)
+        self.in_progress: set[Request] = set()  # ours watches them
+        self.engine._slot = cast("Any", SimpleNamespace(inprogress=self.in_progress, nextcall=nextcall))
         scheduler = load_object(crawler.settings["SCHEDULER"])
         self.scheduler: Any = build_from_crawler(scheduler, crawler)
         self.scheduler.open(self.spider)
-        self.session = getattr(self.scheduler, "session", None)
-        self.in_progress: set[Request] = self.engine._slot.inprogress  # ours watches them
+        self.session: Session | None = getattr(self.scheduler, "session", None)
         self.downloading: set[Request] = self.engine.downloader.active
 
     def pop(self) -> Request:
         """The next request, which is being downloaded from now on."""
-        request = self.scheduler.next_request()
+        request: Request | None = self.scheduler.next_request()
         for _ in range(_PATIENCE):
             if request is not None:
                 break
@@ -121,13 +125,15 @@ class Stage:
 
     def link(self, page: Request) -> Callable[[Request], bool]:
         """What makes requests links of *page*, as the spider middlewares and the engine do it."""
-        push = self.scheduler.enqueue_request
+        push: Callable[[Request], bool] = self.scheduler.enqueue_request
         if self.session is None:
             return push
         visit, admission = self.session.visits.of(page), self.session.admission
+        assert visit is not None
 
         def link(request: Request) -> bool:
             admitted = admission.admit_link(request, page.url)
+            assert admitted is not None, "it is turned away"
             visit.note(admitted)
             return push(admitted)
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from measure import HERE, cpu
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from measure import Runner
 
 PATCHES = HERE.parent / "upstream"
@@ -86,11 +88,11 @@ def found(pages: str) -> dict[str, Any]:
         page = HtmlResponse(f"http://example.com/{path.name}", body=path.read_bytes())
         for extractor in extractors:
             try:
-                links = extractor.extract_links(page)
+                said: list[object] = [*extractor.extract_links(page)]
             except (LookupError, ValueError) as error:  # no encoding, or a bad base URL
-                links = [type(error).__name__]
-            n += len(links)
-            digest.update(repr(links).encode("utf-8", "surrogatepass"))
+                said = [type(error).__name__]
+            n += len(said)
+            digest.update(repr(said).encode("utf-8", "surrogatepass"))
     return {"from": scrapy.__file__, "digest": digest.hexdigest(), "links": n, "pages": n_pages}
 
 
@@ -135,7 +137,7 @@ def steps() -> dict[str, float]:
         loop.run_until_complete(coroutine)
 
     loop = asyncio.new_event_loop()
-    tasks = {
+    tasks: dict[str, tuple[Callable[[], object], int]] = {
         "links of a page extracted": (lambda: extractor.extract_links(page), 20),
         "tasks for a response that yields nothing": (lambda: run(_parallel_asyncio([], 100, nothing)), 20),
         "40 requests made and passed through the spider middlewares": (lambda: run(pass_on()), 20),

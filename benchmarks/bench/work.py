@@ -39,7 +39,7 @@ GAP = 0.2
 
 _STOCK_HOSTS, _STOCK_EACH = 500, 40
 
-_NAMES = {"fingerprints": fingerprint, "urls": str.encode}
+_NAMES: dict[str, Callable[[str], bytes]] = {"fingerprints": fingerprint, "urls": str.encode}
 """What a page is known by: Scrapy's fingerprint, or its URL where nothing is Scrapy's."""
 
 
@@ -277,12 +277,12 @@ def part(run: Runner) -> None:
             run.add("work", f"{words}, {name}", "pages/s CPU", found["rate"], wanted=1500, more=True)
         if size == first and size <= OBJECTS_UP_TO:
             links_, objects_, stock_, in_dict = others
-            for what, mine, wanted in (
+            for way, mine, wanted in (
                 ("core and store", core_, 0.25),
                 ("through Links", links_, 0.45),
                 ("through Scrapy's objects", objects_, 0.7),
             ):
-                run.add("work", f"{what}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=stock_["us"], wanted=wanted)  # fmt: skip
+                run.add("work", f"{way}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=stock_["us"], wanted=wanted)  # fmt: skip
             run.add("work", f"core and store, to a ledger in a plain dict, {name}", "us CPU/page", core_["us"], peer=in_dict["us"])  # fmt: skip
     if last > first:
         run.add("work", f"core and store, {last / 1e6:g} M URLs to {first / 1e6:g} M", "us CPU/page", rates[last], peer=rates[first], wanted=2)  # fmt: skip

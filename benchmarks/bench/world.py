@@ -13,7 +13,7 @@ from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, Page, State, host_key, pack_page, page_key
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import arrange, open_store
@@ -106,7 +106,9 @@ def build(
     store.close()
 
 
-def _write(crawl: Crawl, store, pages: dict, requests: dict) -> None:
+def _write(
+    crawl: Crawl, store: Store, pages: dict[bytes, bytes | None], requests: dict[bytes, bytes | None]
+) -> None:
     batch = crawl.take_changes(BEGIN, is_clean=True)
     batch[Family.PAGES] = {**pages, **batch[Family.PAGES]}
     batch[Family.REQUESTS] = {**requests, **batch[Family.REQUESTS]}

@@ -11,11 +11,12 @@ import time
 from array import array
 from collections import deque
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 from zlib import crc32
 
 import msgpack
-from lxml import html
+from lxml import html  # type: ignore[import-untyped]
 
 from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText
@@ -74,7 +75,7 @@ def load(folder: Path, most: int) -> Web:
     return Web(pages, {name: (labels[name], TOPICS[name][0]) for name in TOPICS}, homes)
 
 
-def _read(folder: Path, most: int) -> list:
+def _read(folder: Path, most: int) -> list[Any]:
     pages: list[Leaf] = []
     homes = []
     found: dict[str, list[bool]] = {name: [] for name in TOPICS}
@@ -85,7 +86,7 @@ def _read(folder: Path, most: int) -> list:
             continue
         number: dict[Path, int] = {}
         waiting = deque(indexes[:1])
-        read = {}
+        read: dict[Path, tuple[str, str, list[tuple[Path, LinkText]]]] = {}
         while waiting and len(read) < most:
             path = waiting.popleft()
             if path in number or not path.is_file():
@@ -96,12 +97,12 @@ def _read(folder: Path, most: int) -> list:
                 context = page_context(html.fromstring(path.read_bytes()), url)
             except (ValueError, html.etree.ParserError):
                 context = page_context(html.fromstring("<p>empty</p>"), url)
-            targets = []
-            for link, text in context.links.items():
+            targets: list[tuple[Path, LinkText]] = []
+            for link, said in context.links.items():
                 parts = urlsplit(link)
                 if parts.hostname == f"{site.name}.test" and len(targets) < MOST_LINKS:
                     target = site / unquote(parts.path).lstrip("/")
-                    targets.append((target, text))
+                    targets.append((target, said))
                     if target.suffix.startswith(".htm"):
                         waiting.append(target)
             read[path] = url, context.text, context.parts(), targets

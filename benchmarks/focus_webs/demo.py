@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lxml import html
+from lxml import html  # type: ignore[import-untyped]
 
-from scrapy_aopic.testing.server import Exchange
+from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web.context import page_context
 
 from . import Web, leaf
@@ -30,7 +30,7 @@ def load() -> Web:
     made = demo_web.DemoWeb(has_topics=True)
     urls = made.urls()
     number: dict[str, int] = {}
-    bodies = []
+    bodies: list[tuple[str, Answer]] = []
     redirects: dict[str, str] = {}
     for url in (url if "//" in url else f"http://{url}" for url in urls):
         parts = urlsplit(url)
@@ -50,9 +50,9 @@ def load() -> Web:
         context = page_context(root, url)
         links = []
         for link, said in context.links.items():
-            target = number.get(redirects.get(link, link))
-            if target is not None:
-                links.append((target, said))
+            place = number.get(redirects.get(link, link))
+            if place is not None:
+                links.append((place, said))
         pages.append(leaf(url, context.text, links, context.parts()))
     topics = {}
     for topic, keywords in KEYWORDS.items():

@@ -10,6 +10,7 @@ import json
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -17,13 +18,16 @@ from matplotlib.figure import Figure
 STEP = 10
 """Fetches between two points of a curve, as in ``benchmarks/focused.py``."""
 
+Found = dict[str, Any]
+"""An outcome, as ``benchmarks/focused.py --json`` keeps it."""
+
 FIRST = 5
 """Points of a curve that are left out, as a part of 40 pages says little."""
 
 
-def draw(found: dict[str, dict[str, list[dict]]], path: Path) -> None:
+def draw(found: dict[str, dict[str, list[Found]]], path: Path) -> None:
     """Draw what is in *found*: curves of strategies, or the frontier of the two measures along the dial."""
-    pooled: dict[str, list[dict]] = {}
+    pooled: dict[str, list[Found]] = {}
     for of in found.values():
         for policy, each in of.items():
             pooled.setdefault(policy, []).extend(each)
@@ -37,7 +41,7 @@ def draw(found: dict[str, dict[str, list[dict]]], path: Path) -> None:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _curves(figure: Figure, pooled: dict[str, list[dict]]) -> None:
+def _curves(figure: Figure, pooled: dict[str, list[Found]]) -> None:
     axes = figure.add_subplot(xlabel="fetches", ylabel="part that is relevant")
     order = sorted(pooled, key=lambda policy: -_mean(pooled[policy], "mean"))
     for number, policy in enumerate(order):
@@ -53,7 +57,7 @@ def _curves(figure: Figure, pooled: dict[str, list[dict]]) -> None:
     figure.legend(loc="outside right upper", title="strategy, mean harvest", frameon=False)
 
 
-def _dial(figure: Figure, pooled: dict[str, list[dict]]) -> None:
+def _dial(figure: Figure, pooled: dict[str, list[Found]]) -> None:
     axes = figure.add_subplot(
         xlabel="mean harvest", ylabel="PageRank recall of relevant pages at 500 fetches"
     )
@@ -64,8 +68,8 @@ def _dial(figure: Figure, pooled: dict[str, list[dict]]) -> None:
     axes.grid(alpha=0.3)
 
 
-def _mean(each: list[dict], name: str) -> float:
-    return statistics.mean(outcome[name] for outcome in each)
+def _mean(each: list[Found], name: str) -> float:
+    return float(statistics.mean(outcome[name] for outcome in each))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,12 @@ WORDS = [
 End: TypeAlias = Literal["keep", "close", "abort", "hang"]
 """What becomes of the connection after the last piece: it waits for a request, is closed, is reset, or says no more."""
 
+# As weights, and in this order: what a seed draws follows from it.
+CLOSED: tuple[End, ...] = ("close", "close", "abort")
+UNSAID: tuple[End, ...] = ("close", "abort", "hang")
+KEPT: tuple[End, ...] = ("keep", "close")
+CUT: tuple[End, ...] = ("hang", "abort", "close")
+
 
 class Plan(NamedTuple):
     """What a server does: *pieces* are sent, each after its seconds, and then the connection has its *end*."""
@@ -85,7 +91,8 @@ class Misbehaviour:
         # A vice of its own for each host, and a little of all others.
         weights = [random.choice((0.0, 0.02, 0.05)) for _ in range(6)]
         weights[random.randrange(6)] = random.choice((0.2, 0.5, 0.9))
-        return Habits(*weights, robots=random.choice(ROBOTS))
+        status, header, framing, timing, coding, body = weights
+        return Habits(status, header, framing, timing, coding, body, random.choice(ROBOTS))
 
     def plan(self, host: str, target: str) -> Plan:
         """What *host* does when it is asked for *target*."""
@@ -429,12 +436,12 @@ class _Answer:
 
     def _frame(  # noqa: PLR0911  # a grammar
         self, framing: str, body: bytes
-    ) -> tuple[bytes, list[tuple[str, str]], str]:
+    ) -> tuple[bytes, list[tuple[str, str]], End]:
         """What is sent after the head, the headers that announce it, and what becomes of the connection."""
         random = self.random
         chunked = [("Transfer-Encoding", "chunked")]
         whole = [("Content-Length", str(len(body)))]
-        close = random.choice(("close", "close", "abort"))
+        close = random.choice(CLOSED)
         if framing == "length":
             return body, whole, "keep"
         if framing == "chunked":
@@ -450,7 +457,7 @@ class _Answer:
             return (
                 body,
                 [("Content-Length", str(len(body) + 1000))],
-                random.choice(("close", "abort", "hang")),
+                random.choice(UNSAID),
             )
         if framing == "length?":
             lengths = (
@@ -483,7 +490,7 @@ class _Answer:
             return (
                 random.choice(sizes) + b"\r\n" + body + b"\r\n",
                 chunked,
-                random.choice(("close", "abort", "hang")),
+                random.choice(UNSAID),
             )
         if framing == "trailers":
             return b"0\r\n" + b"X: y\r\n" * random.choice((1, 5000)) + b"\r\n", chunked, close
@@ -502,13 +509,13 @@ class _Answer:
             return (
                 body + b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
                 whole,
-                random.choice(("keep", "close")),
+                random.choice(KEPT),
             )
-        return body[: len(body) // 2], whole, random.choice(("close", "abort", "hang"))  # "cut"
+        return body[: len(body) // 2], whole, random.choice(UNSAID)  # "cut"
 
     # -- timing
 
-    def _slow(self, head: bytes, body: bytes, end: str, cases: int) -> Plan:
+    def _slow(self, head: bytes, body: bytes, end: End, cases: int) -> Plan:
         random = self.random
         wait = random.choice((0.01, 0.1, 0.5, self.slowest))
         cut = random.randrange(len(head))
@@ -522,7 +529,7 @@ class _Answer:
                 pieces = [(wait / 20, head[at : at + size]) for at in range(0, len(head), size)]
                 pieces[-1] = (wait / 20, pieces[-1][1] + body)
             case 3:
-                pieces, end = [(0.0, head[:cut])], random.choice(("hang", "abort", "close"))
+                pieces, end = [(0.0, head[:cut])], random.choice(CUT)
             case 4:
                 pieces = [(0.0, head), (wait, body)]
             case _:

