@@ -110,7 +110,7 @@ class Visits:
         page = pages.expect(key, "a lease")
         first, copy = self._merging.verdict(key)
         to = self._targets(lease, page, links, found, is_duplicate=bool(first))
-        hosts = {target[:HOST_BYTES] for target in to.links}
+        hosts = {target[:HOST_BYTES]: None for target in to.links}  # in their order, which may decide
         self._leases.end(lease)
         self._merging.drop_verdict(key)
         frontier.preload(hosts)
@@ -174,7 +174,7 @@ class Visits:
         for link, target in zip(here, known, strict=True):
             if target is None:
                 check_link("announce", link)
-        hosts = {link.key[:HOST_BYTES] for link in here}
+        hosts = {link.key[:HOST_BYTES]: None for link in here}
         frontier.preload(hosts)
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
         if self._support is not None:
