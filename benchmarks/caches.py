@@ -416,7 +416,7 @@ def report_links(graph: str, results: dict[str, dict[str, Any]], read: float) ->
     logs: list[int] = []
     for order, result in results.items():
         if not logs:
-            logs = [log for log in TIMED if log in result["seconds"]["lru"]]
+            logs = [log for log in TIMED if log in result["seconds"].get("lru", ())]
             lines.append("| order | policy | " + " | ".join(f"{1 << log:,}" for log in logs) + " |")
             lines.append("|---|---|" + "---:|" * len(logs))
         for policy, seconds in result["seconds"].items():

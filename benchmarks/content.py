@@ -9,8 +9,8 @@ docs/content.md are those of twelve packages of Debian's documentation.
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from collections.abc import Callable
 from hashlib import blake2b
 from itertools import combinations
@@ -57,7 +57,12 @@ def timed(pages: list[HtmlResponse], read: Callable[[HtmlResponse], object]) -> 
     return (process_time() - begin) / len(pages) * 1000
 
 
-def main(folder: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    folder = parser.parse_args().folder
     html = {"Content-Type": "text/html; charset=utf-8"}
     pages = [HtmlResponse("http://a.test/", headers=html, body=path.read_bytes())
              for path in sorted(folder.rglob("*.htm*")) if path.is_file()]  # fmt: skip
@@ -86,7 +91,8 @@ def main(folder: Path) -> None:
         print(f"  {name:16} {sorted(round(len(one & two) / len(one | two), 2) for one, two in shared)}")
 
     dice = random.Random(1)
-    sample = dice.sample([number for number, each in enumerate(sketches) if each], 1000)
+    with_sketch = [number for number, each in enumerate(sketches) if each]
+    sample = dice.sample(with_sketch, min(1000, len(with_sketch)))
     print("changed pages that are found, by sketches and by SimHash:")
     for change in CHANGES:
         variants = [(number, changed(words[number], change, dice)) for number in sample]
@@ -98,4 +104,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

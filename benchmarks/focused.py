@@ -154,7 +154,8 @@ def taught(
     if not n:
         return Topic(keywords), set()
     positive = chance.sample([i for i, label in enumerate(labels) if label], n)
-    negative = chance.sample([i for i, label in enumerate(labels) if not label], n_others)
+    others = [i for i, label in enumerate(labels) if not label]
+    negative = chance.sample(others, min(n_others, len(others)))
     topic = Topic()
     given = [*positive, *negative]
     topic.samples = samples(web, given, labels)

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -73,7 +74,7 @@ def in_browser(port: int) -> float | None:
     try:
         from support.chromium import CHROMIUM, DRIVER, start_chromium
 
-        if not (CHROMIUM and DRIVER):
+        if not (CHROMIUM and DRIVER and find_spec("selenium")):
             return None
         browser = start_chromium()
     except ImportError:

@@ -1,7 +1,7 @@
 """What copies of a page take from it, and what mirrors cost.
 
-    python benchmarks/theft.py [--copies 1 5 20 50] [--sets 10] [--mirrors 4] [--rng 1] [--json FILE]
-    python benchmarks/theft.py --loopback [--copies 1 50]
+    python benchmarks/theft.py [--copies 1 5 20 50] [--sets 10] [--mirrors 4] [--attacks copy farm] [--rng 1] [--json FILE]
+    python benchmarks/theft.py --loopback [--copies 1 50] [--sites 40]
 
 The web: 40 sites of 25 pages that link to each other at random; the victim is a site of 10 pages, to whose first page
 every fifth page of the others links. The copies are as many registered domains, each with all ten pages of the victim:
@@ -85,13 +85,13 @@ class Page:
 Web = dict[str, Page]
 
 
-def honest(dice: random.Random) -> Web:
-    """Forty sites; page 0 of each is its home page."""
+def honest(dice: random.Random, sites: int = SITES) -> Web:
+    """The sites; page 0 of each is its home page."""
     web: Web = {}
-    for site in range(SITES):
+    for site in range(sites):
         for number in range(PAGES):
             links = [f"http://site{site}.com/{dice.randrange(PAGES)}" for _ in range(5)]
-            links += [f"http://site{dice.randrange(SITES)}.com/{dice.randrange(3)}" for _ in range(2)]
+            links += [f"http://site{dice.randrange(sites)}.com/{dice.randrange(3)}" for _ in range(2)]
             add(web, Page(f"http://site{site}.com/{number}", f"site {site} page {number}", links))
     return web
 
@@ -107,9 +107,11 @@ def site(host: str, n: int, text: str) -> Iterator[Page]:
         yield Page(f"http://{host}/{number}", f"{text} {number}", [f"http://{host}/{path}" for path in paths])
 
 
-def attacked(dice: random.Random, attack: str, n: int, *, is_theft: bool) -> tuple[Web, list[str]]:
+def attacked(
+    dice: random.Random, attack: str, n: int, *, is_theft: bool, sites: int = SITES
+) -> tuple[Web, list[str]]:
     """The web with *n* copies, whose texts are their own unless *is_theft*; and its seeds."""
-    web = honest(dice)
+    web = honest(dice, sites)
     for url in dice.sample(sorted(web), len(web) // 5):
         web[url].links.append("http://victim.com/0")
     for page in site("victim.com", VICTIM, "victim"):
@@ -253,7 +255,7 @@ def simulated(args: argparse.Namespace) -> list[dict[str, object]]:
         "the victim's page (least) and site, of what they have without theft; the page, of what it has without"
     )
     print("copies; the part of the victim's pages that was found")
-    for attack in ATTACKS:
+    for attack in args.attacks:
         for n in args.copies:
             results = [theft(attack, n, args.rng + each) for each in range(args.sets)]
             pages, sites, alone, found = zip(*results, strict=True)
@@ -265,6 +267,8 @@ def simulated(args: argparse.Namespace) -> list[dict[str, object]]:
                 f"{mean(alone):6.1%}  {mean(found):5.0%}",
                 flush=True,
             )
+    if not args.mirrors:
+        return rows
     print(
         f"fetches of a mirror of {MIRRORED} pages, of {args.mirrors}: to the end; in a crawl that ends before"
     )
@@ -318,7 +322,7 @@ def on_loopback(args: argparse.Namespace) -> None:
     for n in args.copies:
         shares: list[tuple[float, float]] = []
         for is_theft in (False, True):
-            web, seeds = attacked(random.Random(args.rng), "copy", n, is_theft=is_theft)
+            web, seeds = attacked(random.Random(args.rng), "copy", n, is_theft=is_theft, sites=args.sites)
 
             def answer(exchange: Exchange, web: Web = web) -> Answer:
                 page = web.get(f"http://{exchange.host}{exchange.target}")
@@ -349,7 +353,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--copies", type=int, nargs="+", default=[1, 5, 20, 50])
-    parser.add_argument("--mirrors", type=int, default=4)
+    parser.add_argument("--mirrors", type=int, default=4, help="of a site; 0 for no table of them")
+    parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=ATTACKS)
+    parser.add_argument("--sites", type=int, default=SITES, help="honest ones, with --loopback")
     parser.add_argument("--sets", type=int, default=10, help="webs, each with other links")
     parser.add_argument("--rng", type=int, default=1)
     parser.add_argument("--loopback", action="store_true")

@@ -32,6 +32,9 @@ PROFILE = "AOPIC_BENCH_PROFILE"
 
 HERE = Path(__file__).parent
 
+_EACH = {"hosts": 1, "each": 1, "pages": 1, "n": 1, "size": 100, "queued": 100}
+"""Numbers of a task that ``--most`` bounds, each with what it is multiplied by: a host has a hundred pages."""
+
 
 class Absent(Exception):
     """A peer that is not installed; says how it could be."""
@@ -84,6 +87,8 @@ class Runner:
 
     def once(self, task: str, **arguments: Any) -> dict[str, Any]:
         """What *task* (``module:function``) returns."""
+        if most := self.options.most:
+            arguments = {name: _capped(name, value, most) for name, value in arguments.items()}
         command = [sys.executable, str(HERE), "--task", task, json.dumps(arguments)]
         done = subprocess.run(
             command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}, check=False
@@ -142,6 +147,10 @@ class Runner:
     def note(self, text: str) -> None:
         self.notes.append(text)
         tqdm.write(text)
+
+
+def _capped(name: str, value: Any, most: int) -> Any:
+    return min(value, most * _EACH[name]) if name in _EACH else value
 
 
 def number(value: float | None) -> str:

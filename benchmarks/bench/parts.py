@@ -1,7 +1,7 @@
 """How fast it is, beside its peers: one table with ratios.
 
     python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
-        [--webs 1000x40] [--scratch FOLDER] [--out FOLDER]
+        [--webs 1000x40] [--scratch FOLDER] [--out FOLDER] [--most N]
 
 Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
 counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
@@ -84,6 +84,9 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument(
         "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"
+    )
+    parser.add_argument(
+        "--most", type=int, help="hosts, pages and rows of each task, to see in seconds that all of it runs"
     )
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)

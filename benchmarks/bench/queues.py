@@ -37,20 +37,25 @@ _STOCK_POPS = {100: 5000, 1000: 3000, 10_000: 400, 100_000: 60}
 _SQLITE_POPS = 500  # each waits for the disk
 
 
+def _pops(of: dict[int, int], hosts: int) -> int:
+    return of.get(hosts, hosts)  # which none of the table has
+
+
 def ours(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
     """Microseconds a pop and a push, of what Scrapy needs of them, and open files."""
     live_by_cpu_time()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage({**OURS, **({"JOBDIR": folder} if is_durable else {"AOPIC_STORE": "memory"})})
-        crawl = stage.scheduler.job.crawl
-        now = stage.scheduler.job.clock()
+        assert stage.session is not None
+        job = stage.session.job
+        now = job.clock()
         for page in range(each):
             for host in range(hosts):
                 url = page_url(host, page)
                 key = page_key(host_key(host_name(host)), fingerprint(url))
-                crawl.seed(Link(key, host_name(host), encode(stage.request(url), stage.spider)), now)
-                stage.scheduler.job.tick()
-        return _turn(stage, hosts, each, _POPS[hosts])
+                job.crawl.seed(Link(key, host_name(host), encode(stage.request(url), stage.spider)), now)
+                job.tick()
+        return _turn(stage, hosts, each, _pops(_POPS, hosts))
 
 
 def stock(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
@@ -59,7 +64,7 @@ def stock(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
         for page in range(each):
             for host in range(hosts):
                 stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
-        return _turn(stage, hosts, each, _STOCK_POPS[hosts])
+        return _turn(stage, hosts, each, _pops(_STOCK_POPS, hosts))
 
 
 class Alone:
@@ -112,7 +117,7 @@ def frontier(hosts: int, each: int, is_durable: bool = False) -> dict[str, Any]:
         store = RocksStore(Path(folder)) if is_durable else MemoryStore()
         stage = Stage(STOCK)  # for its requests
         queue = Alone(stage, hosts, store, is_durable=is_durable)
-        found = _alone(stage, queue.pop, queue.push, shape=(hosts, each), pops=_POPS[hosts])
+        found = _alone(stage, queue.pop, queue.push, shape=(hosts, each), pops=_pops(_POPS, hosts))
         store.close()
     return found
 
@@ -123,7 +128,7 @@ def downloader_aware(hosts: int, each: int, is_durable: bool = False) -> dict[st
         queue = stage.scheduler.dqs if is_durable else stage.scheduler.mqs
         assert type(queue) is DownloaderAwarePriorityQueue
         push = lambda _, request: queue.push(request)
-        return _alone(stage, queue.pop, push, shape=(hosts, each), pops=_STOCK_POPS[hosts])
+        return _alone(stage, queue.pop, push, shape=(hosts, each), pops=_pops(_STOCK_POPS, hosts))
 
 
 def _alone(
@@ -158,7 +163,7 @@ def sqlite(hosts: int, each: int) -> dict[str, Any]:
         for page in range(each):
             for host in range(hosts):
                 stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
-        return _turn(stage, hosts, each, _SQLITE_POPS)
+        return _turn(stage, hosts, each, min(_SQLITE_POPS, hosts))
 
 
 def scrapy_redis(hosts: int, each: int) -> dict[str, Any]:
@@ -168,7 +173,7 @@ def scrapy_redis(hosts: int, each: int) -> dict[str, Any]:
         for page in range(each):
             for host in range(hosts):
                 stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
-        return _turn(stage, hosts, each, _POPS[hosts], seconds)
+        return _turn(stage, hosts, each, _pops(_POPS, hosts), seconds)
 
 
 def _turn(

@@ -13,6 +13,7 @@ from stage import OURS, STOCK, Stage
 from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 
 from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.folder import store_folder
@@ -83,6 +84,8 @@ def visits(job: Job, size: int) -> tuple[Callable[[], None], Links]:
     def visit() -> None:
         now = job.clock()
         lease = crawl.lease(now)
+        while isinstance(lease, NotBefore):  # a job of few hosts, which is there to be tried
+            lease = crawl.lease(job.clock())
         if not isinstance(lease, Lease):
             raise TypeError(f"{lease} is no page")
         targets = []

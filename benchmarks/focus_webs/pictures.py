@@ -6,9 +6,9 @@ python benchmarks/focus_webs/pictures.py dial.json docs/focus/dial.svg
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def draw(found: dict[str, dict[str, list[Found]]], path: Path) -> None:
             _dial(figure, pooled)
         else:
             _curves(figure, pooled)
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -73,4 +73,10 @@ def _mean(each: list[Found], name: str) -> float:
 
 
 if __name__ == "__main__":
-    draw(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("found", type=Path, help="what --json has kept")
+    parser.add_argument("picture", type=Path)
+    given = parser.parse_args()
+    draw(json.loads(given.found.read_text(encoding="utf-8")), given.picture)
