@@ -77,6 +77,9 @@ ELSEWHERE = {
 }
 """Scripts that other tests run in a small form of their own."""
 
+JUDGES_TIME = {"politeness.py backlog", "politeness.py stalls"}
+"""Those that end with 1 if the machine was too busy."""
+
 QUICK = {"content.py", "focus_webs/pictures.py", "links.py", "shards.py", "traps.py"}
 """Those whose first command every run takes; the others take more than some tenths of a second of CPU time."""
 
@@ -140,7 +143,8 @@ def make_all(folder: Path) -> None:
     """All files that commands of the docs name, in *folder*."""
     for name in ("cnr-2000", "webkb-1997", "wb-cs-stanford", "wikispeedia", "GRAPH"):
         make_graph(folder, name)
-    for name in ("DIR", "FOLDER", "FOLDER_OF_PAGES"):
+    make_sites(folder / "DIR" / "sites")
+    for name in ("FOLDER", "FOLDER_OF_PAGES"):
         make_sites(folder / name)
     (folder / "tests" / "test_data").mkdir(parents=True)
     (folder / "tests" / "test_data" / "some.txt").write_text("User-agent: *\nDisallow: /private\n")
@@ -187,7 +191,7 @@ def make_sites(folder: Path, *, sites: int = 3, pages: int = 24) -> None:
         "stylesheet",
     ]
     for site in range(sites):
-        home = folder / "sites" / f"site{site}"
+        home = folder / f"site{site}"
         home.mkdir(parents=True)
         for page in range(pages):
             words = [f"word{dice.randrange(500)}" for _ in range(150)]
