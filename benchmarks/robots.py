@@ -53,7 +53,7 @@ class Net:
 async def ask(way: str, n_hosts: int, files: list[bytes], folder: Path) -> None:
     """Print the memory after each tenth of the hosts."""
     has_job = way == "ours, with a job"
-    more = {**OURS, "JOBDIR": str(folder), "AOPIC_MEMORY_MB": 16} if has_job else STOCK
+    more = {**OURS, "JOBDIR": str(folder), "AOPIC_MEMORY_MB": 64} if has_job else STOCK
     stage = Stage({**more, "ROBOTSTXT_OBEY": True, "USER_AGENT": "anybot"})
     vars(stage.engine)["download_async"] = Net(files).download_async
     middleware: Any = (RobotsTxtMiddleware if way == "Scrapy" else RobotsMiddleware).from_crawler(
