@@ -126,7 +126,3 @@ def write(run: Runner, folder: Path) -> None:
     (folder / "bench.md").write_text(f"{head}\n\n{HEAD}\n{rows}\n{notes}\n", encoding="utf-8")
     result = {"machine": head, "rows": list(map(as_json, run.rows)), "notes": run.notes}
     (folder / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

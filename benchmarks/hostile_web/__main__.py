@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 from rounds import main
 
-main()
+sys.exit(main())

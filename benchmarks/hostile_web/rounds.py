@@ -241,7 +241,3 @@ def main() -> int:
         wrong = judge(folder, code, server, options)
     print("; ".join(wrong) or "all of it holds")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

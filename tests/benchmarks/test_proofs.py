@@ -21,6 +21,7 @@ from support.chromium import CHROMIUM, DRIVER
 from support.proofs import (
     ELSEWHERE,
     JUDGES_TIME,
+    NOT_OF_THE_DOCS,
     QUICK,
     SMALL,
     Proof,
@@ -111,6 +112,27 @@ def test_every_command_starts_and_takes_its_options(made: Path) -> None:
     (made / "commands").write_text("\n".join(shlex.join(small(proof.command)) for proof in chosen))
     wrong = json.loads(run(["--parse", "commands"], made).splitlines()[-1])
     assert {proof: why for proof, why in zip(chosen, wrong, strict=True) if why} == {}
+
+
+def test_every_script_is_of_the_docs_or_said_not_to_be():
+    """What nobody runs any more goes away."""
+    scripts = {
+        path.relative_to(ROOT / "benchmarks").as_posix()
+        for path in (ROOT / "benchmarks").rglob("*.py")
+        if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+    }
+    of_the_docs = {script_of(proof.command).partition(" ")[0] for proof in PROOFS}
+    assert scripts - of_the_docs == (NOT_OF_THE_DOCS.keys() | ELSEWHERE.keys()) - {
+        "docs/generate.py",
+        "hostile_web",
+    }
+
+
+@pytest.mark.slow
+def test_the_calls_of_a_page_are_counted(tmp_path: Path):
+    found = run([str(ROOT / "benchmarks" / "calls.py"), *NOT_OF_THE_DOCS["calls.py"].split()], tmp_path)
+    *parts, whole = (int(line.split()[0]) for line in found.splitlines())
+    assert sum(parts) == whole > 0
 
 
 def test_what_other_tests_run_is_there():

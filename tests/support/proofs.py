@@ -77,6 +77,14 @@ ELSEWHERE = {
 }
 """Scripts that other tests run in a small form of their own."""
 
+NOT_OF_THE_DOCS = {
+    "calls.py": "--links 6",
+    "mutants.py": "core --each 1",
+    "pictures.py": "",
+    "record.py": "make order",
+}
+"""Scripts that no page of the docs gives as proof, with options that they take."""
+
 JUDGES_TIME = {"politeness.py backlog", "politeness.py stalls"}
 """Those that end with 1 if the machine was too busy."""
 
