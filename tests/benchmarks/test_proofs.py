@@ -68,7 +68,8 @@ def forms() -> list[object]:
     found, had = [], set()
     for proof in PROOFS:
         script = script_of(proof.command)
-        marks = [pytest.mark.skipif(bool(LACKS.get(script)), reason=LACKS.get(script, ""))]
+        lacking = LACKS.get(script.partition(" ")[0], "")
+        marks = [pytest.mark.skipif(bool(lacking), reason=lacking)]
         marks.append(pytest.mark.slow if script in QUICK and script not in had else pytest.mark.long)
         had.add(script)
         found.append(pytest.param(proof, id=f"{proof.page}: {proof.command}", marks=marks))

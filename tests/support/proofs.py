@@ -25,7 +25,8 @@ import record
 SMALL = {
     "bench": "--most 20 --repeats 1 --sizes 1000 --pages 20",
     "caches.py": "--seeds 2",
-    "capacity.py": "--shards 2 --hosts 4 --pages 3 --links 3",
+    "capacity.py": "--shards 2 --hosts 4 --pages 2 --links 3",
+    "capacity.py --topic": "--shards 2 --hosts 4 --pages 2 --links 3 --topic graded",
     "content.py": "",
     "dashboard.py": "--repeats 1 --pages 20 --hosts 20",
     "disks.py": "--shards 2 --workers 1 --hosts 6 --pages 2 --links 3",
@@ -58,7 +59,7 @@ SMALL = {
     "shards.py": "--shards 2 --workers 1 --fetches 50 --sets 1 --seeds 2",
     "sieve.py": "--sizes 2000 --pages 100 --merges 1",
     "soak.py": "--pages 60 --hosts 50",
-    "stuffed_farm.py": "--pages 30 --seconds 5",
+    "stuffed_farm.py": "--pages 20 --seconds 5 --focus 0.9",
     "tab_memory.py": "--minutes 0.05",
     "theft.py": "--sets 1 --copies 1 --mirrors 0 --attacks copy --sites 3",
     "traps.py": "--sets 1 --seeds 2 --entries 1 --kinds chain --sizes 10 --fetches 50",
@@ -115,7 +116,8 @@ def script_of(command: str) -> str:
     if words[0] == "-m":
         return "simulate"
     script = words[0].removeprefix("benchmarks/")
-    return f"{script} {words[1]}" if script == "politeness.py" else script
+    part = " ".join([script, *words[1:2]])
+    return part if part in SMALL else script
 
 
 def python_of(command: str) -> str:
