@@ -653,11 +653,11 @@ CASES = (
 )
 
 
-def run_use(_: argparse.Namespace, folder: Path) -> int:
+def run_use(options: argparse.Namespace, folder: Path) -> int:
     print("| hosts | connections | virtual time | requests made | allowed | share |")
     print("|---|---|---|---|---|---|")
     worst = 1.0
-    for case in CASES:
+    for case in CASES[: options.cases]:
         made, allowed = use(case)
         worst = min(worst, made / allowed)
         cells = (
@@ -723,7 +723,9 @@ def main() -> int:
     part = parts.add_parser("backlog")
     part.set_defaults(run=run_backlog)
     part.add_argument("--seconds", type=float, default=30)
-    parts.add_parser("use").set_defaults(run=run_use)
+    part = parts.add_parser("use")
+    part.set_defaults(run=run_use)
+    part.add_argument("--cases", type=int, default=len(CASES), help="only the first ones")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

@@ -276,19 +276,26 @@ def crawl_beside(case: Beside, order: str, fetches: int) -> tuple[float, float, 
     return taken / len(visits), taken_contested / max(contested, 1), simulation.violations()
 
 
-def beside(orders: list[str], sizes: list[int], fetches: int) -> list[str]:
+def beside(args: argparse.Namespace) -> list[str]:
     """Crawl farms beside honest sites, print a table, and return what did not hold."""
     cases = [
         Beside(*case)
-        for case in product(STARTS, CHILDREN, ("domains", "sites"), (1, 3), sizes, (False, True))
+        for case in product(
+            STARTS,
+            args.kinds,
+            [each for each in ("domains", "sites") if each in args.on],
+            args.entries,
+            args.sizes,
+            (False, True),
+        )
     ]
     violations: list[str] = []
     print(
         "| order | start | farm | of | entries | domains | gaps | fetches | while honest sites might be asked |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for order, case in tqdm(list(product(orders, cases)), unit="crawls", disable=None):
-        taken, contested, found = crawl_beside(case, order, fetches)
+    for order, case in tqdm(list(product(args.orders, cases)), unit="crawls", disable=None):
+        taken, contested, found = crawl_beside(case, order, args.fetches)
         print(f"| {order} | {case} | {taken:.3f} | {contested:.3f} |")
         violations += found
     return violations
@@ -354,7 +361,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
     args = parser.parse_args()
     if args.beside:
-        violations = beside(args.orders, args.sizes, args.fetches)
+        violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)
         return 1 if violations else 0
     if args.graph is None:
