@@ -26,6 +26,10 @@ from scrapy_aopic.testing.server_log import audit, read_log
 PROJECT = Path(__file__).parents[1] / "example_project"
 
 
+def size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -34,7 +38,9 @@ def main() -> int:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--seeds", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--after", type=float, default=15, help="seconds of each run before it is killed")
+    parser.add_argument(
+        "--after", type=float, default=15, help="seconds from the first request of each run to its end"
+    )
     parser.add_argument(
         "--pages", type=int, default=5000, help="visited pages after which the last run stops"
     )
@@ -79,7 +85,10 @@ def main() -> int:
 
     kills: list[float] = []
     for number in range(args.kills):
+        before = size(args.log)
         process = crawl()
+        while process.poll() is None and size(args.log) == before:
+            time.sleep(0.05)
         time.sleep(args.after)
         process.send_signal(signal.SIGKILL)
         kills.append(time.time())
