@@ -127,6 +127,7 @@ class Samples:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._late: list[float] = []
+        self._every = crawler.settings.getfloat("SOAK_EVERY")
         crawler.signals.connect(self._begin, signal=signals.spider_opened)
 
     @classmethod
@@ -147,7 +148,7 @@ class Samples:
     def _tick(self) -> None:
         now = time.perf_counter()
         self._late.append(now - self._due)
-        if now - self._sampled >= EVERY:
+        if now - self._sampled >= self._every:
             self._sampled = now
             self._sample(now - self._began)
         self._sleep()
@@ -239,6 +240,9 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--hosts", type=int, default=20_000)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument(
+        "--every", type=float, default=EVERY, help="seconds between two samples (%(default)s)"
+    )
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     args = parser.parse_args()
@@ -249,6 +253,7 @@ def main() -> int:
             "JOBDIR": str(args.job),
             "SOAK_WEB": Endless(args.hosts),
             "CLOSESPIDER_PAGECOUNT": args.pages,
+            "SOAK_EVERY": args.every,
             "ROBOTSTXT_OBEY": True,
             "CONCURRENT_REQUESTS": 100,
             "DOWNLOAD_DELAY": 0,
