@@ -47,7 +47,8 @@ def main() -> None:
     web = corpus.load(options.folder, options.most)
     chance = random.Random("results")
     drawn = chance.sample(web.pages, len(web.pages))
-    rows, kinds, sites = [], [], []
+    rows, sites = [], []
+    kinds: list[bool] = []
     n_of: dict[tuple[bool, str], int] = {}
     for page in drawn:
         parts = urlsplit(page.url)

@@ -86,7 +86,7 @@ def _read(folder: Path, most: int) -> list[Any]:
             continue
         number: dict[Path, int] = {}
         waiting = deque(indexes[:1])
-        read: dict[Path, tuple[str, str, list[tuple[Path, LinkText]]]] = {}
+        read: dict[Path, tuple[str, str, tuple[list[str], list[str]], list[tuple[Path, LinkText]]]] = {}
         while waiting and len(read) < most:
             path = waiting.popleft()
             if path in number or not path.is_file():
@@ -99,9 +99,9 @@ def _read(folder: Path, most: int) -> list[Any]:
                 context = page_context(html.fromstring("<p>empty</p>"), url)
             targets: list[tuple[Path, LinkText]] = []
             for link, said in context.links.items():
-                parts = urlsplit(link)
-                if parts.hostname == f"{site.name}.test" and len(targets) < MOST_LINKS:
-                    target = site / unquote(parts.path).lstrip("/")
+                place = urlsplit(link)
+                if place.hostname == f"{site.name}.test" and len(targets) < MOST_LINKS:
+                    target = site / unquote(place.path).lstrip("/")
                     targets.append((target, said))
                     if target.suffix.startswith(".htm"):
                         waiting.append(target)

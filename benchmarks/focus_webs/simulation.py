@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -74,7 +74,7 @@ class Crawl:
     ) -> None:
         self.web, self.labels, self.topic = web, labels, topic
         self.name, (strategy, self.focus) = policy
-        make = STRATEGIES[strategy] if isinstance(strategy, str) and strategy else strategy
+        make: Any = STRATEGIES[strategy] if isinstance(strategy, str) and strategy else strategy
         self.strategy = make(topic, random.Random(seed)) if make else None
         self.queues = Focused(0.0 if self.strategy is not None and self.strategy.by_cash else self.focus)
         self.cash: dict[int, float] = {}

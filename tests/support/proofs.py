@@ -52,6 +52,7 @@ SMALL = {
     "politeness.py stalls": "--seconds 3",
     "politeness.py use": "--cases 1",
     "real_pages.py": "--most 5",
+    "result_pages.py": "--most 24 --samples 5",
     "revisits.py": "--pages 20 --visits 1 --rng 1",
     "robots.py": "--hosts 100",
     "same_crawl.py": "--pages 5",
