@@ -28,7 +28,7 @@ RECORD = re.compile(
     r"<!-- (?P<command>\S.*?) · (?P<day>\d{4}-\d\d-\d\d) · commit (?P<commit>[0-9a-f]{7,12}) -->"
 )
 PROOF = re.compile(
-    r"(?:\S*/)?(?:python (?:\.\./)?(?:benchmarks|docs|tests/conformance)/\S|make (?:bench|order)\b|scrapy aopic simulate\b)"
+    r"(?:\S*/)?(?:python (?:\.\./)?(?:benchmarks|docs|tests/conformance)/\S|make (?:bench|order)\b|scrapy aopic simulate \S)"
 )
 """How a command begins that proves something; ``make crawl`` and the like show how to use the package."""
 
