@@ -38,6 +38,7 @@ _NEIGHBOURS: dict[str, Any] = {
 _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
 
 _OWN: dict[str, Any] = {
+    "AOPIC_ALLOW_NETWORKS": [],
     "AOPIC_MAX_URL_LENGTH": 2083,
     "AOPIC_MAX_PATH_DEPTH": 20,
     "AOPIC_MAX_REPEATS": 3,

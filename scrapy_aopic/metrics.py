@@ -285,6 +285,11 @@ OWN = (
         "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
     ),
     Stat(
+        "aopic/networks/refused", "counter", "requests", _POLITENESS,
+        "requests that were not sent, because their host is not on the Internet or their port is not of the web "
+        "(`AOPIC_ALLOW_NETWORKS`)",
+    ),
+    Stat(
         "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,
         "pages that wait for their host after all retries, or whose request was refused",
     ),

@@ -39,6 +39,23 @@ class ReloadError(RefusedError):
     reason = "redirect to itself"
 
 
+class NetworkError(RefusedError):
+    """Its host is not on the Internet, or its name resolves to what is not."""
+
+    reason = "network"
+
+
+def resolved(address: str) -> str:
+    """Why a name is refused that resolves to *address*."""
+    return f"its host resolves to {address}, which is not on the Internet (AOPIC_ALLOW_NETWORKS)"
+
+
+class ServiceError(RefusedError):
+    """Its port is that of another service than the web's."""
+
+    reason = "service"
+
+
 class CodingsError(RefusedError):
     """The answer is packed so often that to unpack it would stop everything."""
 

@@ -19,6 +19,7 @@ from ._engine.memory import drop_tree
 from ._engine.passage import Passages
 from .links import Links
 from .refusals import RefusedError
+from .session.admission import networks_of
 from .session.page_links import Following, PageLinks
 from .session.seeding import SOON
 from .session.session import Session, has_session
@@ -59,6 +60,7 @@ class LinkMiddleware:
     """That of the crawl, while its job is open; the scheduler sets it."""
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
+        self._networks = networks_of(crawler)
         self._following = Following(crawler, weigh, Passages(crawler, self))
         if crawler.spider is not None and direct_calls.are_made(crawler):
             direct_calls.expand_output(crawler.spider, _requests)
@@ -103,6 +105,8 @@ class LinkMiddleware:
         async for item in start:
             if perf_counter() > turns.ends_at:
                 await self._give_way(turns)
+            if isinstance(item, Request):
+                self._networks.name(item.url)
             yield item
 
     async def _give_way(self, turns: Turns) -> None:

@@ -1,4 +1,8 @@
-"""Looks up the network addresses of hosts with the resolver that the downloader uses."""
+"""The resolver of host names that the downloader uses: it is asked for addresses, and gives none where nothing may be sent.
+
+Twisted looks up each host that it connects to, numbers included, and connects to what the reactor's resolver has said. So
+what decides there decides by the address itself: a name that says something else the next time gains nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,53 @@ from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
 from .loop import start
+from .network import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REMEMBERED = 10_000
 """Addresses that are remembered: 2 MB. As many as Scrapy's resolver remembers (``DNSCACHE_SIZE``)."""
+
+
+class _Doorkeeper:
+    """Hands to *receiver* the addresses to which a transfer may go (``IResolutionReceiver``)."""
+
+    def __init__(self, receiver: Any, watch: Watch) -> None:
+        self._receiver = receiver
+        self._watch = watch
+        self.resolutionBegan = receiver.resolutionBegan
+        self.resolutionComplete = receiver.resolutionComplete
+
+    def addressResolved(self, address: Any) -> None:
+        if self._watch.lets(address.host):
+            self._receiver.addressResolved(address)
+
+
+class _GuardedResolver:
+    """Asks *resolver*, and keeps from a download the addresses to which it may not go (``IHostnameResolver``).
+
+    What else the process looks up is none of its business.
+    """
+
+    def __init__(self, resolver: Any) -> None:
+        self._resolver = resolver
+
+    def resolveHostName(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+        watch = Watch.current.get()
+        if watch is not None and watch.door is not None:
+            receiver = _Doorkeeper(receiver, watch)
+        return self._resolver.resolveHostName(receiver, *args, **kwargs)
+
+
+def guard_resolver() -> None:
+    """Have the resolver of the reactor ask each transfer where it may go."""
+    if is_reactor_installed():
+        from twisted.internet import reactor  # noqa: PLC0415  # whichever was installed
+
+        pluggable = cast("Any", reactor)
+        if not isinstance(pluggable.nameResolver, _GuardedResolver):
+            pluggable.installNameResolver(_GuardedResolver(pluggable.nameResolver))
 
 
 class _Receiver:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from scrapy_aopic.refusals import NetworkError, resolved
+
 from .network import Socket, Watch, Wire
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ def _connection_below(transport: Any) -> _TwistedConnection | None:
     return found
 
 
-def watch_connections(downloader: Downloader, *, at_once: int) -> None:
+def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]:
     """Have the connections of *downloader* tell :class:`~.network.Watch`, and do nothing that nobody asked for.
 
     Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
@@ -137,7 +139,11 @@ def watch_connections(downloader: Downloader, *, at_once: int) -> None:
 
     Args:
         at_once: Requests that are under way at most (``CONCURRENT_REQUESTS``).
+
+    Returns:
+        Schemes whose handler does not ask where a transfer may go: it is none of Scrapy's for Twisted and aiohttp.
     """
+    unguarded = set()
     for scheme in ("http", "https"):
         handler = downloader.handlers._get_handler(scheme)
         pool: Any = getattr(handler, "_pool", None)
@@ -151,8 +157,14 @@ def watch_connections(downloader: Downloader, *, at_once: int) -> None:
             pool._factory = partial(_make_wired, pool._factory)
             pool.getConnection = partial(_get_connection, pool.getConnection)
         connector: Any = getattr(session, "connector", None)
+        if hasattr(connector, "_resolve_host"):
+            connector._resolve_host = partial(_resolve, connector._resolve_host)
         if hasattr(connector, "connect"):
             connector.connect = partial(_connect, connector.connect)
+        is_scrapys = type(handler).__module__.startswith("scrapy.core.downloader.")
+        if not is_scrapys or not (pool is not None or hasattr(connector, "_resolve_host")):
+            unguarded.add(scheme)
+    return frozenset(unguarded)
 
 
 # What follows stands in for methods of others and passes their arguments on, whatever they are.
@@ -191,7 +203,9 @@ def _get_connection(
     get: Callable[..., Deferred[_TwistedProtocol]], *args: Any, **kwargs: Any
 ) -> Deferred[_TwistedProtocol]:
     deferred, watch = get(*args, **kwargs), Watch.current.get()
-    return deferred.addCallback(partial(_got, watch)) if watch is not None else deferred
+    if watch is None:
+        return deferred
+    return deferred.addCallbacks(partial(_got, watch), partial(_got_none, watch))
 
 
 def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
@@ -201,6 +215,31 @@ def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
         protocol.transport.abortConnection()  # the pool no longer has it
         raise
     return protocol
+
+
+def _got_none(watch: Watch, failure: Any) -> Any:
+    _raise_refusal(watch)
+    return failure
+
+
+def _raise_refusal(watch: Watch) -> None:
+    """Say that no connection was made because it must not be, if that is so.
+
+    Raises:
+        NetworkError: If it is.
+    """
+    if watch.refused:
+        raise NetworkError(resolved(watch.refused))
+
+
+async def _resolve(resolve: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    found, watch = await resolve(*args, **kwargs), Watch.current.get()
+    if watch is None or watch.door is None:
+        return found
+    let = [each for each in found if watch.lets(each["host"])]
+    if not let:
+        _raise_refusal(watch)
+    return let
 
 
 async def _connect(connect: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -173,17 +173,36 @@ class Watch:
 
     Args:
         permit: Raises if the request may not be sent any more; ``None`` if it always may.
+        door: Says of an address whether the request may be sent there; ``None`` if it may be sent anywhere.
 
     Attributes:
+        door: The same, until the transfer has ended.
+        refused: An address where it may not be sent, if the host has no other.
         lost: What was known at the end of its connection, if that has ended.
     """
 
-    __slots__ = ("_began", "_first", "_last", "_n_resent", "_permit", "_wire", "lost")
+    __slots__ = (
+        "_began",
+        "_first",
+        "_last",
+        "_lets_some",
+        "_n_resent",
+        "_permit",
+        "_wire",
+        "door",
+        "lost",
+        "refused",
+    )
 
     current: ContextVar[Watch | None] = ContextVar("aopic_watch", default=None)
     """The watch over the transfer that is started in this context."""
 
-    def __init__(self, permit: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, permit: Callable[[], None] | None = None, door: Callable[[str], bool] | None = None
+    ) -> None:
+        self.door = door
+        self.refused = ""
+        self._lets_some = False
         self.lost: _Look | None = None
         self._permit = permit
         self._first: _Look | None = None
@@ -204,6 +223,15 @@ class Watch:
             wire.watch, self._wire = self, wire
             self._n_resent = wire.look().n_resent
             self._began = monotonic()
+
+    def lets(self, address: str) -> bool:
+        """Whether a connection to *address* may be made."""
+        if self.door is None or self.door(address):
+            self._lets_some, self.refused = True, ""
+            return True
+        if not self._lets_some:
+            self.refused = address
+        return False
 
     def see(self, look: _Look) -> None:
         """Data was received; *look* is what is known of the connection."""

@@ -26,6 +26,7 @@ from scrapy.core.downloader import Slot
 from scrapy_aopic.core.politeness import Gap
 from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
 
+from .addresses import guard_resolver
 from .clocks import Clocks
 from .connections import watch_connections
 from .private import downloader_of
@@ -73,6 +74,7 @@ class PoliteSlot(Slot):
         ended: Callable[[PoliteSlot, Request], tuple[float, Gap]],
         kick: Callable[[PoliteSlot], None],
         permit: Callable[[Request], Callable[[], None] | None],
+        door: Callable[[Request], Callable[[str], bool] | None],
         default: Gap,
     ) -> None:
         self._default = default
@@ -83,7 +85,7 @@ class PoliteSlot(Slot):
         self.not_before = not_before
         self._ended = ended
         self._kick = kick
-        self.transferring: Transfers = Transfers(self._end, permit)
+        self.transferring: Transfers = Transfers(self._end, permit, door)
 
     @property
     def lastseen(self) -> float:
@@ -152,7 +154,11 @@ class Slots:
         shares: Gives the names of what a slot shares with others, by its key.
         permit: Gives what raises if a request may not be sent any more when its connection is at hand, by the key of its slot;
             ``None`` if it always may.
+        door: Gives what says of an address whether a request may be sent there; ``None`` if it may be sent anywhere.
         default: Gap in seconds if *ended* fails.
+
+    Attributes:
+        unguarded: Schemes whose download handler does not ask that, once a request was governed.
     """
 
     def __init__(
@@ -163,6 +169,7 @@ class Slots:
         shares: Callable[[str], Iterable[str]],
         permit: Callable[[str, Request], Callable[[], None] | None],
         *,
+        door: Callable[[Request], Callable[[str], bool] | None],
         default: float,
     ) -> None:
         self._crawler = crawler
@@ -171,6 +178,8 @@ class Slots:
         self._waits = waits
         self._shares = shares
         self._permit = permit
+        self._door = door
+        self.unguarded: frozenset[str] = frozenset()
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._clocks: Clocks | None = None
@@ -187,7 +196,10 @@ class Slots:
         if self._clocks is None:
             self._clocks = Clocks.join(self)
             self._crawler.signals.connect(self._leave, signal=signals.spider_closed)
-            watch_connections(downloader, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS"))
+            guard_resolver()
+            self.unguarded = watch_connections(
+                downloader, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS")
+            )
             self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
         if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
@@ -216,6 +228,7 @@ class Slots:
             ended=partial(self._end, key),
             kick=self._kick,
             permit=partial(self._permit, key),
+            door=self._door,
             default=self._default,
         )
 

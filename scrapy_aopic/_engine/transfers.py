@@ -22,26 +22,32 @@ class Transfers(set["Request"]):
     Args:
         permit: Gives, for a request that is started, what raises if it may not be sent any more once its connection is at hand;
             ``None`` if it always may. Raises nothing itself.
+        door: Gives, for a request that is started, what says of an address whether it may be sent there; ``None`` if anywhere.
 
     Attributes:
         watch: Over the transfer that was started last.
     """
 
     def __init__(
-        self, ended: Callable[[Request], None], permit: Callable[[Request], Callable[[], None] | None]
+        self,
+        ended: Callable[[Request], None],
+        permit: Callable[[Request], Callable[[], None] | None],
+        door: Callable[[Request], Callable[[str], bool] | None],
     ) -> None:
         super().__init__()
         self._ended = ended
         self._permit = permit
+        self._door = door
         self.watch = Watch()
 
     def add(self, request: Request) -> None:
         super().add(request)
-        self.watch = Watch(self._permit(request))
+        self.watch = Watch(self._permit(request), self._door(request))
         Watch.current.set(self.watch)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
+        self.watch.door = None  # what else is done in its context is no transfer
         self._ended(request)
 
 

@@ -623,6 +623,16 @@ class Crawl:
         self._commits.has_changes = True
         self.frontier.set_crawl_delay(host_key(name), name, seconds, now)
 
+    def allow(self, name: str, what: int) -> None:
+        """Keep with the host called *name*, if it is known, that the caller allows *what* of it: the bits of a number."""
+        self._commits.has_changes = True
+        self.frontier.allow(host_key(name), what)
+
+    def allowed(self, name: str) -> int:
+        """What :meth:`allow` has kept with the host called *name*."""
+        host = self.frontier.host(host_key(name))
+        return host.allowed if host is not None else 0
+
     def locate(self, host: Unlocated, address: str, now: float) -> None:
         """*host* has *address*; empty if that could not be found out."""
         self._commits.has_changes = True

@@ -20,6 +20,7 @@ from scrapy.exceptions import (
     IgnoreRequest,
 )
 from scrapy.http import Response
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 from twisted.internet.error import ConnectError
 from twisted.internet.error import TimeoutError as TwistedTimeoutError
@@ -31,13 +32,23 @@ from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
+from scrapy_aopic.refusals import NetworkError, ServiceError, resolved
+from scrapy_aopic.session.admission import is_of_seed, networks_of
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
 from scrapy_aopic.session.reach import Reach
+from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.meta import request_origin, slot_key
+from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_rules import FAULTS
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 200
+"""Characters of a URL that are shown in the log."""
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +110,7 @@ class PolitenessMiddleware:
             self._waits,
             self._shares,
             self._permit,
+            door=self._door,
             default=max(politeness.max_gap, politeness.min_gap),
         )
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
@@ -111,6 +123,8 @@ class PolitenessMiddleware:
         self._lateness = Lateness(crawler)
         self.addresses = Addresses()
         self._reach = Reach(crawler)
+        self._networks = networks_of(crawler)
+        self._first = FirstOnly(logger, crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -120,6 +134,7 @@ class PolitenessMiddleware:
 
     async def process_request(self, request: Request) -> None:
         key = slot_key(request)
+        self._check_place(key, request)
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
         wait = self._slots.wait(key) - 1
@@ -129,6 +144,8 @@ class PolitenessMiddleware:
             self._count("aopic/politeness/refused")
             raise LeftAloneError(f"{key} must be left alone for {self.wait(key):.0f} more seconds")
         self._slots.govern(request)
+        if self._slots.unguarded:
+            await self._check_address(request)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
         self.pacer.answered(request, response)
@@ -147,10 +164,58 @@ class PolitenessMiddleware:
         # Whatever it is, Scrapy's retry middleware, the user's and errbacks have their say first.
         if isinstance(exception, LeftAloneError):
             return self.pacer.put_back(request)
+        if isinstance(exception, NetworkError | ServiceError):
+            self._note_refusal(request, exception)
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
         self.pacer.failed(request, exception, is_proxy=_is_proxys(request, exception))
         return None
+
+    # -- where requests may be sent
+
+    def _check_place(self, key: str, request: Request) -> None:
+        """Refuse *request* if its URL shows that it may not be sent there.
+
+        Raises:
+            NetworkError, ServiceError: If it is refused.
+        """
+        url, is_by_others = request.url, bool(request.meta.get("proxy"))
+        if not self._networks.refusal(url, is_by_others=is_by_others):
+            return
+        if is_of_seed(request):
+            # Another process may have taken it up, and another run may go on with its links.
+            self.pacer.allow(key, self._networks.name(url))
+        else:
+            self._networks.admit(host_name(url), self.pacer.allowed(key))
+        reason = self._networks.refusal(url, is_by_others=is_by_others)
+        if reason:
+            raise (NetworkError if reason == NetworkError.reason else ServiceError)(FAULTS[reason])
+
+    def _door(self, request: Request) -> Callable[[str], bool] | None:
+        """What says of an address whether *request* may be sent there; ``None`` if anywhere, as to a proxy."""
+        return None if request.meta.get("proxy") else self._networks.door(host_name(request.url))
+
+    async def _check_address(self, request: Request) -> None:
+        """Refuse *request*, whose handler connects to whatever its host resolves to, if that is where it may not be sent.
+
+        Raises:
+            NetworkError: If it is refused.
+        """
+        door, url = self._door(request), urlparse_cached(request)
+        if door is None or url.scheme not in self._slots.unguarded:
+            return
+        address = await self.addresses.find(url.hostname or "")
+        if address and not door(address):
+            raise NetworkError(resolved(address))
+
+    def _note_refusal(self, request: Request, error: Exception) -> None:
+        self._count("aopic/networks/refused")
+        self._first.warning(
+            "refused",
+            "%(url)s is not fetched, because %(why)s; further ones are only counted (aopic/networks/refused)",
+            url=request.url[:_SHOWN],
+            why=error,
+        )
 
     def _read(self, request: Request, response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
         """What *response* to *request* shows; one with a status that the spider handles is an answer like any other."""
@@ -205,7 +270,9 @@ class PolitenessMiddleware:
         address, retry_after, seconds = "", 0.0, transfer.seconds
         if transfer.response is None:
             # Where there was no connection, no host has worked for it.
-            seconds = 0.0 if isinstance(transfer.error, _NOT_CONNECTED) else seconds + _NOTICED
+            seconds = (
+                0.0 if isinstance(transfer.error, (*_NOT_CONNECTED, NetworkError)) else seconds + _NOTICED
+            )
             is_down = transfer.error is None or isinstance(transfer.error, self._failures)
             outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
             if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):

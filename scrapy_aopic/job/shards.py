@@ -478,6 +478,20 @@ class Shards:
             held.shard.set_crawl_delay(name, seconds, now + self._clock.lag)
 
     @_watched
+    def allow(self, name: str, what: int) -> None:
+        """Keep with the host called *name* that *what* is allowed of it."""
+        held = self._of_name(name)
+        if held is not None:
+            held.touch()
+            held.shard.allow(name, what)
+
+    @_watched
+    def allowed(self, name: str) -> int:
+        """What :meth:`allow` has kept with the host called *name*."""
+        held = self._of_name(name)
+        return held.shard.allowed(name) if held is not None else 0
+
+    @_watched
     def not_before(self, host: bytes) -> float:
         """Instant before which the host under key *host* must be left alone."""
         held = self._of_key(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy.settings import SETTINGS_PRIORITIES
 
@@ -12,6 +13,8 @@ from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.content_types import content_type, declared_type
 from scrapy_aopic.web.meta import PURPOSE, SEEDED
+from scrapy_aopic.web.networks import Networks
+from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import Normaliser, Verdict
 
@@ -32,6 +35,31 @@ _CANNOT_BE = ("invalid", "scheme", "host", "port")
 
 _SHOWN = 200
 """Characters of a URL that are shown in the log; hostile ones have a megabyte."""
+
+
+_NETWORKS: WeakKeyDictionary[Crawler, ReferenceType[Networks]] = WeakKeyDictionary()
+
+
+def networks_of(crawler: Crawler) -> Networks:
+    """Where *crawler* may go: one for what queues requests and for what sends them, which have to keep it.
+
+    Raises:
+        SettingError: If its setting cannot be used.
+    """
+    known = _NETWORKS.get(crawler)
+    networks = known() if known is not None else None
+    if networks is None:
+        networks = Networks(read(crawler.settings, "AOPIC_ALLOW_NETWORKS"))
+        _NETWORKS[crawler] = ref(networks)
+    return networks
+
+
+def is_of_seed(request: Request) -> bool:
+    """Whether *request* is a seed, or one that its own host has redirected elsewhere on itself: what an operator has named."""
+    if request.meta.get(PURPOSE) != SEEDED:
+        return False
+    before = request.meta.get("redirect_urls")
+    return not before or host_name(str(before[0])) == host_name(request.url)
 
 
 class Admission:
@@ -59,7 +87,9 @@ class Admission:
         rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
         self._has_schemes = "scheme" in rules
         rewrite = self._rewrite if self._user_rewrite is not None else None
-        self._normalise = read_normaliser(settings, rewrite)
+        self.networks = networks_of(crawler)
+        self._normalise = read_normaliser(settings, rewrite, self.networks)
+        self.networks.on_change(self._normalise.forget)
         # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
             rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
@@ -97,8 +127,14 @@ class Admission:
         Args:
             page: URL of the page for which a callback yields it, ``""`` if none does.
         """
-        is_seed = request.meta.get(PURPOSE) == SEEDED or request.meta.get("is_start_request")
+        # A callback may have copied the meta of its page.
+        is_seed = not page and (request.meta.get(PURPOSE) == SEEDED or request.meta.get("is_start_request"))
         request.meta[PURPOSE] = SEEDED if is_seed else True
+        if not (is_of_seed(request) or request.errback):  # which hears of it when it is to be sent
+            reason = self.networks.refusal(request.url, is_by_others=bool(request.meta.get("proxy")))
+            if reason:
+                self._refuse(Verdict(request.url, reason), page)
+                return None
         if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
             self._miss_cookies(request)
         if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
@@ -122,6 +158,7 @@ class Admission:
     def admit_url(self, url: str) -> str | None:
         """Normal form of *url*, a row of a list of seeds; ``None`` if it is turned away."""
         verdict = self._normalise(url)
+        self.networks.name(verdict.url)
         if verdict.reason in (*_CANNOT_BE, "user"):
             self._refuse(verdict, "")
             return None

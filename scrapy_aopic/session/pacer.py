@@ -87,6 +87,12 @@ class Pacer(Protocol):
     def answered(self, request: Request, response: Response) -> None:
         """Note that *response* came to *request*, before any middleware looks at it."""
 
+    def allow(self, key: str, what: int) -> None:
+        """A seed allows *what* of a host (:data:`~scrapy_aopic.web.networks.ADDRESS` ...), from now on and in later runs."""
+
+    def allowed(self, key: str) -> int:
+        """What seeds have allowed of a host, as far as that is kept."""
+
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if nobody counts them."""
 
@@ -193,6 +199,16 @@ class JobPacer:
         """Have the links to the origin of *request* wait for *seconds* from now, if not longer; or all requests for it."""
         until = self._job.clock() + seconds
         self._crawl.hold(host_key(slot_key(request)), request_origin(request), until, is_for_all=is_for_all)
+
+    @guarded(None)
+    def allow(self, key: str, what: int) -> None:
+        """A seed allows *what* of a host, from now on and in later runs."""
+        self._crawl.allow(key, what)
+
+    @guarded(0)
+    def allowed(self, key: str) -> int:
+        """What seeds have allowed of a host."""
+        return self._crawl.allowed(key)
 
     def n_hosts(self) -> int:
         """Hosts that the crawl knows."""
@@ -335,6 +351,13 @@ class MemoryPacer:
 
     def answered(self, request: Request, response: Response) -> None:
         """It does not matter here."""
+
+    def allow(self, key: str, what: int) -> None:
+        """It is not kept."""
+
+    def allowed(self, key: str) -> int:
+        """Nothing: it is not kept."""
+        return 0
 
     def n_hosts(self) -> int:
         """0: nobody counts them."""

@@ -39,7 +39,10 @@ class Places:
         self._judge = admission.judge_link
         self._key = keys.of_link
         # A rule of the user's own may say something else the next time.
-        self._remembered = lru_cache(REMEMBERED)(self._find) if not admission.has_own_rule else self._find
+        self._remembered = self._find
+        if not admission.has_own_rule:
+            self._remembered = remembered = lru_cache(REMEMBERED)(self._find)
+            admission.networks.on_change(remembered.cache_clear)
 
     def of(self, url: str) -> Place:
         """The place of *url*."""

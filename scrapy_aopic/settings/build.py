@@ -30,6 +30,7 @@ from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
+from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.request_rows import waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import Normaliser
@@ -279,17 +280,23 @@ def store_memory(settings: Mapping[Any, Any]) -> int:
     return max(memory_mb // 4, _LEAST_STORE_MB)
 
 
-def read_normaliser(settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None) -> Normaliser:
+def read_normaliser(
+    settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None, networks: Networks | None = None
+) -> Normaliser:
     """What *settings* make of the URLs of links.
 
     Args:
         rewrite: The user's own rule (``AOPIC_URL_REWRITE``), if there is one; it must not raise.
+        networks: Where the crawl may go; ``None`` to read that from the settings, too.
 
     Raises:
         SettingError: If a setting cannot be used.
     """
+    if networks is None:
+        networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
     return Normaliser(
         read(settings, "AOPIC_URL_RULES"),
+        networks=None if networks.are_all_open else networks,
         rewrite=rewrite,
         max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
         max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),

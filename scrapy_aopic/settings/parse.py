@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from fnmatch import translate
 from importlib import import_module
 from inspect import iscoroutinefunction, signature
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from os import fsdecode, fsencode, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -32,6 +33,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainl
 from scrapy_aopic.storage.given import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
+from scrapy_aopic.web.networks import Allowed
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
 
@@ -688,6 +690,29 @@ def domain(name: str) -> str:
     if name.isascii() and host != name.lower():  # 1.2 would be 1.0.0.2
         raise ValueError
     return host
+
+
+def networks(value: Any) -> Allowed | None:
+    """What is allowed beside the Internet; ``None`` for everything."""
+    names = each_listed(value, str)
+    if names == ["all"]:
+        return None
+    found: list[IPv4Network | IPv6Network] = []
+    hosts, ports = set(), set()
+    for name in names:
+        if name[:1] == ":" and name[1:].isdecimal():
+            ports.add(PORT.parse(name[1:]))
+            continue
+        try:
+            found.append(ip_network(name.strip("[]")))
+        except ValueError as error:
+            if "/" in name:
+                raise Reason(str(error)) from error
+            try:
+                hosts.add(domain(name.removeprefix(".")))
+            except ValueError:
+                raise Reason(f"{shown(name)} is neither a network, a name nor a port") from error
+    return Allowed(tuple(found), frozenset(hosts), frozenset(ports))
 
 
 def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:

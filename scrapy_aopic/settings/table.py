@@ -530,6 +530,21 @@ _LINKS = (
     ),
 )
 
+_SAFETY = (
+    Setting(
+        "AOPIC_ALLOW_NETWORKS",
+        "all",
+        Check(
+            '"all", or a list of networks, addresses, names and ports such as ["10.0.0.0/8", "fd00::/8", '
+            '"intranet.example.com", ":10080"], or a file with one a line',
+            parse.networks,
+        ),
+        "What a crawl may go to beside the Internet; see [Safety](safety.md). "
+        "The add-on sets `[]`: addresses that are not public are not connected to, and neither are ports of services other "
+        "than the web's. A name allows what it and all names below it resolve to.",
+    ),
+)
+
 _CONTENT = (
     Setting(
         "AOPIC_CONTENT_SEEN",
@@ -741,6 +756,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "recrawl": _RECRAWLING,
     "politeness": _POLITE,
     "robots": _ROBOTS,
+    "safety": _SAFETY,
     "storage": _STORAGE,
     "links": _LINKS,
     "content": _CONTENT,

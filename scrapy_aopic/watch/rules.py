@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import origin_of
 from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
@@ -30,7 +31,11 @@ class CrawlRules:
 
     def __init__(self, settings: Mapping[Any, Any]) -> None:
         self._user_rule: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
-        self._normalise = read_normaliser(settings, self._rewrite if self._user_rule is not None else None)
+        self._networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
+        self._normalise = read_normaliser(
+            settings, self._rewrite if self._user_rule is not None else None, self._networks
+        )
+        self._networks.on_change(self._normalise.forget)
         self._host_rules: HostRules = read(settings, "AOPIC_HOST_RULES")
         self._obeys = bool(settings.get("ROBOTSTXT_OBEY"))
         self._user_agent = str(settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*")
@@ -48,7 +53,15 @@ class CrawlRules:
     def normal(self, url: str) -> Normal:
         """What the rules on URLs make of *url*, found as a link."""
         verdict = self._normalise(url)
-        return Normal(verdict.url, FAULTS[verdict.reason] if verdict.reason else "")
+        if not verdict.reason:
+            return Normal(verdict.url)
+        return Normal(
+            verdict.url, FAULTS[verdict.reason], is_for_all=verdict.reason in ("network", "service")
+        )
+
+    def allow(self, host: str, what: int) -> None:
+        """A seed of the job has allowed *what* of *host*."""
+        self._networks.admit(host, what)
 
     def allows(self, robots_txt: bytes, url: str) -> bool:
         """Whether *robots_txt* lets the crawl fetch *url*; it does if the crawl does not obey it."""

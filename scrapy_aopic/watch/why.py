@@ -86,10 +86,12 @@ class Normal(NamedTuple):
     Attributes:
         url: Its normal form.
         refused: Why it is not queued, in words with the setting; empty if it is.
+        is_for_all: Whether it is refused also if a spider requests it on purpose.
     """
 
     url: str
     refused: str = ""
+    is_for_all: bool = False
 
 
 class Rules(Protocol):
@@ -101,6 +103,10 @@ class Rules(Protocol):
 
     def normal(self, url: str) -> Normal:
         """What the rules on URLs make of *url*, found as a link."""
+        ...
+
+    def allow(self, host: str, what: int) -> None:
+        """A seed of the job has allowed *what* of *host*."""
         ...
 
     def allows(self, robots_txt: bytes, url: str) -> bool:
@@ -204,6 +210,9 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
         said.say("There is no job yet.")
         return said.answer("unknown")
     normal = rules.normal(url)
+    if normal.is_for_all and (host := _host(store, host_key(host_name(normal.url)))) is not None:
+        rules.allow(host.name, host.allowed)
+        normal = rules.normal(url)
     found = _find(store, url, normal.url, rules)
     if found is None:
         return _why_unknown(store, saved, normal, rules, said)
@@ -281,6 +290,8 @@ _SENTENCES = {
     "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
     "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)",
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
+    "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",
+    "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
     "no answer": "there was no response, or a middleware dropped the request",
 }
 
@@ -374,7 +385,8 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
     """Why a page is not known."""
     if normal.refused:
         said.say(f"It is not queued, because {normal.refused}.", refused=normal.refused)
-        said.say("A spider that requests it on purpose, and not as a link, gets it in any case.")
+        if not normal.is_for_all:
+            said.say("A spider that requests it on purpose, and not as a link, gets it in any case.")
         return said.answer("refused")
     if normal.url != said.about:
         said.say(f"Its normal form is {_short(normal.url)} (docs/urls.md).", url=normal.url)

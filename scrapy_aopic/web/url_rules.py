@@ -14,9 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import idna
+
+if TYPE_CHECKING:
+    from .networks import Networks
 
 
 class Part(IntEnum):
@@ -158,6 +161,7 @@ _CALENDARS = (("calend", 1990), ("kalend", 1990), ("agenda", 1990), ("event", 0)
 
 _WEB = ("http://", "https://")
 _NO_PORT = ":0"
+_HOST_AND_PORT = re.compile(r"https?://(\[[^\]]*\]|[^/?#:]*):([0-9]+)")
 
 
 def _nothing(_: str) -> str:
@@ -217,6 +221,16 @@ def _is_decodable(name: bytes) -> bool:
 
 def _is_no_port(port: str) -> bool:
     return port == _NO_PORT
+
+
+def _is_inside(networks: Networks, host: str) -> bool:
+    return networks.refuses_host(host)
+
+
+def _is_service(networks: Networks, url: str) -> bool:
+    """Whether *url* has the port of another service."""
+    match = _HOST_AND_PORT.match(url)
+    return match is not None and networks.refuses_port(match[1], int(match[2]))
 
 
 def _has_control(path: str) -> bool:
@@ -286,6 +300,10 @@ RULES = (
     Rule("scheme", Default.ALWAYS, faults=[Fault(Part.SCHEME, _is_foreign, is_in_plain=False)]),
     Rule("host", Default.ALWAYS, faults=[Fault(Part.HOST, _is_no_host)]),
     Rule("port", Default.ALWAYS, faults=[Fault(Part.PORT, _is_no_port, is_in_plain=False)]),
+    Rule("network", Default.LIMIT, faults=[Fault(Part.HOST, _is_inside)], limit="networks"),
+    Rule(
+        "service", Default.LIMIT, faults=[Fault(Part.URL, _is_service, is_in_plain=False)], limit="networks"
+    ),
     Rule(
         "control",
         Default.BROAD,
@@ -324,6 +342,8 @@ FAULTS = {
     "scheme": "it is neither http nor https (AOPIC_URL_RULES: scheme)",
     "host": "no host can have that name (AOPIC_URL_RULES: host)",
     "port": "no host can have that port (AOPIC_URL_RULES: port)",
+    "network": "its host is not on the Internet (AOPIC_ALLOW_NETWORKS)",
+    "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
     "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
     "length": "it is too long (AOPIC_MAX_URL_LENGTH)",
     "depth": "its path has too many segments (AOPIC_MAX_PATH_DEPTH)",

@@ -17,6 +17,7 @@ from .url_rules import BROAD_RULES, RULES, Default, Part, is_drawn, is_long
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .networks import Networks
     from .url_rules import Rule
 
     Test = tuple[str, int, Callable[[str], bool]]
@@ -67,6 +68,7 @@ class Normaliser:
     Args:
         rules: Names of rules (:data:`~scrapy_aopic.web.url_rules.RULES`).
         rewrite: Rule of the user: gets a URL in normal form and returns another one, or ``None`` to refuse it.
+        networks: Where the crawl may go; ``None`` for anywhere.
         max_length: Longest URL, without its fragment; this limit and the next three do not count if they are 0.
         max_depth: Most segments of the path.
         max_repeats: Most times in a row that a segment, or a cycle of two or three, may come.
@@ -80,6 +82,7 @@ class Normaliser:
         rules: Iterable[str] = BROAD_RULES,
         *,
         rewrite: Callable[[str], str | None] | None = None,
+        networks: Networks | None = None,
         max_length: int = 2083,
         max_depth: int = 20,
         max_repeats: int = 3,
@@ -88,6 +91,7 @@ class Normaliser:
         last_year: int | None = None,
     ) -> None:
         limits = {
+            "networks": networks,
             "max_length": max_length,
             "max_depth": max_depth,
             "max_repeats": max_repeats,
@@ -113,6 +117,8 @@ class Normaliser:
                 self._take_up(rule, limits.get(rule.limit))
         # Most links are to pages that others link to as well.
         self._judged = lru_cache(REMEMBERED)(self._judge)
+        self.forget: Callable[[], None] = self._judged.cache_clear
+        """Forgets what was said of URLs: what decides has changed."""
 
     def _take_up(self, rule: Rule, limit: object) -> None:
         """Have *rule* in force, with its *limit* if it needs one."""

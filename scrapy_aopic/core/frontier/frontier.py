@@ -528,6 +528,13 @@ class Frontier:
         host.crawl_delay = seconds if seconds > 0 else 0.0  # so is no number, too
         self._leave_alone(key, host, now + self._politeness.crawl_delay(host) if is_longer else 0.0)
 
+    def allow(self, key: bytes, what: int) -> None:
+        """Keep with the host under *key* that *what* is allowed of it."""
+        host = self.host(key)
+        if host is not None and what & ~host.allowed:
+            host.allowed |= what
+            self.hosts.put(key, host)
+
     def defer(self, key: bytes, not_before: float, transfer: float) -> None:
         """Leave the host under *key*, whose last transfer took *transfer* seconds, alone until *not_before*."""
         host = self.host(key)
