@@ -285,9 +285,9 @@ OWN = (
         "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
     ),
     Stat(
-        "aopic/networks/refused", "counter", "requests", _POLITENESS,
-        "requests that were not sent, because their host is not on the Internet or their port is not of the web "
-        "(`AOPIC_ALLOW_NETWORKS`)",
+        "aopic/safety/refused", "counter", "requests", _POLITENESS,
+        "requests that were not sent, because their host is not on the Internet, their port is not of the web, or a redirect "
+        "would have sent a form to another site ([Safety](safety.md))",
     ),
     Stat(
         "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,

@@ -56,6 +56,12 @@ class ServiceError(RefusedError):
     reason = "service"
 
 
+class RedirectedFormError(RefusedError):
+    """A redirect would send to another site what was meant for this one."""
+
+    reason = "redirected form"
+
+
 class CodingsError(RefusedError):
     """The answer is packed so often that to unpack it would stop everything."""
 

@@ -29,6 +29,7 @@ from typing_extensions import Self
 from ._engine import middlewares
 from ._engine.closing import Closing
 from .addon import Addon
+from .core.printable import printable
 from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
 from .job.seed_lists import read_seeds, url_error
 from .links import Links, Names, Patterns
@@ -56,14 +57,14 @@ def _title(response: Response) -> str:
     """Text of the first ``<title>``, its white space as a browser shows it."""
     root = _root(response)
     title = next(root.iter("title"), None) if root is not None else None
-    return " ".join("".join(title.itertext()).split()) if title is not None else ""
+    return " ".join(printable("".join(title.itertext())).split()) if title is not None else ""
 
 
 def _language(response: Response) -> str:
     """What the page says about its language: ``<html lang>`` or ``xml:lang``, or else ``Content-Language``."""
     root = _root(response)
     stated: str = (root.get("lang") or root.get("xml:lang") or "") if root is not None else ""
-    return stated.strip() or _header(response, "Content-Language").strip()
+    return printable(stated.strip() or _header(response, "Content-Language").strip())
 
 
 def _root(response: Response) -> Any:

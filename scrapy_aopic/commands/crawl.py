@@ -297,6 +297,9 @@ def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSetting
     """Have items with *fields* written to *output*; if they are empty, whatever fields the items have."""
     from scrapy.utils.conf import feed_process_params_from_cli
 
+    if "csv" not in settings.getdict("FEED_EXPORTERS"):
+        exporters = {**settings.getdict("FEED_EXPORTERS"), "csv": "scrapy_aopic.exporters.TableExporter"}
+        settings.set("FEED_EXPORTERS", exporters, "cmdline")
     feeds = feed_process_params_from_cli(settings, output)
     for uri, feed in feeds.items():
         if feed.get("format") in _NOT_APPENDED:

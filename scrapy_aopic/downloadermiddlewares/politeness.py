@@ -32,7 +32,7 @@ from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
-from scrapy_aopic.refusals import NetworkError, ServiceError, resolved
+from scrapy_aopic.refusals import NetworkError, RedirectedFormError, RefusedError, ServiceError, resolved
 from scrapy_aopic.session.admission import is_of_seed, networks_of
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
@@ -135,6 +135,7 @@ class PolitenessMiddleware:
     async def process_request(self, request: Request) -> None:
         key = slot_key(request)
         self._check_place(key, request)
+        _check_redirect(request)
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
         wait = self._slots.wait(key) - 1
@@ -164,7 +165,7 @@ class PolitenessMiddleware:
         # Whatever it is, Scrapy's retry middleware, the user's and errbacks have their say first.
         if isinstance(exception, LeftAloneError):
             return self.pacer.put_back(request)
-        if isinstance(exception, NetworkError | ServiceError):
+        if isinstance(exception, NetworkError | ServiceError | RedirectedFormError):
             self._note_refusal(request, exception)
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
@@ -208,11 +209,11 @@ class PolitenessMiddleware:
         if address and not door(address):
             raise NetworkError(resolved(address))
 
-    def _note_refusal(self, request: Request, error: Exception) -> None:
-        self._count("aopic/networks/refused")
+    def _note_refusal(self, request: Request, error: RefusedError) -> None:
+        self._count("aopic/safety/refused")
         self._first.warning(
-            "refused",
-            "%(url)s is not fetched, because %(why)s; further ones are only counted (aopic/networks/refused)",
+            error.reason,
+            "%(url)s is not fetched, because %(why)s; further ones are only counted (aopic/safety/refused)",
             url=request.url[:_SHOWN],
             why=error,
         )
@@ -334,6 +335,23 @@ class PolitenessMiddleware:
     def _count(self, name: str) -> None:
         if self._crawler.stats is not None:
             self._crawler.stats.inc_value(name)
+
+
+def _check_redirect(request: Request) -> None:
+    """Refuse to send to another site what was meant for the one that redirects there with 307 or 308: a form, for example.
+
+    Raises:
+        RedirectedFormError: If *request* would.
+    """
+    before = request.meta.get("redirect_urls")
+    if not before or request.method in ("GET", "HEAD"):
+        return
+    sent_to = registered_domain(host_name(str(before[0])))
+    if sent_to != registered_domain(host_name(request.url)):
+        raise RedirectedFormError(
+            f"a redirect would send to another site what was sent to {sent_to} with {request.method}; with "
+            'meta["handle_httpstatus_list"] = [307, 308] its callback decides'
+        )
 
 
 def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:

@@ -27,7 +27,7 @@ from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.storage.given import is_special
 from scrapy_aopic.storage.lock import sync_folder
 
-from .formats import CHUNK, is_csv, is_parquet, load_pyarrow
+from .formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
 from .merged import count_pages, each_link, each_page
 
 if TYPE_CHECKING:
@@ -186,7 +186,16 @@ def _csv(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
     ) as file:
         writer = csv.writer(cast("IO[str]", file))
         writer.writerow(columns)
-        yield lambda values: writer.writerows(zip(*values, strict=True))
+        texts = [column.kind is str for column in columns.values()]
+
+        def write(values: Sequence[Sequence[object]]) -> None:
+            safe = [
+                list(map(cell, cast("Sequence[str]", each))) if is_text else each
+                for each, is_text in zip(values, texts, strict=True)
+            ]
+            writer.writerows(zip(*safe, strict=True))
+
+        yield write
 
 
 @contextmanager

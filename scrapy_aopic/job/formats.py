@@ -12,6 +12,9 @@ from scrapy_aopic.exceptions import ExchangeError, plainly
 CHUNK = 10_000
 """Rows in memory at a time: some megabytes."""
 
+_FORMULAS = frozenset("=+-@\t\r")
+"""Characters with which a spreadsheet takes a cell for a formula (OWASP, CSV injection)."""
+
 
 def is_csv(name: str) -> bool:
     """Whether a file of this *name* is a table of text, compressed or not."""
@@ -21,6 +24,11 @@ def is_csv(name: str) -> bool:
 def is_parquet(name: str) -> bool:
     """Whether a file of this *name* is a Parquet table."""
     return name.lower().endswith(".parquet")
+
+
+def cell(text: str) -> str:
+    """*text*, which a stranger wrote, as a cell of a table: with a ``'`` before it if a spreadsheet takes it for a formula."""
+    return f"'{text}" if text[:1] in _FORMULAS else text
 
 
 def load_pyarrow() -> Any:

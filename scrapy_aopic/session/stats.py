@@ -10,6 +10,8 @@ from collections import defaultdict
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.printable import printable
+
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -94,9 +96,19 @@ class FirstOnly:
     def warning(self, kind: str, text: str, /, **what: object) -> None:
         """Log *text* about *what*, if it is the first of its *kind*."""
         if self.is_new(kind):
-            self._logger.warning(text, what, extra={"spider": self._crawler.spider})
+            self._logger.warning(text, _shown(what), extra={"spider": self._crawler.spider})
 
     def exception(self, kind: str, text: str, /, **what: object) -> None:
         """The same as an error, with the traceback of the exception that is being handled."""
         if self.is_new(kind):
-            self._logger.error(text, what, exc_info=sys.exc_info(), extra={"spider": self._crawler.spider})
+            self._logger.error(
+                text, _shown(what), exc_info=sys.exc_info(), extra={"spider": self._crawler.spider}
+            )
+
+
+def _shown(what: dict[str, object]) -> dict[str, object]:
+    """*what* without what a terminal would obey: some of it is text of hosts."""
+    return {
+        name: printable(str(value)) if isinstance(value, str | Exception) else value
+        for name, value in what.items()
+    }

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.counters import BOUNDS, OUTCOMES
+from scrapy_aopic.core.printable import printable
 
 from .history import column
 from .lines import duration, size
@@ -182,7 +183,7 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 def _shown(text: str) -> str:
     """*text* without what changes the direction or the lines of others, as names from the Web may have it."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:2000])
+    return printable(text[:2000], "\N{REPLACEMENT CHARACTER}")
 
 
 def _time(instant: float) -> str:

@@ -292,6 +292,7 @@ _SENTENCES = {
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
     "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
+    "redirected form": "a redirect would have sent to another site what was meant for the first (docs/safety.md)",
     "no answer": "there was no response, or a middleware dropped the request",
 }
 

@@ -178,7 +178,7 @@ async def test_no_form_of_a_link_leads_inside(world: World, caplog: pytest.LogCa
     assert len(world.public.entries) >= len(targets) + 4
     stats = crawler.stats.get_stats()
     assert stats["aopic/urls/refused/network"] >= 2 * (len(targets) - 1)
-    assert stats["aopic/networks/refused"] >= 1  # inside.test
+    assert stats["aopic/safety/refused"] >= 1  # inside.test
     assert stats.get("retry/count", 0) == 0
     warned = [
         record.getMessage() for record in caplog.records if "AOPIC_ALLOW_NETWORKS" in record.getMessage()
@@ -351,7 +351,7 @@ async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_
     )
     assert reached == [world.home]
     assert world.inside.n_accepted == 0
-    assert crawler.stats.get_value("aopic/networks/refused") == 1
+    assert crawler.stats.get_value("aopic/safety/refused") == 1
 
 
 # -- what is public

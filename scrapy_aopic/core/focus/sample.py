@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import SAMPLE_KEY, SAMPLED
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.printable import printable
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
@@ -108,7 +109,7 @@ class Sample:
             _row(slot),
             pack(
                 (
-                    _printable(page.url[:URL_CHARACTERS]),
+                    printable(page.url[:URL_CHARACTERS]),
                     page.grade,
                     page.counts,
                     page.is_duplicate,
@@ -167,7 +168,7 @@ def _drawn(n: int, size: int, chance: Chance) -> list[int]:
 
 def excerpt(text: str) -> str:
     """The beginning of *text*, with single spaces and without what a terminal would obey."""
-    return _printable(" ".join(text[: 2 * EXCERPT_CHARACTERS].split()))[:EXCERPT_CHARACTERS]
+    return printable(" ".join(text[: 2 * EXCERPT_CHARACTERS].split()))[:EXCERPT_CHARACTERS]
 
 
 def _read_counts(store: Store) -> tuple[int, int]:
@@ -176,11 +177,6 @@ def _read_counts(store: Store) -> tuple[int, int]:
         return (size, pages) if 0 <= size <= MOST_PAGES and pages >= 0 else (0, 0)
     except NO_RECORD:
         return 0, 0
-
-
-def _printable(text: str) -> str:
-    """*text* without control characters, surrogates and whatever else has no picture."""
-    return text if text.isprintable() else "".join([each if each.isprintable() else " " for each in text])
 
 
 def _row(slot: int) -> bytes:
