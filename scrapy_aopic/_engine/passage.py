@@ -55,7 +55,7 @@ _BY_SCHEME = (
     referer.StrictOriginPolicy,
     referer.UnsafeUrlPolicy,
 )
-# ... and of these but its scheme, host and port.
+# ... and of these but that, and whether it has the origin of its page.
 _BY_ORIGIN = (
     referer.SameOriginPolicy,
     referer.OriginWhenCrossOriginPolicy,
@@ -189,6 +189,7 @@ class Passage:
         self._referer = referer
         self._offsite = offsite
         self._policy: Any = None
+        self._own: str | None = None
         self._referers: dict[str, str] = {}
         self._is_on_site: dict[str, bool] = {}
         self._n = 0
@@ -228,7 +229,13 @@ class Passage:
         kind = type(self._policy)
         if kind in _BY_SCHEME:
             return url[:5]
-        return url[: url.find("/", len("https://"))] if kind in _BY_ORIGIN else url
+        if kind not in _BY_ORIGIN:
+            return url
+        if self._own is None:
+            self._own = _own_part(self._response.url)
+        if not self._own:
+            return url[: url.find("/", len("https://"))]
+        return self._own if url.startswith(self._own) else url[:5]
 
     def referer(self, url: str) -> str:
         """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
@@ -266,3 +273,10 @@ class Passage:
             if counts.verbose_stats:
                 counts.stats.inc_value(f"request_depth_count/{self.depth}", n)
             counts.stats.max_value("request_depth_max", self.depth)
+
+
+def _own_part(url: str) -> str:
+    """Beginning of all URLs in normal form that have the origin of *url*; ``""`` if that may be written in another way there."""
+    part = url[: url.find("/", len("https://")) + 1]
+    is_normal = part.startswith(("http://", "https://")) and part.islower() and "@" not in part
+    return part if is_normal and not part.endswith((":80/", ":443/")) else ""

@@ -1,0 +1,214 @@
+"""What hosts get to know of each other through the crawl, and what their text does to whoever reads it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import FormRequest, Request, Spider, signals
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, crawl, html
+
+from scrapy_aopic import BroadSpider
+from scrapy_aopic.core.printable import printable
+from scrapy_aopic.exporters import TableExporter
+from scrapy_aopic.job.export import export_pages
+from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.formats import cell
+from scrapy_aopic.refusals import RedirectedFormError
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.testing.server import Answer, Exchange
+
+Serve = Callable[[dict[str, Any]], Web]
+
+ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+
+
+def echo(got: dict[str, dict[str, str]], links: list[str], **answer: Any) -> Callable[[Exchange], Answer]:
+    """Keeps the headers of its requests by host and path."""
+
+    def respond(exchange: Exchange) -> Answer:
+        got[exchange.host + exchange.target] = {
+            name: value
+            for name, value in exchange.headers.items()
+            if name in ("referer", "cookie", "authorization")
+        }
+        more = {"Content-Type": "text/html", **answer.get("headers", {})}
+        return Answer(answer.get("status", 200), headers=more, body=html(links))
+
+    return respond
+
+
+@deferred_f_from_coro_f
+async def test_another_host_learns_which_host_had_its_link_and_not_which_page(serve: Serve) -> None:
+    got: dict[str, dict[str, str]] = {}
+    links = ["/2", "http://b.test/", "http://www.a.test/"]
+    serve(
+        {
+            "http://a.test/?token=secret": echo(got, links),
+            "http://a.test/2": echo(got, []),
+            "http://b.test/": echo(got, []),
+            "http://www.a.test/": echo(got, []),
+        }
+    )
+    await crawl(BroadSpider, ADDON, seeds="http://a.test/?token=secret")
+    assert {place: headers.get("referer") for place, headers in got.items()} == {
+        "a.test/?token=secret": None,
+        "a.test/2": "http://a.test/?token=secret",
+        "b.test/": "http://a.test/",
+        "www.a.test/": "http://a.test/",
+    }
+
+
+class Signs(Spider):
+    """Signs in at one host, with all that may give it away."""
+
+    name = "signs"
+
+    async def start(self) -> Any:
+        headers = {"Authorization": "Basic c2VjcmV0", "Cookie": "own=1"}
+        yield Request("http://a.co.uk/", headers=headers)
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield from (Request(url) for url in response.css("a::attr(href)").getall())
+
+
+@deferred_f_from_coro_f
+async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve: Serve) -> None:
+    got: dict[str, dict[str, str]] = {}
+    wide = {"Set-Cookie": "wide=1; Domain=co.uk", "Location": "http://b.co.uk/moved"}
+    serve(
+        {
+            "http://a.co.uk/": echo(got, [], status=302, headers=wide),
+            "http://b.co.uk/moved": echo(got, ["http://a.co.uk/2", "http://b.co.uk/3"]),
+            "http://a.co.uk/2": echo(got, []),
+            "http://b.co.uk/3": echo(got, []),
+        }
+    )
+    await crawl(Signs, {**ADDON, "COOKIES_ENABLED": True})
+    assert got["a.co.uk/"]["authorization"]
+    assert len(got) == 4
+    for place in ("b.co.uk/moved", "a.co.uk/2", "b.co.uk/3"):
+        assert not got[place].keys() & {"authorization", "cookie"}, place
+
+
+@deferred_f_from_coro_f
+async def test_a_redirect_takes_a_form_to_no_other_site(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Any] = []
+
+    class Logs(Spider):
+        name = "logs"
+
+        async def start(self) -> Any:
+            for status in (302, 307, 308):
+                for place in ("www.a.test", "b.test"):
+                    yield FormRequest(
+                        f"http://a.test/{status}/{place}",
+                        formdata={"password": "secret"},
+                        errback=lambda failure: errors.append(failure.value),
+                    )
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    def lead(status: int, place: str) -> Answer:
+        return Answer(status, headers={"Location": f"http://{place}/{status}"})
+
+    web = serve(
+        {
+            f"http://a.test/{status}/{place}": lead(status, place)
+            for status in (302, 307, 308)
+            for place in ("www.a.test", "b.test")
+        }
+    )
+    crawler = await crawl(Logs, ADDON)
+    asked = {url for url in web.asked if not url.startswith("http://a.test/")}
+    # With 302 the form is left behind, and what is asked for is a page.
+    assert asked == {"http://b.test/302", *(f"http://www.a.test/{status}" for status in (302, 307, 308))}
+    refused = [error for error in errors if isinstance(error, RedirectedFormError)]
+    assert len(refused) == 2
+    assert crawler.stats.get_value("aopic/safety/refused") == 2
+    assert sum("another site" in record.getMessage() for record in caplog.records) == 1
+
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"
+
+
+@deferred_f_from_coro_f
+async def test_what_a_page_says_reaches_no_terminal_as_a_command(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    page = f'<html lang="e{HOSTILE}"><title>=cmd() {HOSTILE}</title></html>'.encode()
+    serve(
+        {
+            "http://a.test/": ["/page", "/type", f"/{HOSTILE}", f"http://x{HOSTILE}.test/"],
+            "http://a.test/page": Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=page),
+            "http://a.test/type": Answer(headers={"Content-Type": "image/\x1b[31m\x07"}, body=b"text"),
+        }
+    )
+    items: list[Any] = []
+
+    def keep(item: Any) -> None:
+        items.append(item)
+
+    await crawl(BroadSpider, ADDON, told={signals.item_scraped: keep}, seeds="http://a.test/")
+    texts = [text for item in items for text in item.values() if isinstance(text, str)]
+    assert any("=cmd()" in text for text in texts)
+    assert any("says" in record.getMessage() for record in caplog.records)  # of the type
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("scrapy_aopic")]
+    assert [text for text in (*texts, *ours) if not text.isprintable()] == []
+
+
+def test_a_text_becomes_no_formula_in_a_table():
+    file = io.BytesIO()
+    exporter = TableExporter(file, fields_to_export=["title", "depth"])
+    titles = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "Plain = title", ""]
+    exporter.start_exporting()
+    for title in titles:
+        exporter.export_item({"title": title, "depth": -1})
+    exporter.finish_exporting()
+    rows = list(csv.DictReader(io.StringIO(file.getvalue().decode(), newline="")))
+    assert [row["title"] for row in rows] == [f"'{title}" for title in titles[:5]] + titles[5:]
+    assert {row["depth"] for row in rows} == {"-1"}
+
+
+@deferred_f_from_coro_f
+async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -> None:
+    class Odd(Spider):
+        """Has a host of its own naming, as a slot may have any name."""
+
+        name = "odd"
+
+        async def start(self) -> Any:
+            yield Request("http://a.test/", meta={"download_slot": "=cmd()"})
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    serve({"http://a.test/": []})
+    await crawl(Odd, {**ADDON, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"})
+    store = open_snapshot(store_folder(tmp_path / "job"))
+    try:
+        assert export_pages([store], tmp_path / "pages.csv") == 1
+    finally:
+        store.close()
+    with (tmp_path / "pages.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["host"] == "'=cmd()"
+    assert row["url"] == "http://a.test/"
+
+
+def test_only_what_has_no_picture_is_left_out():
+    assert printable("Grüße, 世界 👍") == "Grüße, 世界 👍"
+    assert printable("a\x1b[31m\u202eb\ud800") == "a [31m b "
+    assert cell("-") == "'-"
+    assert cell("") == ""
