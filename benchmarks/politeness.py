@@ -295,6 +295,7 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
     settings: dict[str, Any] = {
         "ADDONS": '{"scrapy_aopic.Addon": 500}',
         "TWISTED_DNS_RESOLVER": "politeness.Resolver",
+        "AOPIC_ALLOW_NETWORKS": "127.0.0.0/8",
         "JOBDIR": job,
         "AOPIC_POLITENESS_KEY": "host+address",
         "AOPIC_POLITENESS_FACTOR": FACTOR,

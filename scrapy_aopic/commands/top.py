@@ -51,7 +51,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     while opts.watch is not None:
         time.sleep(opts.watch)
         if sys.stdout is not None and sys.stdout.isatty():
-            write("\x1b[H\x1b[2J")  # home, and erase the screen
+            write("", erases=True)
         _show(opts)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
@@ -14,12 +15,20 @@ class OutputError(Exception):
     """Standard output takes no more; the cause is what the system says."""
 
 
-def write(text: str) -> None:
-    """Write *text* and the end of a line.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it, beside tabs and the ends of lines: some names of hosts have it."""
+
+_ERASE = "\x1b[H\x1b[2J"
+"""Home, and erase the screen."""
+
+
+def write(text: str, *, erases: bool = False) -> None:
+    """Write *text*, without what a terminal would obey, and the end of a line; on an empty screen if it *erases* it.
 
     Raises:
         OutputError: If not all of it could be written.
     """
+    text = (_ERASE if erases else "") + _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text)
     if sys.stdout is None:  # it was closed when the process began
         raise OutputError("it is closed")
     try:

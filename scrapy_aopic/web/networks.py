@@ -15,6 +15,7 @@ import socket
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,9 @@ _LOCAL_DOMAINS = frozenset(
     ("localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan")
 )
 _LOCAL_SUFFIX = ".home.arpa"
+
+LOCAL_ENDS = _LOCAL_DOMAINS | {"arpa"}
+"""Ends of all names that may be local, unless they have no dot."""
 
 _LOOPBACK = IPv4Address("127.0.0.1")
 
@@ -66,7 +70,7 @@ ADDRESS, PORT = 1, 2
 """What a seed allows of its host: that it is local, and that its port is that of another service."""
 
 _AUTHORITY = re.compile(
-    r"(?:https?|ftp)://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::([0-9]{1,5}))?", re.IGNORECASE
+    r"(?:https?|ftp)://(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::([0-9]{1,5}))?", re.IGNORECASE
 )
 
 
@@ -90,6 +94,8 @@ def literal_address(host: str) -> Address | None:
     ``localhost`` and what is below it are one, too, by definition.
     """
     name = host.strip("[]").rstrip(".").lower()
+    if "%" in name and ":" not in name:
+        name = unquote(name).lower()
     if ":" in name:
         try:
             return ip_address(name)

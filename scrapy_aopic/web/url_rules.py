@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import idna
 
+from .networks import LOCAL_ENDS
+
 if TYPE_CHECKING:
     from .networks import Networks
 
@@ -224,7 +226,11 @@ def _is_no_port(port: str) -> bool:
 
 
 def _is_inside(networks: Networks, host: str) -> bool:
-    return networks.refuses_host(host)
+    last = host[host.rfind(".") + 1 :]
+    # Nearly all are public, and a look at their ends is enough.
+    return (len(last) == len(host) or last in LOCAL_ENDS or not last.isalpha()) and networks.refuses_host(
+        host
+    )
 
 
 def _is_service(networks: Networks, url: str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
+from support.processes import run
 from support.small_web import Follow, crawl, html
 from twisted.internet import reactor as installed
 from twisted.internet.address import IPv4Address
@@ -354,6 +358,45 @@ async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_
     assert crawler.stats.get_value("aopic/safety/refused") == 1
 
 
+WITHOUT_REACTOR = """
+import json, socket, sys
+from scrapy import Request, Spider
+from scrapy.crawler import AsyncCrawlerProcess
+
+known, look_up = json.loads(sys.argv[2]), socket.getaddrinfo
+socket.getaddrinfo = lambda host, *args, **options: look_up(known.get(host, host), *args, **options)
+
+class Plain(Spider):
+    name = "plain"
+    def parse(self, response):
+        for url in json.loads(sys.argv[3]):
+            yield Request(url, self.got, errback=self.failed)
+    def got(self, response):
+        print("got", response.url)
+    def failed(self, failure):
+        print("failed", failure.type.__name__)
+
+process = AsyncCrawlerProcess({"TWISTED_REACTOR_ENABLED": False, "ROBOTSTXT_OBEY": False, "LOG_ENABLED": False,
+    "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_ALLOW_NETWORKS": ["127.0.0.9"], "AOPIC_MIN_GAP": 0})
+process.crawl(Plain, start_urls=[sys.argv[1]])
+process.start()
+"""
+
+
+@pytest.mark.slow
+def test_without_a_reactor_it_is_decided_by_the_address_too(world: World) -> None:
+    world.pages = {"/": [], "/2": []}
+    names = json.dumps({"public.test": PUBLIC, "inside.test": INSIDE})
+    wanted = json.dumps([world.secret("inside.test"), world.secret("127.1"), f"{world.home}2"])
+    done = run([sys.executable, "-c", WITHOUT_REACTOR, world.home, names, wanted], stdout=PIPE, text=True)
+    assert sorted(done.stdout.splitlines()) == [
+        "failed NetworkError",
+        "failed NetworkError",
+        f"got {world.home}2",
+    ]
+    assert world.inside.n_accepted == 0
+
+
 # -- what is public
 
 INTERNAL = [
@@ -386,6 +429,23 @@ def test_addresses_that_are_not_of_the_internet_are_known():
     networks = Networks(Allowed())
     assert [address for address in INTERNAL if not refuses(networks, address)] == []
     assert [address for address in EXTERNAL if refuses(networks, address)] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user@127.0.0.1/",
+        "http://1.1.1.1@127.0.0.1/",
+        "http://a@1.1.1.1@127.0.0.1:8080/",
+        "http://%31%32%37.0.0.1/",
+        "http://LOCALHOST./",
+        "ftp://10.0.0.1/",
+        "http://[::1]:80/",
+        "http:///etc",
+    ],
+)
+def test_a_url_that_parsers_may_read_in_two_ways_is_read_in_the_worse(url: str):
+    assert Networks(Allowed()).refusal(url, is_by_others=False) == "network"
 
 
 def test_what_is_no_address_leads_nowhere():

@@ -686,6 +686,7 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
 
     wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": key, "RETRY_ENABLED": False}
     wanted["AOPIC_ROBOTS_TRIES"] = 1  # of the host that is nowhere
+    wanted["AOPIC_ALLOW_NETWORKS"] = ["127.0.0.0/8"]
     await crawl(Many, {**settings, **wanted})
     log = [entry for entry in web.log if entry.target != "/robots.txt"]
     assert len(log) == 8 * 4

@@ -21,6 +21,7 @@ from scrapy_aopic.exporters import TableExporter
 from scrapy_aopic.job.export import export_pages
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.formats import cell
+from scrapy_aopic.job.output import write
 from scrapy_aopic.refusals import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Answer, Exchange
@@ -205,6 +206,13 @@ async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -
         (row,) = csv.DictReader(file)
     assert row["host"] == "'=cmd()"
     assert row["url"] == "http://a.test/"
+
+
+def test_a_command_prints_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    write(f"http://x{HOSTILE}.test/\tGrüße\n\r\x7f")
+    assert (
+        capsys.readouterr().out == "http://x\ufffd]0;owned\ufffd\ufffd31m\ufffd.test/\tGrüße\n\ufffd\ufffd\n"
+    )
 
 
 def test_only_what_has_no_picture_is_left_out():
