@@ -130,7 +130,9 @@ class Admission:
         # A callback may have copied the meta of its page.
         is_seed = not page and (request.meta.get(PURPOSE) == SEEDED or request.meta.get("is_start_request"))
         request.meta[PURPOSE] = SEEDED if is_seed else True
-        if not (is_of_seed(request) or request.errback):  # which hears of it when it is to be sent
+        if is_of_seed(request):
+            self.networks.name(request.url)
+        elif not request.errback:  # which hears of it when it is to be sent
             reason = self.networks.refusal(request.url, is_by_others=bool(request.meta.get("proxy")))
             if reason:
                 self._refuse(Verdict(request.url, reason), page)

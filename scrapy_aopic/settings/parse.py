@@ -701,7 +701,7 @@ def networks(value: Any) -> Allowed | None:
     hosts, ports = set(), set()
     for name in names:
         if name[:1] == ":" and name[1:].isdecimal():
-            ports.add(PORT.parse(name[1:]))
+            ports.add(whole(0, _PORTS).parse(name[1:]))
             continue
         try:
             found.append(ip_network(name.strip("[]")))

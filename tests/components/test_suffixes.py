@@ -72,7 +72,11 @@ async def test_a_seed_that_redirects_to_www_stays_in_scope_and_keeps_its_sitemap
             ),
         }
     )
-    settings = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_SITEMAPS": True}
+    settings = {
+        "ADDONS": {"scrapy_aopic.Addon": 500},
+        "AOPIC_SITEMAPS": True,
+        "AOPIC_ALLOW_NETWORKS": ["corp"],
+    }
     await crawl(BroadSpider, settings, seeds=here, scope="domain")
     pages = {here, www, f"{www}1", f"{www}2", f"{here}3", f"http://shop.x1.{suffix}/"}
     assert {*web.asked} - {f"{www}sitemap.xml"} == pages
