@@ -211,27 +211,51 @@ async def test_a_callback_requests_nothing_inside_and_its_errback_hears_of_it(wo
 
 
 @deferred_f_from_coro_f
-async def test_a_download_inside_of_a_callback_is_refused_and_other_connections_of_the_process_are_not(
-    world: World,
-) -> None:
-    found: list[Any] = []
-
+async def test_a_download_inside_of_a_callback_is_refused(world: World) -> None:
     class Inline(Spider):
         name = "inline"
+        n_refused = 0
 
         async def parse(self, response: Response) -> None:
             for url in (world.secret(), world.secret("inside.test")):
                 with pytest.raises(NetworkError):
                     await self.crawler.engine.download_async(Request(url))
-            endpoint = HostnameEndpoint(reactor, "inside.test", world.inside.port)
-            protocol = await maybe_deferred_to_future(connectProtocol(endpoint, Protocol()))
-            found.append(protocol.transport.getPeer().host)
-            protocol.transport.abortConnection()
+                self.n_refused += 1
 
     world.pages = {"/": []}
-    await crawl(Inline, {**ADDON, "ROBOTSTXT_OBEY": False}, start_urls=[world.home])
-    assert found == [INSIDE]
-    assert world.inside.entries == []
+    crawler = await crawl(Inline, {**ADDON, "ROBOTSTXT_OBEY": False}, start_urls=[world.home])
+    spider: Any = crawler.spider
+    assert spider.n_refused == 2
+    assert world.inside.n_accepted == 0
+
+
+@deferred_f_from_coro_f
+async def test_other_connections_of_the_process_go_where_they_like(world: World) -> None:
+    """Also those that are made where a transfer has just ended, in its context."""
+    made: list[Any] = []
+
+    def connect() -> None:
+        endpoint = HostnameEndpoint(reactor, "inside.test", world.inside.port)
+        made.append(connectProtocol(endpoint, Protocol()))
+
+    class Connects(Spider):
+        name = "connects"
+
+        async def parse(self, response: Response) -> None:
+            connect()
+
+    world.pages = {"/": []}
+    await crawl(
+        Connects,
+        {**ADDON, "ROBOTSTXT_OBEY": False},
+        start_urls=[world.home],
+        told={signals.request_left_downloader: connect},
+    )
+    assert len(made) == 2
+    for each in made:
+        protocol = await maybe_deferred_to_future(each)
+        assert protocol.transport.getPeer().host == INSIDE
+        protocol.transport.abortConnection()
 
 
 @deferred_f_from_coro_f
