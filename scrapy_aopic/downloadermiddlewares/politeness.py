@@ -28,6 +28,7 @@ from typing_extensions import Self
 
 from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
+from scrapy_aopic._engine.engine import is_operated_by_hand
 from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
@@ -183,7 +184,8 @@ class PolitenessMiddleware:
         url, is_by_others = request.url, bool(request.meta.get("proxy"))
         if not self._networks.refusal(url, is_by_others=is_by_others):
             return
-        if is_of_seed(request):
+        is_typed = is_operated_by_hand(self._crawler) and "redirect_urls" not in request.meta
+        if is_of_seed(request) or is_typed:
             # Another process may have taken it up, and another run may go on with its links.
             self.pacer.allow(key, self._networks.name(url))
         else:
