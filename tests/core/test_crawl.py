@@ -732,6 +732,24 @@ def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place: s
     assert job.lease().key == A.key
 
 
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_what_is_allowed_of_a_host_is_kept_with_it_wherever_it_is(place: str):
+    job = Job(max_active=1)
+    if place == "disk":
+        job.seed(B)
+    job.seed(A)
+    job.crawl.allow("a", 1)
+    job.crawl.allow("a", 2)
+    job.crawl.allow("unknown", 1)
+    job.commit(is_clean=True)
+    job.reopen()
+    assert [job.crawl.allowed(name) for name in ("a", "b", "unknown")] == [3, 0, 0]
+    job.visit()
+    job.commit(is_clean=True)
+    job.reopen()
+    assert job.crawl.allowed("a") == 3
+
+
 def test_after_a_crash_no_host_waits_longer_than_the_longest_gap():
     job = Job(politeness=Politeness(10.0, 0.0, 30.0), commit_within=1000.0)
     job.seed(A)
