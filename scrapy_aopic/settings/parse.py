@@ -695,7 +695,9 @@ def domain(name: str) -> str:
 def networks(value: Any) -> Allowed | None:
     """What is allowed beside the Internet; ``None`` for everything."""
     names = each_listed(value, str)
-    if names == ["all"]:
+    if "all" in names:
+        if len(names) > 1:
+            raise Reason('"all" stands alone')
         return None
     found: list[IPv4Network | IPv6Network] = []
     hosts, ports = set(), set()

@@ -89,6 +89,16 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_MAX_PATH_DEPTH": [-1, 0.5],
     "AOPIC_MAX_REPEATS": [-1, True],
     "AOPIC_MAX_PARAMETERS": [-1, None.__class__],
+    "AOPIC_ALLOW_NETWORKS": [
+        "10.0.0.1/8",
+        ["10.0.0.0/33"],
+        [":99999"],
+        "https://example.com/",
+        ["a b"],
+        7,
+        ["all", "10.0.0.0/8"],
+        "/8",
+    ],
     "AOPIC_SKIP_EXTENSIONS": [["a/b"], "p df", 7],
     "AOPIC_CONTENT_TYPES": ["html", ["text/html; charset=utf-8"], 7],
     "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
@@ -224,6 +234,7 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_CONTENT_TYPES": NOTHING,
     "AOPIC_ITEM_FIELDS": NOTHING,
 }  # fmt: skip
+FITS["AOPIC_ALLOW_NETWORKS"] = [*FITS["AOPIC_VIRTUAL_DOMAINS"], ".a"]
 FITS["AOPIC_DASHBOARD_NAMES"] = FITS["AOPIC_VIRTUAL_DOMAINS"]
 """Which of those are in order, for settings of which that is not to be seen from what they must be."""
 
