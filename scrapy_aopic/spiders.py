@@ -40,6 +40,7 @@ from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
 from .storage.given import is_file, is_list, read_entries
 from .storage.registry import SERVER
+from .web.bounds import root_of
 from .web.content_types import declared_type
 from .web.origins import host_name
 from .web.suffixes import registered_domain
@@ -68,11 +69,11 @@ def _language(response: Response) -> str:
 
 
 def _root(response: Response) -> Any:
-    """Root of the tree of a page; ``None`` if it is no HTML, or in an encoding that does not exist."""
+    """Root of the tree of a page, or of its beginning; ``None`` if it is no HTML, or in an encoding that does not exist."""
     if not isinstance(response, HtmlResponse):
         return None
     try:
-        return response.selector.root
+        return root_of(response)
     except (LookupError, ValueError):
         return None
 

@@ -1,7 +1,7 @@
-"""Responses that are refused because reading them would block the event loop for minutes.
+"""Responses that are refused because reading them would block the event loop for minutes, or are read without a tree.
 
-These are bounds on what other libraries do with a response, before or after this package; each costs more than linear
-time in the bytes.
+These are bounds on what other libraries do with a response, before or after this package. What is refused costs more than
+linear time in the bytes; a tree of what is huge costs memory: up to 30 times the bytes, and 85 MB for 3 MB of paragraphs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from bisect import bisect_right
 from contextlib import suppress
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
+from parsel import Selector
 from scrapy.http import HtmlResponse
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ layers of gzip take five minutes."""
 MAX_ATTRIBUTES = 1000
 """Attributes of an element. libxml2 appends each to a list by walking along it: 400 kB of them take four seconds, and
 10 MB forty minutes."""
+
+HUGE = 1_000_000
+"""Bytes of a page from which on this package makes no tree of the whole of it."""
 
 _SMALL = 32_768
 """Bytes of a page that is parsed in less than 0.1 s, whatever they are; so it is not looked at."""
@@ -83,7 +87,7 @@ def has_too_many_attributes(response: Response) -> bool:
     if not isinstance(response, HtmlResponse) or len(response.body) < _SMALL:
         return False
     try:
-        html = response.text.replace("\0", "").encode("utf-8", "replace")  # what Scrapy's selectors parse
+        html = html_of(response)
     except (LookupError, ValueError):  # its charset does not exist
         return False
     if not may_have_more_attributes(html, MAX_ATTRIBUTES):
@@ -93,14 +97,46 @@ def has_too_many_attributes(response: Response) -> bool:
     return attributes.are_too_many
 
 
+def html_of(response: HtmlResponse) -> bytes:
+    """What Scrapy's selectors parse of *response*.
+
+    Raises:
+        LookupError, ValueError: If its charset does not exist.
+    """
+    return response.text.replace("\0", "").encode("utf-8", "replace")
+
+
+def is_huge(response: Response) -> bool:
+    """Whether *response* is a page of HTML of which no tree should be made."""
+    return len(response.body) >= HUGE and isinstance(response, HtmlResponse)
+
+
+def root_of(response: HtmlResponse) -> Any:
+    """The root of the tree of *response*; of a huge page, of a tree of its beginning, where its head is.
+
+    Raises:
+        LookupError, ValueError: If its charset does not exist, or it is not huge, and its base URL is none.
+    """
+    if is_huge(response):
+        return Selector(response.text[:HUGE], type="html").root
+    return response.selector.root
+
+
 def look_at_all(html: bytes, attributes: Attributes) -> None:
     """Show *attributes* the elements of *html* until it has seen enough."""
+    for _ in look_at(html, attributes):
+        pass
+
+
+def look_at(html: bytes, attributes: Attributes) -> Iterator[None]:
+    """Show *attributes* the elements of *html* until it has seen enough, some of them at each step."""
     parser = etree.HTMLParser(target=attributes, encoding="utf-8", huge_tree=True)
     with suppress(etree.LxmlError):  # there is nothing in it
         for at in range(0, len(html), _CHUNK):  # an exception out of the target would not stop the parser
             if attributes.is_over:
                 break
             parser.feed(html[at : at + _CHUNK])
+            yield
         else:
             parser.close()
 

@@ -3,7 +3,8 @@
 Three rules hold here:
 
 - The tree is the one that ``response.selector`` has anyway, and it is only read: link by link; or, if the page is small and
-  nothing but its links is asked for, by one XPath that gives them as texts, without an object for each element.
+  nothing but its links is asked for, by one XPath that gives them as texts, without an object for each element. If that is
+  asked of a page of a megabyte or more, the same parser makes no tree.
 - Nearly all links are plain: their absolute URL is a part of the page's own URL with the link's text behind it, and no step of
   Scrapy's way (strip, join, escape, join again) would change a character of it. One regular expression decides that; whatever
   it does not know goes Scrapy's way, by the same public functions.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlparse
@@ -24,13 +26,15 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 from parsel import Selector
 from parsel.csstranslator import HTMLTranslator
 from scrapy import Request
-from scrapy.http import TextResponse, XmlResponse
+from scrapy.http import HtmlResponse, TextResponse, XmlResponse
 from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
 from scrapy.utils.response import get_base_url
 from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
+
+from .bounds import Attributes, html_of, is_huge, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -343,6 +347,8 @@ class Extraction:
             IGNORED_EXTENSIONS if deny_extensions is None else [*arg_to_iter(deny_extensions)],
         )
         self._are_names = bool(self._tags) and all(map(_NAME.fullmatch, self._tags | self._attrs))
+        is_plain = self._are_names and len(self._attrs) == 1 and self._follows_nofollow
+        self._needs_no_tree = is_plain and not self._regions and not self._texts
 
     def urls(self, response: Response) -> Iterator[str]:
         """The absolute URLs that the page of *response* links to, in document order.
@@ -352,20 +358,28 @@ class Extraction:
         Raises:
             ValueError: If a region is no element, but a text or an attribute.
         """
-        if (tree := tree_of(response)) is None:
+        if self._needs_no_tree and isinstance(response, HtmlResponse) and is_huge(response):
+            page = Page(response.url, _base_of(response), response.encoding, strips=self._strips)
+            yield from self._joined(response, page, (self._skimmed(response),))
+        elif (tree := tree_of(response)) is None:
             return
-        if self._texts or not self._follows_nofollow:
+        elif self._texts or not self._follows_nofollow:
             for url, element, _ in self.links(tree):
                 if self._follows_nofollow or not rel_has_nofollow(element.get("rel")):
                     yield url
-            return
-        page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+        else:
+            page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+            parts = (self._links_in(region, tree) for region in self._regions_of(tree.selector))
+            yield from self._joined(response, page, parts)
+
+    def _joined(self, response: Response, page: Page, parts: Iterable[Iterable[str]]) -> Iterator[str]:
+        """The absolute URLs of the links in *parts* of *page*, as far as they are not refused."""
         refuses, unique = self._refuses, self._unique
         known = _joined.get(response, _NONE) if self._strips else _NONE
         links_seen: set[str] = set()
         seen: set[str] = set()
-        for region in self._regions_of(tree.selector):
-            for link in self._links_in(region, tree):
+        for part in parts:
+            for link in part:
                 if unique:
                     if link in links_seen:
                         continue
@@ -424,6 +438,14 @@ class Extraction:
                 if not (skips and _is_within(region.root, within)):
                     yield region.root
 
+    def _skimmed(self, response: HtmlResponse) -> Iterator[str]:
+        """Links of a page, not yet absolute, without a tree of it."""
+        (only,) = self._attrs
+        values = _Values(self._tags, only)
+        for _ in look_at(html_of(response), values):
+            yield from values.take()
+        yield from values.take()
+
     def _links_in(self, region: Element, tree: Tree) -> Iterable[str]:
         """Links in *region*, not yet absolute."""
         if tree.is_small and self._are_names and len(self._attrs) == 1 and tree.selector.type == "html":
@@ -469,6 +491,31 @@ def _is_within(element: Element, within: dict[Element, bool]) -> bool:
     return is_within
 
 
+class _Values(Attributes):
+    """Takes the values of an attribute from a page without a tree.
+
+    Args:
+        tags: Names of the elements that have it.
+        name: Its name.
+    """
+
+    def __init__(self, tags: frozenset[str], name: str) -> None:
+        super().__init__(sys.maxsize)
+        self._tags = tags
+        self._name = name
+        self._found: list[str] = []
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        super().start(tag, attributes)
+        if tag in self._tags and not self.is_over and (value := attributes.get(self._name)) is not None:
+            self._found.append(value)
+
+    def take(self) -> list[str]:
+        """What was found since this was called last."""
+        found, self._found = self._found, []
+        return found
+
+
 class Tree(NamedTuple):
     """A page as it is searched.
 
@@ -495,15 +542,22 @@ def tree_of(response: Response) -> Tree | None:
     if not isinstance(response, TextResponse):
         return None
     selector: Selector
+    base = _base_of(response)
     try:
-        base = get_base_url(response)
         selector = response.selector
     except ValueError:
-        base = response.url
         selector = Selector(response.text, type="xml" if isinstance(response, XmlResponse) else "html")
     if not etree.iselement(selector.root):
         return None
     return Tree(selector, response.url, base, response.encoding, len(response.body) <= SMALL)
+
+
+def _base_of(response: TextResponse) -> str:
+    """URL that the links of *response* are relative to."""
+    try:
+        return get_base_url(response)
+    except ValueError:
+        return response.url
 
 
 def _local(tag: str) -> str:

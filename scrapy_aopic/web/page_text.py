@@ -22,6 +22,7 @@ from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.duplicates import WHITE, Text, text_of
 
+from .bounds import root_of
 from .skim import skim
 from .urls import is_parsable
 
@@ -139,6 +140,6 @@ def _canonicals(response: Response) -> Iterator[tuple[bool, str]]:
             if rel is not None and "canonical" in rel[1].lower().split():
                 yield False, match[1].strip()
     if isinstance(response, HtmlResponse):
-        for link in response.selector.root.xpath(_LINKS):
+        for link in root_of(response).xpath(_LINKS):
             if "canonical" in link.get("rel").lower().split():
                 yield True, link.get("href").strip()

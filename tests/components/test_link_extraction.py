@@ -19,8 +19,11 @@ from scrapy.utils.request import fingerprint
 from scrapy.utils.response import get_base_url
 
 from scrapy_aopic import LinkExtractor, Links
+from scrapy_aopic.spiders import FIELDS
+from scrapy_aopic.web import bounds
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.links import Extraction, Page, extraction, note_joined, request_for
+from scrapy_aopic.web.page_text import read_canonical
 
 if TYPE_CHECKING:
     from scrapy.link import Link
@@ -185,6 +188,9 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
     context = page_context(response.selector.root, response.url, get_base_url(response), response.encoding)
     note_joined(response, context.joined)
     assert list(fast.urls(response)) == [link.url for link in expected or ()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "HUGE", 0)  # it gets no tree, if none is needed
+        assert list(fast.urls(response)) == [link.url for link in expected or ()]
     choosy = Extraction(**options, follows_nofollow=False)
     assert list(choosy.urls(response)) == [link.url for link in expected or () if not link.nofollow]
 
@@ -325,6 +331,28 @@ def test_a_link_that_is_as_long_as_a_file_does_not_count():
     """Escaping it takes seventy times its size."""
     body = f"<a href='é{'x' * 70_000}'>1</a><a href='c'>2</a><a href='javascript:{'x' * 70_000}'>3</a>"
     assert [link.url for link in LinkExtractor().extract_links(page(body))] == ["http://h.test/a/c"]
+
+
+@pytest.mark.parametrize("depth", [254, 2044, 2045, 2046, 2047, 2048, 2049, 5000])
+def test_links_of_a_huge_page_are_those_of_its_tree_however_deep_it_is(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+):
+    deep = page("<a href=0>" + "<div>" * depth + "<a href=1></a>" + "</div>" * 10 + "<p><a href=2></a>")
+    expected = list(Extraction().urls(deep))
+    monkeypatch.setattr(bounds, "HUGE", 0)
+    assert list(Extraction().urls(deep)) == expected
+
+
+def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_page(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(bounds, "HUGE", 100)
+    head = '<html lang=de><title>t</title><link rel=canonical href="/c">'
+    huge = page(head + "<p>" * 100 + "<a href=1><img alt=x></a>" * 2)
+    assert list(Links(huge).urls()) == ["http://h.test/a/1"]
+    assert [FIELDS[name](huge) for name in ("title", "language")] == ["t", "de"]
+    assert read_canonical(huge) == "http://h.test/c"
+    assert huge._cached_selector is None
 
 
 def test_links_are_found_one_by_one(monkeypatch: pytest.MonkeyPatch):
