@@ -84,6 +84,7 @@ class Components:
         if self._robots is not None:
             self._robots.pacer = session.pacer if session is not None else None
         if session is not None:
+            middlewares.add_response_middleware(self._crawler, session.bodies)
             self._observe()
         if session is not None and session.focus is not None and session.focus.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.judging)

@@ -188,6 +188,31 @@ OWN = (
     Stat("aopic/live/cpu", "gauge", "CPU s/s", _LIVE, "processor time of this process in the last minute"),
     Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process"),
     Stat(
+        "aopic/memory/limit_bytes", "gauge", "bytes", _SCHEDULER,
+        "what the process should not exceed: [`AOPIC_MEMORY_MB` and 340 MB](settings.md#memory)",
+    ),
+    Stat(
+        "aopic/memory/most_bytes", "gauge", "bytes", _SCHEDULER,
+        "the most that it had, looked at once a second",
+    ),
+    Stat(
+        "aopic/memory/over", "counter", "seconds", _SCHEDULER,
+        "for which it had more than that; the first time is a warning that names the largest page",
+    ),
+    Stat(
+        "aopic/memory/waited", "counter", "pages", _SCHEDULER,
+        "that waited until [others were read](settings.md#memory)",
+    ),
+    Stat(
+        "aopic/memory/overtaken", "counter", "pages", _SCHEDULER,
+        "of these, that were read beside the others after 20 seconds in which no callback went on; the first time is a "
+        "warning that names the largest page",
+    ),
+    Stat(
+        "aopic/memory/given_back", "counter", "times", _SCHEDULER,
+        "that garbage was collected and memory given back to the system (`malloc_trim` of glibc)",
+    ),
+    Stat(
         "aopic/shards/held", "gauge", "shards", _LIVE,
         "of a job in [shards](many-machines.md#several-workers): those that this worker holds; in the dashboard of the "
         "whole job, those that any worker holds",

@@ -97,6 +97,7 @@ class LinkMiddleware:
             session.focus.read(response, visit)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
+        self._is_read(response)
         return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -109,9 +110,11 @@ class LinkMiddleware:
                 self._networks.name(item.url)
             yield item
 
-    async def _give_way(self, turns: Turns) -> None:
-        """Let the event loop go on, and wait for the disk if that is behind."""
+    async def _give_way(self, turns: Turns, page: PageLinks | None = None) -> None:
+        """Let the event loop go on, and wait for the disk if that is behind; *page* has more links, if there is one."""
         await turns.step()
+        if self.session is not None and page is not None:
+            self.session.bodies.goes_on()
         while self.session is not None and self.session.is_behind:
             await turns.pause(SOON)
 
@@ -136,7 +139,7 @@ class LinkMiddleware:
                 for each in _follow(page, item) if page is not None else (item,):
                     # A page may have thousands of links, each of which takes some microseconds, or fifty.
                     if perf_counter() > turns.ends_at:
-                        await self._give_way(turns)
+                        await self._give_way(turns, page)
                     if each is not None:
                         yield each
             if page is not None:
@@ -144,7 +147,14 @@ class LinkMiddleware:
         finally:
             if page is not None:
                 page.end()
-            drop_tree(response)
+            self._is_read(response)
+
+    def _is_read(self, response: Response) -> None:
+        """The callback of *response* is over, and nobody needs its tree any more."""
+        drop_tree(response)
+        session, request = self.session, response.request
+        if session is not None and request is not None and (visit := session.visits.get(request)) is not None:
+            session.bodies.over(visit)
 
     async def _look_up(self, page: PageLinks, response: Response, session: Session, turns: Turns) -> None:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""

@@ -35,7 +35,7 @@ class RequestMiddleware(Protocol):
 class ResponseMiddleware(Protocol):
     """A downloader middleware that has no other method than this one."""
 
-    def process_response(self, request: Request, response: Response) -> Awaitable[Response]:
+    def process_response(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         """Take *response* to *request* on."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -149,18 +149,21 @@ class PolitenessMiddleware:
         if self._slots.unguarded:
             await self._check_address(request)
 
-    def process_response(self, request: Request, response: Response) -> Request | Response:
+    def process_response(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         self.pacer.answered(request, response)
-        if "cached" in response.flags:
-            return response
+        if "cached" not in response.flags:
+            self._note_answer(request, response)
+        return self.pacer.admit(request, response)
+
+    def _note_answer(self, request: Request, response: Response) -> None:
+        """Note what *response*, which comes from the network, shows of the host of *request*."""
         if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             self._note_silence(request, "the proxy does not know who asks")
             self.pacer.failed(request, None, is_proxy=True)
-            return response
+            return
         self._reach.answered()
         if self._read(request, response)[0] == Outcome.DOWN:
             self.pacer.failed(request, None)
-        return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         # Whatever it is, Scrapy's retry middleware, the user's and errbacks have their say first.

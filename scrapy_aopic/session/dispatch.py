@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.watch.dropped import Dropped
 
+    from .bodies import Bodies
     from .focus import Focus
     from .intake import Intake
     from .queued import QueuedRequests
@@ -50,6 +51,7 @@ class Dispatch:
         recrawls: Whether pages are visited again.
         dropped: Notes links that do not arrive.
         focus: Values links for the topic; ``None`` if there is none.
+        bodies: Which pages are in memory.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class Dispatch:
         recrawls: bool,
         dropped: Dropped,
         focus: Focus | None,
+        bodies: Bodies,
     ) -> None:
         self.trouble = trouble
         self._focus = focus
+        self._bodies = bodies
         self._engine = engine
         self._job = job
         self._visits = visits
@@ -104,7 +108,7 @@ class Dispatch:
                 continue
             if self._visits.get(request) is not None:  # the spider has yielded one object twice
                 request = request.copy()
-            self._visits.begin(request, lease)
+            self._bodies.begin(self._visits.begin(request, lease))
             self._in_work.hand_out(request)
             self._requests.count_out()
             return request
@@ -167,6 +171,7 @@ class Dispatch:
         """End *visit*: its page gives its cash to its links, or waits again."""
         crawl = self._job.crawl
         self._visits.end(visit)
+        self._bodies.end(visit)
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         self._intake.wait_no_more(visit)

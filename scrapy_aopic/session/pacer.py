@@ -24,7 +24,7 @@ from scrapy_aopic.web.request_rows import waits_for
 from .trouble import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scrapy import Request
     from scrapy.http import Response
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.politeness import Outcome, Politeness
     from scrapy_aopic.job.job import Job
 
+    from .bodies import Bodies
     from .reloads import Reloads
     from .stats import Stats
     from .trouble import Trouble
@@ -93,6 +94,9 @@ class Pacer(Protocol):
     def allowed(self, key: str) -> int:
         """What seeds have allowed of a host, as far as that is kept."""
 
+    def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
+        """*response* to *request*, once there is room for it in memory."""
+
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if nobody counts them."""
 
@@ -107,6 +111,7 @@ class JobPacer:
     """Remembers the pace of hosts in a job, and what their robots.txt said.
 
     Args:
+        bodies: Says when a response may be read.
         gap_of: Seconds between requests to a host that an operator has asked for, at least; 0 if none has.
     """
 
@@ -118,6 +123,7 @@ class JobPacer:
         trouble: Trouble,
         *,
         reloads: Reloads,
+        bodies: Bodies,
         gap_of: Callable[[str], float],
     ) -> None:
         self.trouble = trouble
@@ -126,6 +132,7 @@ class JobPacer:
         self._visits = visits
         self._stats = stats
         self._reloads = reloads
+        self.admit = bodies.admit
         self._gap_of = gap_of
 
     def clock(self) -> float:
@@ -358,6 +365,10 @@ class MemoryPacer:
     def allowed(self, key: str) -> int:
         """Nothing: it is not kept."""
         return 0
+
+    def admit(self, request: Request, response: Response) -> Response:
+        """At once: nobody counts."""
+        return response
 
     def n_hosts(self) -> int:
         """0: nobody counts them."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
+    from .bodies import Bodies
     from .intake import Intake
     from .stats import Stats
     from .trouble import Trouble
@@ -51,6 +52,10 @@ _CONDITIONS = ("If-None-Match", "If-Modified-Since")
 
 _MAX_CONDITION = 256
 """Bytes of an ``ETag`` or ``Last-Modified`` that are worth keeping with each page."""
+
+
+_MANY_DIGITS = 12
+"""Digits of a ``Content-Length`` that no body has."""
 
 
 class Responses:
@@ -70,6 +75,7 @@ class Responses:
         keys: PageKeys,
         admission: Admission,
         intake: Intake,
+        bodies: Bodies,
         stats: Stats,
         trouble: Trouble,
         seen: str,
@@ -82,6 +88,7 @@ class Responses:
         self._keys = keys
         self._admission = admission
         self._intake = intake
+        self._bodies = bodies
         self._stats = stats
         self._seen = seen
         self._recrawls = recrawls
@@ -112,6 +119,7 @@ class Responses:
             raise StopDownload(fail=visit is None)
         if visit is None:
             return
+        self._bodies.announce(visit, _length(headers))
         self._admission.note_answer(request, headers)
         if not (
             _is_exempt(request) or self._admission.is_wanted(headers)
@@ -246,6 +254,12 @@ class Responses:
     def _url(self, key: bytes) -> str:
         """URL of the page under *key*, ``""`` for no page."""
         return url_of(self._crawl.request(key)) if key else ""
+
+
+def _length(headers: Headers) -> int:
+    """Bytes of the body that *headers* announce; 0 if they do not say."""
+    stated = headers.get(b"Content-Length") or b""
+    return int(stated) if stated.isdigit() and len(stated) < _MANY_DIGITS else 0
 
 
 def _is_exempt(request: Request) -> bool:

@@ -14,6 +14,8 @@ room          what happens there
 `seeding`     seeds come in that wait beside the job
 `dispatch`    requests go out, and end
 `visit`       what is known of a page in work
+`bodies`      which pages are in memory
+`footprint`   what the process takes of the machine's memory
 `responses`   what responses show of a page in work
 `reloads`     pages that lead to themselves
 `outcome`     how a visit ended
@@ -55,13 +57,16 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.output import OutputError, drop
 from scrapy_aopic.job.report import print_report
+from scrapy_aopic.settings import read
 from scrapy_aopic.watch.live import Watch
 from scrapy_aopic.web.page_keys import PageKeys
 
+from .bodies import Bodies
 from .convergence import CONVERGED, Convergence
 from .dispatch import Dispatch
 from .duplicates import Duplicates
 from .focus import Focus
+from .footprint import Footprint
 from .intake import Intake
 from .lateness import Lateness
 from .pacer import JobPacer
@@ -121,6 +126,8 @@ class Session:
         places: What URLs of links come to.
         visits: The visits under way.
         intake: Takes requests.
+        bodies: Lets pages be read one after the other.
+        footprint: The memory of the process.
         responses: What responses show.
         pacer: What the downloader's middlewares need.
         stats: What is counted.
@@ -221,6 +228,10 @@ class Session:
                 closing=closing,
             )
             self.intake.value = self.focus.value_early
+        self.bodies = Bodies(crawler, self.visits, self.stats)
+        self.footprint = Footprint(
+            crawler, self.bodies, self.stats, read(crawler.settings, "AOPIC_MEMORY_MB")
+        )
         self._dispatch = self.dispatch_class(
             crawler,
             self._engine,
@@ -234,6 +245,7 @@ class Session:
             recrawls=opened.recrawls,
             dropped=opened.dropped,
             focus=self.focus,
+            bodies=self.bodies,
         )
         self.responses = Responses(
             crawler,
@@ -242,6 +254,7 @@ class Session:
             keys=keys,
             admission=self.admission,
             intake=self.intake,
+            bodies=self.bodies,
             stats=self.stats,
             trouble=self.trouble,
             seen=opened.content_seen,
@@ -254,6 +267,7 @@ class Session:
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
             asked=lambda: self.steering.asked,
+            memory_limit=self.footprint.limit,
             history=opened.history,
             dropped=opened.dropped,
         )
@@ -261,7 +275,13 @@ class Session:
         self._convergence = Convergence(crawler, opened.min_convergence)
         self.steering = Steering(spider, job, self.visits, opened.control)
         self.pacer = JobPacer(
-            job, self.visits, self.stats, self.trouble, reloads=reloads, gap_of=self.steering.gap
+            job,
+            self.visits,
+            self.stats,
+            self.trouble,
+            reloads=reloads,
+            bodies=self.bodies,
+            gap_of=self.steering.gap,
         )
         self._beats = create_looping_call(self._beat_alone)
         crawler.signals.connect(self._idle, signal=signals.spider_idle)
@@ -372,6 +392,8 @@ class Session:
         self._beat()
         if self.job.is_torn or self.job.side_files.failure is not None:
             return None
+        if self.bodies.is_full:  # the engine asks again when a page is over
+            return None
         if self.job.is_behind or (self._seeding is not None and self._seeding.is_starting):
             self._engine.wake_in(SOON)
             return None
@@ -422,6 +444,8 @@ class Session:
     @guarded(None)
     def _beat_alone(self) -> None:
         self._beat()
+        self.bodies.beat()
+        self.footprint.beat()
         self._announce()
         if self._convergence.ends(self.job.crawl):
             self._closing.close(CONVERGED)

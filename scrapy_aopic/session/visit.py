@@ -122,6 +122,7 @@ class Visit:
         version: What the response says of the page's version, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_downloading: Whether the downloader is not done with the request.
+        has_arrived: Whether the response is here, and waits for the others that are read.
         is_redirect: Whether the response led elsewhere.
         is_host_down: Whether it failed, and its host is to blame.
         has_failed: Whether it is tried again because it failed.
@@ -147,6 +148,7 @@ class Visit:
         "announced",
         "answer",
         "flush",
+        "has_arrived",
         "has_failed",
         "is_conditional",
         "is_downloading",
@@ -202,6 +204,7 @@ class Visit:
         self.judged: float | BaseException | None = None
         self.valued: dict[bytes, float] | BaseException | None = None
         self.is_downloading = True
+        self.has_arrived = False
         self.is_redirect = False
         self.is_host_down = False
         self.has_failed = False

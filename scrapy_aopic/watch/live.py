@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec.structs import replace
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_aopic._engine.memory import resident
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.settings import read
 
@@ -28,11 +28,6 @@ from .live_stats import live_stats
 from .snapshot import Connections, Hosts, Machine, Pages, Part, Rate, Snapshot, StoreState, forecast
 from .stored import ledger_of, topic_of, transfers_of
 from .verdict import Verdict, verdict
-
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +122,7 @@ class Watch:
         stats: Stats,
         lateness: Callable[[], Lateness | None],
         asked: Callable[[], Asked],
+        memory_limit: int,
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
@@ -138,6 +134,7 @@ class Watch:
         self._visits = visits
         self._lateness = lateness
         self._asked = asked
+        self._memory_limit = memory_limit
         self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
         self._most_seconds = crawler.settings.getfloat("CLOSESPIDER_TIMEOUT")
@@ -291,7 +288,7 @@ class Watch:
         rate = _rate(before, note)
         walk = self._walked()
         asked = self._asked()
-        downloading = sum(visit.is_downloading for visit in self._visits)
+        downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
         pages = Pages(
             known=counts.queued + counts.visited + counts.failed,
             queued=counts.queued,
@@ -418,7 +415,8 @@ class Watch:
             late_samples=note.n_late,
             cpu_seconds=note.cpu,
             starved_seconds=note.starved,
-            memory=_memory(),
+            memory=resident(),
+            memory_limit=self._memory_limit,
             pid=os.getpid(),
         )
 
@@ -458,16 +456,3 @@ def _starved() -> float:
         return int(Path("/proc/self/schedstat").read_text("ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def _memory() -> int:
-    """Bytes of this process in memory; where the system does not say, the most there ever were."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        pass
-    if resource is None:
-        return 0
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024

@@ -136,7 +136,8 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         limit: Requests that the downloader takes at once (``CONCURRENT_REQUESTS``).
-        in_use: Requests of pages that the downloader has, those included that wait for a robots.txt.
+        in_use: Requests of pages that the downloader has, those included that wait for a robots.txt, but not those whose
+            response is here.
         callbacks: Pages whose transfer is over, and whose callback, items or links are not.
     """
 
@@ -232,6 +233,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         cpu_seconds: CPU seconds that the process has used.
         starved_seconds: Seconds that ``starved`` is made of, since the process began.
         memory: Bytes in memory.
+        memory_limit: Bytes that it should not exceed (``AOPIC_MEMORY_MB``).
         pid: Of the process.
     """
 
@@ -244,6 +246,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     starved_seconds: float = 0.0
     memory: int = 0
+    memory_limit: int = 0
     pid: int = 0
 
 

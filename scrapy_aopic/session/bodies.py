@@ -1,0 +1,248 @@
+"""Which pages are in memory: bodies that are on their way or wait, and pages that are read, which take far more.
+
+A tree takes up to 30 times the bytes of its page, and lasts until its callback is over. So pages wait as bytes, packed ones
+as they came, and are read one after the other.
+
+Rule 1: pages whose callbacks are not over have :data:`READ` bytes together, or there is one alone; the others wait, first
+come, first served. A page that waits counts as one of those in the downloader: its host is left alone, and it takes one of the
+``CONCURRENT_REQUESTS``.
+
+Rule 2: nothing more is requested while all bodies, with those that are expected, have more than :data:`HELD` bytes. So it is
+the crawl that becomes slower, and not the machine.
+
+Rule 3: no page waits for ever. A callback may itself wait for another page, so the next one is read beside it after
+:data:`PATIENCE` beats in which none ended or went on with its links.
+
+Only pages that the scheduler handed out count: robots.txt, and what a callback downloads inline, never waits here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from .stats import FirstOnly
+from .visit import Visit
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from .stats import Stats
+    from .visit import Visits
+
+logger = logging.getLogger(__name__)
+
+READ = 4_000_000
+"""Bytes of the pages that are read at once: their trees take 120 MB. Scrapy asks for no more pages from 5 MB on, but lets in
+whatever was requested before (``SCRAPER_SLOT_MAX_ACTIVE_SIZE``)."""
+
+HELD = 64_000_000
+"""Bytes of all bodies, from which on nothing more is requested."""
+
+PATIENCE = 80
+"""Beats, of 0.25 seconds, for which pages wait while no callback goes on."""
+
+_FIRST = 1_000_000
+"""Bytes that a page is expected to have while none is known: so 64 are requested until the first one has come."""
+
+_RECENT = 20
+"""Pages whose mean is what the next one is expected to have."""
+
+
+class _Page(NamedTuple):
+    """A page that is to be read.
+
+    Attributes:
+        n_bytes: That its body has.
+        is_packed: Whether it will have more.
+    """
+
+    visit: Visit
+    n_bytes: int
+    is_packed: bool
+
+
+class Bodies:
+    """Lets pages be read one after the other, and says when there are enough of them.
+
+    It is also a downloader middleware next to the engine, which sees how large a body is once it is unpacked.
+    """
+
+    def __init__(self, crawler: Crawler, visits: Visits, stats: Stats) -> None:
+        self._visits = visits
+        self._stats = stats
+        self._first = FirstOnly(logger, crawler)
+        self._held: dict[Visit, int] = {}
+        self._n_held = 0
+        self._read: dict[Visit, int] = {}
+        self._n_read = 0
+        self._packed: Visit | None = None  # let in just now, and not yet unpacked
+        self._learns: set[Visit] = set()  # those that were let in like that
+        self._waiting: deque[tuple[_Page, Deferred[None]]] = deque()
+        self._expected = float(_FIRST)
+        self._n_known = 0
+        self._n_beats = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be requested."""
+        return self._n_held > HELD
+
+    @property
+    def largest(self) -> Visit | None:
+        """The largest page that is read; ``None`` if none is."""
+        return max(self._read, key=self._read.__getitem__, default=None)
+
+    def size(self, visit: Visit) -> int:
+        """Bytes of the body of *visit*."""
+        return self._held.get(visit, 0)
+
+    # -- a page from its request to its end
+
+    def begin(self, visit: Visit) -> None:
+        """The request of *visit* goes out."""
+        self._held[visit] = expected = int(self._expected)
+        self._n_held += expected
+
+    def announce(self, visit: Visit, n_bytes: int) -> None:
+        """The host says that the page of *visit* has *n_bytes*."""
+        self._hold(visit, max(n_bytes, self._held.get(visit, 0)))
+
+    def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
+        """*response*, once it may be read."""
+        visit = self._visits.get(request)
+        if visit is None or visit not in self._held:
+            return response
+        visit.has_arrived = True
+        n_bytes, is_packed = len(response.body), b"Content-Encoding" in response.headers
+        self._hold(visit, n_bytes)
+        if not is_packed:
+            self._learn(n_bytes)
+        page = _Page(visit, n_bytes, is_packed)
+        if not self._waiting and self._has_room(page):
+            self._let_in(page)
+            return response
+        self._stats.count("aopic/memory/waited")
+        return self._wait(page, response)
+
+    async def _wait(self, page: _Page, response: Response) -> Response:
+        turn: Deferred[None] = Deferred()
+        self._waiting.append((page, turn))
+        self._go_on()
+        await maybe_deferred_to_future(turn)
+        return response
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        """Note how large the body of *response* is by now."""
+        visit = self._visits.get(request)
+        if visit is not None and visit in self._read:
+            n_bytes = len(response.body)
+            self._n_read += n_bytes - self._read[visit]
+            self._read[visit] = n_bytes
+            self._hold(visit, n_bytes)
+            if visit in self._learns:
+                self._learns.remove(visit)
+                self._learn(n_bytes)
+                self._unpacked(visit)
+            self._go_on()
+        return response
+
+    def goes_on(self) -> None:
+        """A callback yields links, and takes its time because there are many."""
+        self._n_beats = 0
+
+    def over(self, visit: Visit) -> None:
+        """The page of *visit* is read: its tree is gone."""
+        n_bytes = self._read.pop(visit, None)
+        if n_bytes is not None:
+            self._n_beats = 0
+            self._n_read -= n_bytes
+            self._learns.discard(visit)
+            self._unpacked(visit)
+            self._go_on()
+
+    def end(self, visit: Visit) -> None:
+        """*visit* ends: its body is gone."""
+        self._n_held -= self._held.pop(visit, 0)
+        self.over(visit)
+
+    def beat(self) -> None:
+        """Let a page in if others have waited for long enough; to be called at each beat."""
+        if not self._waiting:
+            self._n_beats = 0
+            return
+        self._n_beats += 1
+        if self._n_beats < PATIENCE:
+            return
+        self._stats.count("aopic/memory/overtaken")
+        self._packed = None
+        largest = self.largest
+        self._first.warning(
+            "overtaken",
+            "The callback of %(url)s (%(n).1f MB) takes long, and other pages wait for it, which keeps memory within bounds. "
+            "They are read beside it now, and memory may grow; further times are only counted (aopic/memory/overtaken). "
+            "See AOPIC_MEMORY_MB in the docs",
+            url=largest.request.url if largest is not None else "a page",
+            n=self.size(largest) / 1e6 if largest is not None else 0.0,
+        )
+        self._let_in_next()
+
+    # -- inside
+
+    def _learn(self, n_bytes: int) -> None:
+        """A page has *n_bytes*."""
+        self._n_known = min(self._n_known + 1, _RECENT)
+        self._expected += (n_bytes - self._expected) / self._n_known
+
+    def _hold(self, visit: Visit, n_bytes: int) -> None:
+        before = self._held.get(visit)
+        if before is not None:
+            self._n_held += n_bytes - before
+            self._held[visit] = n_bytes
+
+    def _weight(self, page: _Page) -> int:
+        """Bytes that *page* should have when it is read."""
+        return max(page.n_bytes, int(self._expected)) if page.is_packed else page.n_bytes
+
+    def _has_room(self, page: _Page) -> bool:
+        return self._packed is None and (not self._read or self._n_read + self._weight(page) <= READ)
+
+    def _let_in(self, page: _Page) -> None:
+        self._n_beats = 0
+        if page.visit in self._held:  # else it has ended
+            self._read[page.visit] = weight = self._weight(page)
+            self._n_read += weight
+            if page.is_packed:
+                self._packed = page.visit
+                self._learns.add(page.visit)
+
+    def _let_in_next(self) -> None:
+        page, turn = self._waiting.popleft()
+        self._let_in(page)
+        turn.callback(None)
+
+    def _go_on(self) -> None:
+        """Let in who waits, as far as there is room."""
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            self._let_in_next()
+        if self._waiting and self._packed is not None:
+            call_later(0, self._is_late, self._packed)
+
+    def _is_late(self, visit: Visit) -> None:
+        """A middleware of somebody else's keeps the body of *visit*, or it would be unpacked by now: nobody waits for that."""
+        self._unpacked(visit)
+        self._go_on()
+
+    def _unpacked(self, visit: Visit) -> None:
+        """Nobody waits any more for the body of *visit* to be unpacked."""
+        if visit is self._packed:
+            self._packed = None

@@ -1,0 +1,346 @@
+"""Which pages are in memory at once: judged by the pages that callbacks have at the same time, and by the server's log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import logging
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.statscollectors import StatsCollector
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from support.small_web import Web, crawl
+
+from scrapy_aopic._engine import memory
+from scrapy_aopic.session import bodies, footprint
+from scrapy_aopic.session.stats import Stats
+from scrapy_aopic.session.visit import Visits
+from scrapy_aopic.testing.server import Answer
+
+Serve = Callable[[dict[str, Any]], Web]
+
+LARGE = 60_000
+SETTINGS = {"ADDONS": {"scrapy_aopic.Addon": 1}, "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False}
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One large page may be read at a time."""
+    monkeypatch.setattr(bodies, "READ", LARGE + 1000)
+
+
+def page(size: int, *, packed: bool = False) -> Answer:
+    headers = {"Content-Type": "text/html"}
+    body = b"<html><p>" + b"x" * size
+    if packed:
+        body = gzip.compress(body)
+        headers["Content-Encoding"] = "gzip"
+    return Answer(headers=headers, body=body)
+
+
+class Reading(Spider):
+    """Has its callbacks last until those of others could have begun, and counts those that last at the same time."""
+
+    name = "reading"
+    n_hosts = 12
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.n = self.most = 0
+
+    async def start(self) -> AsyncIterator[Any]:
+        for n in range(self.n_hosts):
+            yield Request(f"http://h{n}.test/")
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        self.n += 1
+        self.most = max(self.most, self.n)
+        await asyncio.sleep(0.02)
+        yield {"url": response.url}
+        self.n -= 1
+
+
+def hosts(answer: Any) -> dict[str, Any]:
+    return {f"http://h{n}.test/": answer for n in range(Reading.n_hosts)}
+
+
+class Late:
+    """A downloader middleware that takes its time with each response, as one that solves riddles does."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        await asyncio.sleep(0.05)
+        return response
+
+
+async def visited(crawler: Any) -> int:
+    n: int = crawler.stats.get_value("aopic/pages/visited", 0)
+    return n
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("way", [SETTINGS, SETTINGS | {"ADDONS": {}, "SCHEDULER": "scrapy_aopic.Scheduler"}])
+@deferred_f_from_coro_f
+async def test_large_pages_are_read_one_after_the_other(
+    serve: Serve, packed: bool, way: dict[str, Any]
+) -> None:
+    # Packed, none of them is larger than a small page: what they become decides.
+    serve(hosts(page(LARGE, packed=packed)))
+    crawler = await crawl(Reading, way)
+    assert await visited(crawler) == Reading.n_hosts
+    assert isinstance(crawler.spider, Reading)
+    assert crawler.spider.most == 1
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/memory/waited") > Reading.n_hosts / 2
+
+
+class Meeting(Reading):
+    """Has no callback end before all have begun."""
+
+    n_hosts = 3
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._all_read = asyncio.Event()
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        self.n += 1
+        if self.n == self.n_hosts:
+            self._all_read.set()
+        await self._all_read.wait()
+        yield {"url": response.url}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@deferred_f_from_coro_f
+async def test_small_pages_do_not_wait_for_each_other(serve: Serve, packed: bool) -> None:
+    serve(hosts(page(100, packed=packed)))
+    crawler = await crawl(Meeting, SETTINGS | {"DOWNLOADER_MIDDLEWARES": {Late: 100}})
+    assert await visited(crawler) == Meeting.n_hosts
+    assert crawler.stats is not None
+    assert not crawler.stats.get_value("aopic/memory/overtaken")
+
+
+@deferred_f_from_coro_f
+async def test_nothing_more_is_requested_while_there_are_enough_bodies(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "HELD", 3 * LARGE)
+    monkeypatch.setattr(bodies, "_FIRST", LARGE)
+    web = serve(hosts(page(LARGE)))
+    asked: list[int] = []
+
+    class Counting(Reading):
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            asked.append(len(web.log))
+            async for each in super().parse(response):
+                yield each
+
+    crawler = await crawl(Counting, SETTINGS)
+    assert await visited(crawler) == Reading.n_hosts
+    # This one, and those that wait: what is allowed, and one that goes beyond it.
+    assert all(n - number <= 4 for number, n in enumerate(asked))
+
+
+@deferred_f_from_coro_f
+async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE", 1)
+    serve(hosts(page(LARGE)))
+    crawler = await crawl(Meeting, SETTINGS)
+    assert await visited(crawler) == Meeting.n_hosts
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/memory/overtaken") == 2
+    said = [record.getMessage() for record in caplog.records if "takes long" in record.getMessage()]
+    assert len(said) == 1
+    assert "http://h" in said[0]
+    assert "AOPIC_MEMORY_MB" in said[0]
+
+
+@deferred_f_from_coro_f
+async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve: Serve) -> None:
+    pages = hosts(page(LARGE))
+    pages["http://h1.test/"] = Answer(500, body=b"x" * LARGE)
+    pages["http://h2.test/"] = Answer(200, {"Content-Type": "image/png"}, b"x" * LARGE)
+    pages["http://h3.test/"] = Answer(302, {"Location": "http://h4.test/"}, b"x" * LARGE)
+    pages["http://h5.test/"] = Answer(404, body=b"x" * LARGE)
+    pages["http://h6.test/"] = Answer(200, {"Content-Encoding": "gzip"}, b"no gzip" * 10_000)
+    serve(pages)
+    read: list[str] = []
+
+    class Failing(Spider):
+        name = "failing"
+        start_urls = list(pages)
+
+        def parse(self, response: Response) -> Any:
+            read.append(response.url)
+            raise ValueError
+
+    settings = SETTINGS | {"RETRY_ENABLED": False}
+    await crawl(Failing, settings)
+    assert {f"http://h{n}.test/" for n in (0, 4, 7, 8, 9, 10, 11)} <= set(read)
+
+
+@deferred_f_from_coro_f
+async def test_a_callback_that_fails_leaves_no_tree_behind(serve: Serve) -> None:
+    serve(hosts(page(100)))
+    roots: list[Any] = []
+    alive: list[bool] = []
+
+    class Failing(Spider):
+        name = "failing"
+        start_urls = list(hosts(None))
+
+        def parse(self, response: Any) -> Any:
+            alive.extend(response._cached_selector is not None for response in roots)
+            assert response.selector is not None
+            roots.append(response)
+            raise ValueError
+
+    gc.disable()
+    try:
+        await crawl(Failing, SETTINGS | {"CONCURRENT_REQUESTS": 1})
+    finally:
+        gc.enable()
+    assert len(roots) == Reading.n_hosts
+    assert not any(alive)
+
+
+# -- the process
+
+
+class Numbers:
+    """What a process has in memory, second by second, and what it gives back."""
+
+    def __init__(self, *rows: int) -> None:
+        self.rows = list(rows)
+        self.n_given_back = 0
+
+    def resident(self) -> int:
+        return self.rows[0] * 1_000_000 if len(self.rows) == 1 else self.rows.pop(0) * 1_000_000
+
+    def give_back(self) -> None:
+        self.n_given_back += 1
+
+
+def looked_at(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, *, memory_mb: int = 256) -> StatsCollector:
+    """Stats of a crawl whose memory was looked at until no number is left."""
+    monkeypatch.setattr(footprint, "resident", numbers.resident)
+    monkeypatch.setattr(footprint, "give_back", numbers.give_back)
+    crawler = get_crawler()
+    crawler._apply_settings()
+    assert crawler.stats is not None
+    stats = Stats(crawler.stats)
+    none = bodies.Bodies(crawler, Visits(lambda _: ("", b""), 10), stats)
+    found = footprint.Footprint(crawler, none, stats, memory_mb)
+    while len(numbers.rows) > 1:
+        found.beat()
+    stats.flush()
+    return crawler.stats
+
+
+def test_memory_is_given_back_when_a_burst_has_left_it_and_not_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steady = Numbers(*[200, 230] * 30, 0)
+    looked_at(steady, monkeypatch)
+    assert steady.n_given_back == 0
+    burst = Numbers(*[200] * 9, 500, 210, *[210] * 20, 0)
+    stats = looked_at(burst, monkeypatch)
+    assert burst.n_given_back == 1
+    assert stats.get_value("aopic/memory/most_bytes") == 210_000_000
+    grown = Numbers(*[200] * 9, *[500] * 40, 0)  # it is in use
+    looked_at(grown, monkeypatch)
+    assert grown.n_given_back == 1
+
+
+def test_more_than_what_is_promised_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        stats = looked_at(Numbers(*[590] * 5, *[700] * 9, 0), monkeypatch)
+    assert stats.get_value("aopic/memory/limit_bytes") == 596_000_000
+    assert (
+        stats.get_value("aopic/memory/over") == 8
+    )  # one of the numbers was read after memory was given back
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "700 MB" in said[0]
+    assert "596 MB" in said[0]
+    assert "AOPIC_MEMORY_MB = 256" in said[0]
+
+
+@deferred_f_from_coro_f
+async def test_the_page_that_takes_too_much_is_named(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(footprint, "REST", -256)
+    monkeypatch.setattr(footprint, "_EVERY", 1)
+    serve({"http://h0.test/": page(LARGE)})
+
+    class Slow(Reading):
+        n_hosts = 1
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            while not any("The largest page" in record.getMessage() for record in caplog.records):
+                await asyncio.sleep(0.01)
+                if any("No page is being read" in record.getMessage() for record in caplog.records):
+                    return
+            yield {"url": response.url}
+
+    crawler = await crawl(Slow, SETTINGS)
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("item_scraped_count") == 1
+    said = [record.getMessage() for record in caplog.records if "The largest page" in record.getMessage()]
+    assert len(said) == 1
+    assert "http://h0.test/" in said[0]
+
+
+def test_garbage_is_collected_unless_the_collector_was_switched_off() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    was = gc.get_threshold()
+    gc.disable()
+    try:
+        first = weakref.ref(Cycle())
+        memory.give_back()
+        assert first() is not None
+        gc.enable()
+        gc.set_threshold(0)
+        memory.give_back()
+        assert first() is not None
+        gc.set_threshold(*was)
+        memory.give_back()
+        assert first() is None
+    finally:
+        gc.set_threshold(*was)
+        gc.enable()
+
+
+def test_a_system_without_glibc_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Musl:
+        def __init__(self, _: None) -> None:
+            pass
+
+    monkeypatch.setattr("ctypes.CDLL", Musl)
+    memory._trim.cache_clear()
+    try:
+        assert memory._trim() is None
+        memory.give_back()
+    finally:
+        memory._trim.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_trim_left() -> Iterator[None]:
+    yield
+    memory._trim.cache_clear()
