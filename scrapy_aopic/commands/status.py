@@ -44,7 +44,8 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     with snapshot(opts.jobdir) as store:
         state = totals(store) if opts.totals else status(store)
     if state and isinstance(opts.jobdir, Path):
-        state["rate"].update(recent(read_history(opts.jobdir / FILE_NAME), state["saved_at"]))
+        for name, values in recent(read_history(opts.jobdir / FILE_NAME), state["saved_at"]).items():
+            state[name] = {**state.get(name, {}), **values}
     _show(state, format_status, opts)
     return 0
 

@@ -41,7 +41,7 @@ COLUMNS = (
     "at", "started_at", "limit", "queued", "visited", "failed", "hosts", "dead_hosts", "ready", "waiting", "backing_off",
     "connections", "callbacks", "pages_per_second", "bytes_per_second", "ceiling", "pages", "redirects", "errors",
     "transfers", "bytes", "down", "put_back", "refused", "virtual", "turns", "queue_seconds", "commit_seconds",
-    "store_bytes", "memory", "cpu", "loop_lag",
+    "store_bytes", "memory", "memory_limit", "cpu", "loop_lag",
 )  # fmt: skip
 """Columns; those after ``ceiling`` up to ``refused`` only grow. Instants are seconds since the epoch."""
 
@@ -81,6 +81,7 @@ def row_of(now: Snapshot, verdict: Verdict) -> list[object]:
         round(now.store.last_commit or 0.0, 3),
         now.store.size_bytes if now.store.size_bytes is not None else "",
         machine.memory if machine is not None else "",
+        machine.memory_limit if machine is not None else "",
         round(machine.cpu, 3) if machine is not None else "",
         round(machine.loop_lag, 4) if machine is not None and machine.loop_lag is not None else "",
     ]
@@ -171,15 +172,19 @@ _RECENT = 60.0
 """Seconds before a commit from which on a row says what the crawl was like then."""
 
 
-def recent(rows: Sequence[dict[str, str]], saved_at: float) -> dict[str, float | str | None]:
+def recent(rows: Sequence[dict[str, str]], saved_at: float) -> dict[str, dict[str, float | str | None]]:
     """What the last row says of the minute before the commit at *saved_at*; empty if it is older.
 
     Returns:
-        ``last_minute``, pages a second, and ``limit``, what limited the crawl (:data:`.verdict.Limit`).
+        ``rate``: ``last_minute``, pages a second, and ``limit``, what limited the crawl (:data:`.verdict.Limit`); and ``memory``
+        of the process: ``bytes`` that it took, and the ``limit`` that it should not exceed.
     """
     if not rows:
         return {}
-    at = _number(rows[-1].get("at", ""))
+    row = rows[-1]
+    at = _number(row.get("at", ""))
     if at is None or saved_at - at > _RECENT:
         return {}
-    return {"last_minute": _number(rows[-1].get("pages_per_second", "")), "limit": rows[-1].get("limit", "")}
+    rate = {"last_minute": _number(row.get("pages_per_second", "")), "limit": row.get("limit", "")}
+    taken, limit = (_number(row.get(name, "")) for name in ("memory", "memory_limit"))
+    return {"rate": rate, **({"memory": {"bytes": taken, "limit": limit}} if taken and limit else {})}

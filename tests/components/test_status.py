@@ -175,13 +175,16 @@ def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_job(tmp_path / "job", "sqlite", 10)  # at 0 seconds
-    rates = []
+    said = []
+    columns = "at,limit,pages_per_second,memory,memory_limit"
     for at in (-100.0, -10.0):
-        (tmp_path / "job" / FILE_NAME).write_text(f"at,limit,pages_per_second\n{at},disk,1.5\n")
+        (tmp_path / "job" / FILE_NAME).write_text(f"{columns}\n{at},disk,1.5,200,600\n")
         with pytest.raises(SystemExit):
             execute(["scrapy", "aopic", "status", str(tmp_path / "job"), "--json"], Settings())
-        rates.append(json.loads(capsys.readouterr().out)["rate"])
+        said.append(json.loads(capsys.readouterr().out))
+    rates = [each["rate"] for each in said]
     assert rates == [{"since_begin": None}, {"since_begin": None, "last_minute": 1.5, "limit": "disk"}]
+    assert [each.get("memory") for each in said] == [None, {"bytes": 200, "limit": 600}]
 
 
 def test_top_is_shown_again_and_again_until_it_is_interrupted(

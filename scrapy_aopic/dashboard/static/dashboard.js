@@ -433,7 +433,7 @@ function showStore(now) {
   );
   if (machine) {
     rows.push(
-      ["memory of the process", bytes(machine.memory)],
+      ["memory of the process", `${bytes(machine.memory)}, ${bytes(machine.memory_limit)} at most`],
       ["processor", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
       ["event loop late by", `${seconds(machine.loop_lag)} on average, ${seconds(machine.loop_lag_max)} at most`],
     );
