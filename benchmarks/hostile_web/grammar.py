@@ -66,6 +66,11 @@ class Habits(NamedTuple):
     robots: str
 
 
+_ORDERLY = Habits(0, 0, 0, 0, 0, 0, "")
+
+HEAVY_LINKS = 6_667
+"""Links of each megabyte of a heavy page, with 25 paragraphs behind each."""
+
 ROBOTS = (
     *["none"] * 8, *["rules"] * 8,
     "page", "noise", "huge", "error", "later", "loop", "away", "abort", "drip", "bomb",
@@ -78,12 +83,17 @@ class Misbehaviour:
     Args:
         n_hosts: Hosts that pages link to.
         slowest: Seconds of the longest wait inside an answer.
+        heavy: Share of pages, 0 to 1, that are in order but for their weight, of *heavy_mb*.
     """
 
-    def __init__(self, seed: int, n_hosts: int, slowest: float) -> None:
+    def __init__(
+        self, seed: int, n_hosts: int, slowest: float, heavy: float = 0.0, heavy_mb: float = 3.0
+    ) -> None:
         self._seed = seed
         self._n_hosts = n_hosts
         self._slowest = slowest
+        self._heavy = heavy
+        self._heavy_links = int(heavy_mb * HEAVY_LINKS)
         self.hosts = [f"h{n}.test" for n in range(n_hosts)]
 
     def habits(self, host: str) -> Habits:
@@ -100,6 +110,10 @@ class Misbehaviour:
         habits = self.habits(host)
         if target == "/robots.txt" and (plan := self._robots(random, host, habits.robots)) is not None:
             return plan
+        if self._heavy and random.random() < self._heavy:
+            answer = _Answer(random, _ORDERLY, self._slowest)
+            answer.body, answer.kind = self._heavy_page(random), "text/html; charset=utf-8"
+            return answer.plan()
         answer = _Answer(random, habits, self._slowest)
         if target.startswith("/sitemap"):
             answer.body, answer.kind = self._sitemap(random, host)
@@ -128,6 +142,18 @@ class Misbehaviour:
         return f"<html><head><title>{target}</title></head><body>{text} {target}\n{anchors}".encode(
             "utf-8", "replace"
         )
+
+    def _heavy_page(self, random: Random) -> bytes:
+        """By default 3 MB, of which a tree takes 85: 20,000 links and 500,000 paragraphs."""
+        hosts = random.choices(self.hosts, k=self._heavy_links)
+        pages = random.choices(range(1000), k=self._heavy_links)
+        paragraphs = "<p>" * 25
+        text = "what a link says of where it leads "
+        links = (
+            f'<a href="http://{host}/p{page}">{text}</a>{paragraphs}'
+            for host, page in zip(hosts, pages, strict=True)
+        )
+        return "".join(links).encode()
 
     # -- odd bodies
 
@@ -223,7 +249,7 @@ class Misbehaviour:
 
     def _robots(self, random: Random, host: str, kind: str) -> Plan | None:
         """``None`` for an answer like any other."""
-        answer = _Answer(random, Habits(0, 0, 0, 0, 0, 0, ""), self._slowest)
+        answer = _Answer(random, _ORDERLY, self._slowest)
         answer.kind = "text/plain"
         match kind:
             case "none":

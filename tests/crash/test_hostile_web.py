@@ -25,6 +25,10 @@ def test_no_misbehaviour_raises_stalls_or_breaks_a_promise(seed: int) -> None:
         "5",
         "--least-pages",
         "20",
+        "--heavy",
+        "0.1",
+        "--heavy-mb",
+        "0.3",
     ]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--seed", str(seed), *options],
