@@ -9,6 +9,7 @@ import pytest
 from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
@@ -265,3 +266,19 @@ def test_a_dead_host_keeps_no_other_one_of_its_domain_or_address(shared: dict[st
             end(job, lease, SILENT if lease.host == "dead" else ANSWER)
     assert made == ["dead", *["fine"] * 5]
     assert job.now == NOW
+
+
+@pytest.mark.parametrize("outcomes", [[SILENT, ANSWER], [SILENT, SILENT, BROKEN], [BROKEN, BROKEN, ANSWER]])
+def test_a_host_without_pages_is_none_of_the_crawls_hosts_whatever_it_does(outcomes: list[Outcome]) -> None:
+    job = job_of()
+    job.seed(on("80", 0))
+    for number, outcome in enumerate(outcomes):
+        job.crawl.transferred("elsewhere", 0.1, job.now + number, outcome, origin="80")
+    job.commit()
+    assert job.crawl.counts.hosts == 1
+    assert audit(job.store).violations == []
+    job.crawl.set_crawl_delay("elsewhere", 1.0, job.now)
+    job.seed(on("80", 1, host="elsewhere"))
+    job.commit()
+    assert job.crawl.counts.hosts == 2
+    assert audit(job.store).violations == []

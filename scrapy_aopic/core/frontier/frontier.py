@@ -497,7 +497,7 @@ class Frontier:
         gap = self._politeness.after(host, transfer, outcome, retry_after)
         if self._politeness.heard(host, origin, outcome, now):
             back_queue.reload(host)
-            if outcome != Outcome.SILENT:
+            if outcome != Outcome.SILENT and key not in self._outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
