@@ -68,6 +68,37 @@ def test_the_token_in_the_address_becomes_a_cookie(serve_dashboard: Serve) -> No
     assert served.get("/", token=None, Cookie=f"aopic-1={TOKEN}").status == 401
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        *(
+            "bad[]=1",
+            'settings={"a": [1, 2], "b": "c"}',
+            "=",
+            "novalue",
+            "a=b=c; ;; d",
+            "ü=ö",
+            '"',
+            "a b=c d",
+            "@=%",
+        ),
+        *("aopic=1", "aopic-1=x", "$Version=1"),
+    ],
+)
+def test_cookies_of_other_applications_do_not_matter(serve_dashboard: Serve, others: str) -> None:
+    served = serve_dashboard()
+    own = f"aopic-{served.port}={TOKEN}"
+    for cookies in (
+        f"{others}; {own}",
+        f"{own}; {others}",
+        f"{others};{own};{others}",
+        f"aopic-{served.port}=old; {own}",
+    ):
+        assert served.get("/echo", token=None, Cookie=cookies).status == 200
+    for cookies in (others, f"x{own}", f"{own}x", f"a={own}"):
+        assert served.get("/echo", token=None, Cookie=cookies).status == 401
+
+
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one expression looks at the token, and that is a comparison made for it."""
     compared = []
