@@ -83,6 +83,7 @@ class Feed:
         self._points: deque[dict[str, float | None]] = deque(maxlen=N_POINTS)
         self._point_at = -POINT_EVERY
         self._looked_at = -every
+        self._beat_at = monotonic()
         self.reason = ""
 
     # -- the side of the crawl
@@ -93,6 +94,7 @@ class Feed:
         is_wanted = self._n_waiting and now - self._looked_at >= _NEARLY * self._every
         if is_wanted or now - self._point_at >= POINT_EVERY:
             self._look(now)
+        self._beat_at = monotonic()
 
     def _look(self, now: float) -> None:
         self._looked_at = now
@@ -143,6 +145,16 @@ class Feed:
             return frame
         found = self.after(frame.number, timeout)
         return found or (self._frame if self.reason else None)
+
+    def recent(self, patience: float) -> Frame | None:
+        """The last frame, without a wait; ``None`` if the owner has not called for *patience* seconds, or sees nothing.
+
+        So that strangers may ask: it takes nothing of the owner. Until there is a first frame it waits as :meth:`fresh` does.
+        """
+        frame = self._frame
+        if frame is None:
+            return self.after(0, patience)
+        return frame if monotonic() - min(self._beat_at, frame.instant + POINT_EVERY) < patience else None
 
     def points(self) -> list[dict[str, float | None]]:
         """Points of the past, oldest first."""

@@ -148,7 +148,7 @@ def health(feed: Feed, oldest_commit: float) -> Answer:
     """Whether the crawl is alive: its event loop answers, and its work gets to the store."""
     if feed.reason:
         return sentence(503, "The crawl is over.")
-    frame = feed.fresh(_PATIENCE)
+    frame = feed.recent(_PATIENCE)
     if frame is None:
         return _SILENT
     age = (frame.seen.figures.get("store") or {}).get("commit_age")
@@ -159,11 +159,12 @@ def health(feed: Feed, oldest_commit: float) -> Answer:
 
 def readiness(feed: Feed) -> Answer:
     """Whether the crawl makes requests: its store is open, and no pause after a crash is left."""
-    frame = feed.fresh(_PATIENCE) if not feed.reason else None
+    frame = feed.recent(_PATIENCE) if not feed.reason else None
     if frame is None:
         return sentence(503, "not ready")
     figures = frame.seen.figures
-    if not figures.get("is_live") or figures.get("not_before", 0) > figures.get("at", 0):
+    now = figures.get("at", 0) + monotonic() - frame.instant
+    if not figures.get("is_live") or figures.get("not_before", 0) > now:
         return sentence(503, "not ready")
     return sentence(200, "ready")
 

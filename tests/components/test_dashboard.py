@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,12 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.records import HostRecord, host_key, pack_host
+from scrapy_aopic.dashboard import feed as feed_module
+from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.domains import top_domains
+from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.past import Past
+from scrapy_aopic.dashboard.site import health, readiness
 from scrapy_aopic.dashboard.stored import StoredJob
 from scrapy_aopic.dashboard.stored import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -189,6 +194,66 @@ async def test_another_address_needs_a_token_of_ones_own(
         "to a token of your own. The crawl does not start."
     )
     assert web.asked == []
+
+
+# Health
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A feed on a clock of its own, and the figures that it finds."""
+    self = SimpleNamespace(now=1000.0, taken=0)
+    self.figures = {"is_live": True, "at": 50.0, "not_before": 0.0, "store": {"commit_age": 1.0}}
+
+    def take() -> Seen:
+        self.taken += 1
+        return Seen(dict(self.figures), {}, {})
+
+    def go_on(seconds: float) -> None:
+        for _ in range(int(4 * seconds)):
+            self.now += 0.25
+            self.figures["at"] += 0.25
+            self.feed.beat()
+
+    for module in (feed_module, site_module):
+        monkeypatch.setattr(module, "monotonic", lambda: self.now)
+    self.feed, self.go_on = Feed(take), go_on
+    self.feed.beat()
+    return self
+
+
+def test_who_asks_for_health_takes_nothing_of_the_crawl(watched: SimpleNamespace) -> None:
+    """However often: anybody may ask, so an answer neither waits nor makes the crawl look at itself."""
+    for _ in range(40):
+        watched.go_on(0.25)
+        assert health(watched.feed, 30).status == readiness(watched.feed).status == 200
+    assert watched.taken == 2  # the points of the past
+
+
+def test_a_loop_that_does_not_answer_is_not_well(watched: SimpleNamespace) -> None:
+    watched.go_on(7)
+    watched.now += 4.9
+    assert health(watched.feed, 30).status == readiness(watched.feed).status == 200
+    watched.now += 0.2
+    assert health(watched.feed, 30).status == readiness(watched.feed).status == 503
+    watched.go_on(0.25)
+    assert health(watched.feed, 30).status == readiness(watched.feed).status == 200
+    watched.feed.close("finished")
+    assert health(watched.feed, 30).status == readiness(watched.feed).status == 503
+
+
+def test_a_commit_that_is_too_old_is_not_well(watched: SimpleNamespace) -> None:
+    watched.figures["store"] = {"commit_age": 31.0}
+    watched.go_on(10)
+    assert (health(watched.feed, 30).status, readiness(watched.feed).status) == (503, 200)
+
+
+def test_a_crawl_is_ready_at_the_end_of_its_pause(watched: SimpleNamespace) -> None:
+    watched.figures["not_before"] = 65.0
+    watched.go_on(14.75)
+    assert (health(watched.feed, 30).status, readiness(watched.feed).status) == (200, 503)
+    watched.go_on(0.25)
+    assert readiness(watched.feed).status == 200
 
 
 # Settings
