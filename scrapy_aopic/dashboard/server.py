@@ -1,9 +1,15 @@
 """The HTTP server: reads requests in threads of its own and answers from a table of paths.
 
-It is Python's ``http.server``, with bounds: a request has :data:`_REQUEST_SECONDS` and :data:`_REQUEST_BYTES`, an answer
-:data:`_SEND_SECONDS` for each write, and there are at most :data:`_CONNECTIONS` at once, :data:`STREAMS` of them streams.
-Considered instead: ``twisted.web``, which needs a reactor; ``aiohttp``, which not every version of Scrapy brings along; and a
-server in the event loop of the crawl, which a slow answer would delay.
+It is Python's ``http.server``, with bounds: a request has :data:`_REQUEST_SECONDS` and :data:`_REQUEST_BYTES` in all and no
+body, an answer :data:`_SEND_SECONDS` for each write.
+
+Nobody who does not know the token can hold up who does, or a probe: a connection is a stranger's until its request has shown
+the token, a new one takes the place of the oldest of at most :data:`_STRANGERS`, and visitors have :data:`_VISITORS` places of
+their own, :data:`STREAMS` of them for streams. Connections are taken at a pace, so that a flood of them costs the crawl little.
+
+Considered instead: ``twisted.web``, which needs a reactor; ``aiohttp``, which not every version of Scrapy brings along; ``h11``,
+a dependency for what Python's own parser does as well where each connection has one request without a body; and a server in
+the event loop of the crawl, which a slow answer would delay.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import json
 import logging
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -32,20 +39,33 @@ logger = logging.getLogger(__name__)
 STREAMS = 8
 """Streams of events at once; each is a page that somebody looks at."""
 
-_CONNECTIONS = 32
-"""Connections at once: the streams, and some that are answered at once."""
+_VISITORS = 32
+"""Connections at once that have shown the token: the streams, and some that are answered at once."""
 
-_REQUEST_SECONDS = 10.0
-"""Time in which a request must have been sent."""
+_STRANGERS = 64
+"""Connections at once that have not, or not yet; the next one takes the place of the oldest."""
+
+_CONNECTIONS = _VISITORS + 2 * _STRANGERS
+"""All of them, and those that have lost their place and whose threads are about to end."""
+
+_RATE = 128
+"""Connections that are taken a second: few enough to cost the crawl little."""
+
+_BURST = 32
+"""Connections that are taken at once after a rest: a page asks for a dozen files. So few that a stranger keeps its place for
+a quarter of a second however many come, in which anybody honest has sent a request."""
+
+_REQUEST_SECONDS = 5.0
+"""Time in which a request must have been sent, from the moment the connection is taken to the end of the headers."""
 
 _REQUEST_BYTES = 16_384
 """Bytes of a request: a browser sends some hundreds."""
 
-_DRAIN_SECONDS = 0.2
-"""Time to wait for more of a request that was too large."""
+_DRAIN_SECONDS = 1.0
+"""Time to read what a client goes on to send after its request was refused."""
 
-_DRAIN_READS = 16
-"""Reads of that."""
+_DRAIN_BYTES = 262_144
+"""Bytes of that."""
 
 _SEND_SECONDS = 10.0
 """Time for a client to take what is written to it before it is dropped."""
@@ -124,6 +144,8 @@ class _Bounded(io.RawIOBase):
             raise TimeoutError
         self._connection.settimeout(remaining)
         n = self._connection.recv_into(buffer, min(len(buffer), self._left))
+        if n == 0:  # part of a request is none
+            raise ConnectionResetError
         self._left -= n
         return n
 
@@ -160,23 +182,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         self.close_connection = True
+        self._has_rest = False
         self.requestline = self.request_version = self.command = ""
         try:
             self.handle_one_request()
         except _TooLarge:
             self.send_error(431)
+        except OSError:  # the client has gone, is too slow, or has lost its place
+            return
+        if self._has_rest:
             self._drain()
-        except OSError:  # the client has gone, or reads too slowly
-            pass
 
     def _drain(self) -> None:
         """Read some of the rest of a request: closing without that would take back the answer."""
-        with suppress(OSError):
+        rest, buffer = _Bounded(self.connection, _DRAIN_BYTES, _DRAIN_SECONDS), bytearray(_REQUEST_BYTES)
+        with suppress(OSError, _TooLarge):
             self.connection.shutdown(socket.SHUT_WR)
-            self.connection.settimeout(_DRAIN_SECONDS)
-            for _ in range(_DRAIN_READS):
-                if not self.connection.recv(_REQUEST_BYTES):
-                    break
+            while rest.readinto(buffer):
+                pass
 
     def finish(self) -> None:
         self.rfile.close()
@@ -187,12 +210,17 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that cannot be understood."""
         del message, explain  # may quote the request
+        self._has_rest = True
         self.request_version = self.protocol_version  # else there would be no status line
         short, long = self.responses.get(code, ("Error", ""))
         with suppress(OSError):
             self._send(sentence(code, f"{short}. {long}".strip()))
 
     # -- answers
+
+    def handle_expect_100(self) -> bool:
+        """No body is wanted, so nothing says that it may come."""
+        return True
 
     def do_GET(self) -> None:
         self._answer()
@@ -201,6 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _refuse(self) -> None:
+        self._has_rest = True
         self._send(sentence(405, "The dashboard only shows; it takes no orders."), {"Allow": "GET, HEAD"})
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
@@ -208,6 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         server = self.server
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self._has_rest = True
             self._send(sentence(413, "A request must not have a body."))
             return
         try:
@@ -228,6 +258,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(
                 sentence(401, "A token is needed: open the address that the log shows."),
                 {"WWW-Authenticate": "Bearer"},
+            )
+        elif not server.admit(self.connection):
+            self._send(
+                sentence(503, f"{_VISITORS} requests are being answered already, and that is the most."),
+                {"Retry-After": "1"},
             )
         elif path == "/events":
             self._stream()
@@ -323,7 +358,7 @@ class Server(ThreadingMixIn, HTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 16
+    request_queue_size = 1024  # of the system's, which is less with some: whoever comes meanwhile waits in it
 
     def __init__(
         self,
@@ -339,6 +374,9 @@ class Server(ThreadingMixIn, HTTPServer):
         self.request_seconds = request_seconds
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, str] = {}  # and their addresses, oldest first
+        self._visitors: set[socket.socket] = set()
+        self._has_warned = False
         self._n_streams = 0
         self._is_closed = False
         super().__init__((name, port), _Handler)
@@ -355,8 +393,18 @@ class Server(ThreadingMixIn, HTTPServer):
         self._thread.start()
 
     def _accept(self) -> None:
+        due = 0.0
         while not self._is_closed:
             self.handle_request()
+            now = monotonic()
+            due = max(due, now - _BURST / _RATE) + 1 / _RATE
+            if due > now:
+                sleep(due - now)
+
+    @property
+    def n_open(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
 
     @property
     def n_streams(self) -> int:
@@ -385,18 +433,48 @@ class Server(ThreadingMixIn, HTTPServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for one more connection."""
+        """Whether there is room for one more connection, of a stranger for now."""
         with self._lock:
             if self._is_closed or len(self._connections) >= _CONNECTIONS:
                 return False
             self._connections.add(request)
+            self._strangers[request] = client_address[0]
+            if len(self._strangers) > _STRANGERS:
+                self._make_room()
         return True
+
+    def _make_room(self) -> None:
+        """End the oldest connection of the address that strangers have most connections from."""
+        ((address, n),) = Counter(self._strangers.values()).most_common(1)
+        oldest = next(each for each, its in self._strangers.items() if its == address)
+        del self._strangers[oldest]
+        with suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "More than %(most)d connections to the dashboard have not shown its token, %(n)d of them from %(address)s: "
+                "the oldest are closed, and the crawl goes on. AOPIC_DASHBOARD says who can connect. Further ones are not "
+                "logged",
+                {"most": _STRANGERS, "n": n, "address": address},
+            )
+
+    def admit(self, connection: socket.socket) -> bool:
+        """Give a stranger that has shown the token a visitor's place; ``False`` if there is none."""
+        with self._lock:
+            self._strangers.pop(connection, None)
+            if len(self._visitors) >= _VISITORS:
+                return False
+            self._visitors.add(connection)
+            return True
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
         super().shutdown_request(request)
         with self._lock:
             self._connections.discard(request)
+            self._visitors.discard(request)
+            self._strangers.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """An error that no handler foresaw."""

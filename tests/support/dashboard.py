@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.guard import Guard
-from scrapy_aopic.dashboard.server import Server, Site, sentence
+from scrapy_aopic.dashboard.server import Answer, Server, Site, sentence
 from scrapy_aopic.dashboard.stored import serve
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.settings import Listen
@@ -45,12 +45,13 @@ class Served:
         self.server = Server("127.0.0.1", 0, **options)
         self.port = self.server.port
         self.guard = Guard(TOKEN, "127.0.0.1", port=self.port)
+        self.paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+            "/": lambda _: sentence(200, "the page"),
+            "/echo": lambda query: sentence(200, str(dict(query))),
+        }
         site = Site(
             self.feed,
-            {
-                "/": lambda _: sentence(200, "the page"),
-                "/echo": lambda query: sentence(200, str(dict(query))),
-            },
+            self.paths,
             {"/healthz": lambda _: sentence(200, "ok")},
         )
         self.server.start(site, self.guard)
@@ -82,13 +83,6 @@ class Served:
         with closing(connection):
             response = connection.getresponse()
             return Got(response.status, response.headers, response.read().decode())
-
-    def get_or_none(self, path: str) -> int | None:
-        """The status of the answer; ``None`` if the connection was closed."""
-        try:
-            return self.get(path).status
-        except (OSError, http.client.HTTPException):
-            return None
 
     @contextmanager
     def connect(self) -> Iterator[socket.socket]:

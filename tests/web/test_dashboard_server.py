@@ -5,16 +5,22 @@ from __future__ import annotations
 import ast
 import inspect
 import socket
+import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from random import Random
+from threading import Event
 
 import pytest
 from support.dashboard import TOKEN, Served
 
 from scrapy_aopic.dashboard import guard as guard_module
+from scrapy_aopic.dashboard import server as server_module
 from scrapy_aopic.dashboard.guard import Guard, new_token
-from scrapy_aopic.dashboard.server import STREAMS
+from scrapy_aopic.dashboard.server import STREAMS, Answer, sentence
 from scrapy_aopic.settings import is_loopback
 
 Serve = Callable[..., Served]
@@ -301,12 +307,221 @@ def test_a_request_that_drips_is_given_up(serve_dashboard: Serve) -> None:
         assert ended
 
 
-def test_there_are_never_more_connections_than_it_takes(serve_dashboard: Serve) -> None:
+def test_part_of_a_request_is_none(serve_dashboard: Serve) -> None:
     served = serve_dashboard()
+    with served.connect() as connection:
+        connection.sendall(
+            f"GET /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+        )
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100) == b""
+
+
+@pytest.mark.parametrize("start", [b"POST /", b"GET /", b"BREW /", b"GET /" + b"a" * 20_000])
+def test_a_refusal_is_read_by_who_goes_on_sending(
+    serve_dashboard: Serve, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    """What comes after it is read, too: closing at once would take back the answer with some systems."""
+    monkeypatch.setattr(server_module, "_DRAIN_SECONDS", 60)
+    served = serve_dashboard(request_seconds=60)
+    with served.connect() as connection:
+        connection.sendall(start + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        while connection.recv(65536):
+            pass
+        for _ in range(100):
+            connection.sendall(bytes(1000))
+    wait_until(lambda: served.server.n_open == 0)
+
+
+# Strangers
+
+
+def drip(connection: socket.socket) -> bool:
+    """Send a line more of a request that never ends, and say whether the connection is still open."""
+    connection.settimeout(0.0)
+    try:
+        connection.sendall(b"X: y\r\n")
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_strangers_hold_up_neither_operator_nor_probe(serve_dashboard: Serve) -> None:
+    """The latest to come gets in, however many send a line now and then and come back when they are closed."""
+    served = serve_dashboard(request_seconds=60)
+    most = server_module._STRANGERS
     with ExitStack() as stack:
-        connections = [stack.enter_context(served.connect()) for _ in range(40)]
-        assert connections[-1].recv(10) == b""  # closed at once: the first 32 have sent nothing yet
-    wait_until(lambda: served.get_or_none("/echo") == 200)
+        strangers: list[socket.socket] = []
+        for _ in range(2):
+            while len(strangers) < 2 * most:
+                strangers.append(stack.enter_context(served.connect()))
+                strangers[-1].sendall(b"GET / HTTP/1.1\r\n")
+            for _ in range(5):
+                assert served.get("/echo").status == 200
+                assert served.get("/healthz", token=None).status == 200
+                strangers = [each for each in strangers if drip(each)]
+            assert len(strangers) <= most
+            wait_until(lambda: served.server.n_open <= most)  # so their threads and memory are bounded
+
+
+def test_the_oldest_stranger_makes_room(serve_dashboard: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    served = serve_dashboard(request_seconds=60)
+    most = server_module._STRANGERS
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(served.connect()) for _ in range(most + 2)]
+        assert strangers[0].recv(1) == strangers[1].recv(1) == b""
+        assert drip(strangers[2])
+        assert drip(strangers[-1])
+    (said,) = [record for record in caplog.records if record.name == server_module.__name__]
+    assert said.levelname == "WARNING"
+    assert said.getMessage().startswith(
+        f"More than {most} connections to the dashboard have not shown its token"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no second loopback address")
+def test_the_address_with_most_strangers_makes_room(serve_dashboard: Serve) -> None:
+    served = serve_dashboard(request_seconds=60)
+    with ExitStack() as stack:
+        honest = stack.enter_context(socket.socket())
+        honest.bind(("127.0.0.2", 0))
+        honest.connect(("127.0.0.1", served.port))
+        others = [stack.enter_context(served.connect()) for _ in range(server_module._STRANGERS + 1)]
+        assert others[0].recv(1) == others[1].recv(1) == b""
+        assert drip(honest)
+
+
+def test_who_has_shown_the_token_is_never_closed_for_a_stranger(serve_dashboard: Serve) -> None:
+    served = serve_dashboard(request_seconds=60)
+    with ExitStack() as stack:
+        watching = stack.enter_context(served.connect())
+        served.ask_for_stream(watching)
+        read_until(watching, b"event: snapshot")
+        for _ in range(server_module._STRANGERS + 1):
+            stack.enter_context(served.connect())
+        assert served.get("/healthz", token=None).status == 200  # now all of them are there
+        served.figures["pages"] = "after them"
+        read_until(watching, b"after them")
+
+
+def test_visitors_are_bounded_too(serve_dashboard: Serve) -> None:
+    served = serve_dashboard(request_seconds=60)
+    go_on = Event()
+    most = server_module._VISITORS
+    begun: list[None] = []
+
+    def slow(_: Mapping[str, str]) -> Answer:
+        begun.append(None)
+        return sentence(200, str(go_on.wait(20)))
+
+    served.paths["/slow"] = slow
+    with ThreadPoolExecutor(most) as pool:
+        answers = [pool.submit(served.get, "/slow") for _ in range(most)]
+        try:
+            wait_until(lambda: len(begun) == most)
+            refused = served.get("/echo")
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+            assert served.get("/healthz", token=None).status == 200
+        finally:
+            go_on.set()
+        assert {each.result().status for each in answers} == {200}
+    wait_until(lambda: served.get("/echo").status == 200)
+
+
+def test_connections_are_taken_at_a_pace(serve_dashboard: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast they come, so that the crawl beside it goes on: by a clock that only stands still or is slept on."""
+    begin = time.monotonic()
+    now = [begin]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(server_module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(server_module, "sleep", sleep)
+    served = serve_dashboard(request_seconds=60)
+    rate, burst = server_module._RATE, server_module._BURST
+    for _ in range(burst + rate // 4):
+        assert served.get("/healthz", token=None).status == 200
+    assert now[0] - begin == pytest.approx(1 / 4, abs=1.5 / rate)
+
+
+# Anything at all
+
+
+METHODS = b"GET|GET|HEAD|POST|get|GE\0T|PRI|CONNECT|\x16\x03\x01".split(b"|")
+BLANKS = b" | |  |\t|".split(b"|")
+PATHS = [*b"/|/echo|*|//[|/?token=%ff|/healthz|/healthz|/events|".split(b"|"), b"/" + b"a" * 9000]
+VERSIONS = [
+    *b" HTTP/1.1| HTTP/1.1| HTTP/1.0| HTTP/2.0| HTTP/-1.\xb2||\0".split(b"|"),
+    b" HTTP/1." + b"1" * 5000,
+]
+FIELDS = [
+    *b"Host: 127.0.0.1|Host: a\r\nHost: b|Host|: | folded: x|Cookie: ;=;,\0{|Origin: http://[|Upgrade: h2c".split(
+        b"|"
+    ),
+    *b"Transfer-Encoding: chunked|Transfer-Encoding: x|Content-Length: 5|Content-Length: -1".split(b"|"),
+    *b"Expect: 100-continue|Authorization: Bearer \xff|Content-Type: multipart/x; boundary=b".split(b"|"),
+    *(b"X: " + b"y" * 9000, b"X:y\r\n" * 120),
+]
+ENDS = b"\r\n|\n|\r".split(b"|")
+BODIES = [
+    *b"||5\r\nhello\r\n0\r\n\r\n|ffffffffffffffff\r\n|-1\r\n\r\n|GET /echo HTTP/1.1\r\n\r\n".split(b"|"),
+    bytes(300_000),
+]
+
+
+def odd_request(random: Random) -> bytes:
+    """What no browser sends, or nearly; never with the token."""
+    line = b"".join(map(random.choice, (METHODS, BLANKS, PATHS, VERSIONS)))
+    end = random.choice(ENDS)
+    fields = [b"Host: 127.0.0.1"] * random.randrange(2) + random.sample(FIELDS, random.randrange(5))
+    request = end.join([line, *fields]) + 2 * end + random.choice(BODIES)
+    how = random.randrange(6)
+    if how == 0:
+        return random.randbytes(random.randrange(200))
+    if how == 1:
+        return request[: random.randrange(len(request))]
+    if how == 2:
+        return request * 3
+    if how == 3:
+        data = bytearray(request)
+        for _ in range(5):
+            data[random.randrange(min(len(data), 300))] = random.randrange(256)
+        return bytes(data)
+    return request
+
+
+def test_whatever_comes_it_goes_on_answering(
+    serve_dashboard: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random bytes, requests that are cut, mutilated or pipelined, bodies and chunks: the answer is one of HTTP, or none."""
+    monkeypatch.setattr(server_module, "_RATE", 1e6)  # the pace is another test's
+    served = serve_dashboard(request_seconds=60)
+    random = Random(32)
+    found: Counter[bytes] = Counter()
+    for n in range(1000):
+        with served.connect() as connection:
+            answer = b""
+            with suppress(ConnectionError):
+                connection.sendall(odd_request(random))
+                with suppress(OSError):  # closed already
+                    connection.shutdown(socket.SHUT_WR)
+                while part := connection.recv(65536):
+                    answer += part
+        if answer.startswith(b"HTTP"):
+            found[answer[:13]] += 1
+            assert answer.count(b"HTTP/1.1 ") == 1  # a request in the body of another is none
+        assert b"the page" not in answer
+        if n % 20 == 0:
+            assert served.get("/echo").status == 200
+    codes = {int(start.removeprefix(b"HTTP/1.1 ")) for start in found}
+    assert codes <= {200, 303, 400, 401, 403, 404, 405, 413, 431, 501, 505}
+    assert codes >= {200, 400, 401, 403, 405, 413, 431, 501, 505}
+    wait_until(lambda: served.server.n_open == 0)
+    assert caplog.text == ""
+    assert served.get("/echo").status == served.get("/healthz", token=None).status == 200
 
 
 # Streams
