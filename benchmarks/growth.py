@@ -42,11 +42,11 @@ from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.links import Extraction, Page
-from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_keys import key_of_url
 from scrapy_aopic.web.urls import Normaliser
 
 STEEPEST = 1.25

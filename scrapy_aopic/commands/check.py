@@ -30,8 +30,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     from tqdm import tqdm
 
-    from scrapy_aopic.core.audit import Audit, audit
+    from scrapy_aopic.core.audit import Audit
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.job.auditing import audit_store
     from scrapy_aopic.job.queries import count_pages
     from scrapy_aopic.job.report import format_audit
     from scrapy_aopic.job.whole import audit_job, format_whole, is_cut
@@ -44,7 +45,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         try:
             store.verify()
             with tqdm(total=count_pages(store), unit=" pages", unit_scale=True, disable=None) as line:
-                result = audit(store, progress=line.update)
+                result = audit_store(store, line.update)
         except StorageError as error:
             result = Audit()
             result.expect(False, "{} 'scrapy aopic repair' saves what can be saved.", error)

@@ -1,6 +1,9 @@
 """Whether a store holds a state that a crawl can have been in: every invariant, counted to the unit.
 
 Reads each family once, in bounded memory; only rows that belong to nothing are looked for in a second reading.
+
+Each value that is stored is compared with something else: with what it is a count or a copy of, or with what it can be at all
+(:mod:`.possible`). What cannot be found that way is listed in docs/after-a-crash.md, and in the test that edits everything.
 """
 
 from __future__ import annotations
@@ -9,13 +12,49 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .counters import read_counters
+from .counters import OUTCOMES, class_of_outcome, read_counters
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
-from .layout import ACTIVE, DEAD, DUE, HOST_ROWS, PARKED, SHELVED, WAKES
+from .layout import (
+    ACTIVE,
+    CLOCK_KEY,
+    COUNTERS_KEY,
+    DEAD,
+    DUE,
+    HOST_ROWS,
+    INDEXES,
+    OUTSIDERS,
+    PARKED,
+    SHARED_GATES,
+    SHELVED,
+    WAKES,
+)
 from .ledger import TOTAL
 from .ports import Family, Store
-from .records import FAILED, HOST_BYTES, NO_RECORD, QUEUED, VISITED, HostRecord, serial_of
+from .possible import (
+    Limits,
+    wrong_clock,
+    wrong_content,
+    wrong_counters,
+    wrong_domain,
+    wrong_host,
+    wrong_instant,
+    wrong_links,
+    wrong_outsider,
+    wrong_page,
+    wrong_robots,
+    wrong_totals,
+)
+from .records import (
+    FAILED,
+    HOST_BYTES,
+    NO_RECORD,
+    PAGE_BYTES,
+    QUEUED,
+    VISITED,
+    HostRecord,
+    unpack_host,
+)
 from .saved import read_saved
 from .shards.mail import balance_of
 from .walk import (
@@ -28,10 +67,12 @@ from .walk import (
     each_page,
     find_order,
     front_queue_of,
+    has_claims,
     has_root,
     index_rows,
     is_due,
     is_emptied,
+    is_set_aside,
     read_page,
 )
 
@@ -41,7 +82,7 @@ if TYPE_CHECKING:
     from .order import Order
     from .records import Page
     from .saved import Saved
-    from .walk import StoredHost, StoredPage
+    from .walk import StoredHost, StoredPage, WrongRequest
 
 _MAX_SHOWN = 20
 """Violations that are kept as sentences."""
@@ -88,13 +129,18 @@ class Audit:
 
 
 def audit(
-    store: Store, order: Order | None = None, progress: Callable[[int], object] = lambda _: None
+    store: Store,
+    order: Order | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+    wrong_request: WrongRequest | None = None,
 ) -> Audit:
     """Check every invariant of the crawl in *store*.
 
     Args:
         progress: Called with the number of further pages that were looked at.
         order: The crawl's order, if it is not one of this package; without it front queues are not checked.
+        wrong_request: Reads the stored requests. Without it, the job is one of a caller of whom nobody knows what its requests
+            and robots.txt files are: these are not read.
 
     Raises:
         StorageError: If the store cannot be read, was written in another format, or its totals are damaged.
@@ -105,7 +151,7 @@ def audit(
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
         return result
-    _Auditor(store, saved, find_order(saved.order_name, order), result).run(progress)
+    _Auditor(store, saved, find_order(saved.order_name, order), wrong_request, result).run(progress)
     return result
 
 
@@ -117,7 +163,14 @@ class _Auditor:
         indexed: Index rows of pages that are there as they should be, by family.
     """
 
-    def __init__(self, store: Store, saved: Saved, order: Order | None, result: Audit) -> None:
+    def __init__(
+        self,
+        store: Store,
+        saved: Saved,
+        order: Order | None,
+        wrong_request: WrongRequest | None,
+        result: Audit,
+    ) -> None:
         self._store = store
         self._saved = saved
         self._order = order
@@ -125,7 +178,10 @@ class _Auditor:
         self._expect = result.expect
         self.tally = Tally(saved.ledger)
         self.indexed = {Family.QUEUE: 0, Family.META: 0}
+        self._wrong_request = wrong_request
+        self._limits = Limits.of(saved)
         self._visits = 0
+        self._outcomes = dict.fromkeys(OUTCOMES, 0)
         self._queued_hosts = 0
         self._dead_pages = 0
         self._places: list[tuple[str, bytes]] = []
@@ -139,10 +195,15 @@ class _Auditor:
         self._report()
         for name, check in (
             ("totals", self._check_totals),
+            ("counters", self._check_counters),
             ("queue", self._check_queue),
             ("places", self._check_rows_of_hosts),
+            ("index", self._check_index),
             ("content", self._check_content),
             ("times", self._check_times),
+            ("domains", self._check_domains),
+            ("robots.txt files", self._check_robots),
+            ("links", self._check_links),
         ):
             with self._understood(name):
                 check()
@@ -186,7 +247,8 @@ class _Auditor:
                 self._check_page(each.key, each.page, each.request)
                 counted.add(each.page)
             else:
-                self._expect(not each.has_record, "the record of page {} cannot be understood", each.key)
+                wrong = "cannot be understood" if each.has_record else "is gone, and its request is there"
+                self._expect(False, "the record of page {} {}", each.key, wrong)
         if stored.host is None and stored.has_record:
             self._expect(False, "the record of host {} cannot be understood", stored.key)
             return
@@ -204,26 +266,50 @@ class _Auditor:
             )
         if stored.host is not None:
             self._result.hosts += 1
+            self._report_wrong(
+                f"host {host.name!r}",
+                stored.key,
+                wrong_host(stored.key, host, self._limits),
+            )
             self._check_place(stored.key, host, counted.best)
 
     def _check_page(self, key: bytes, page: Page, request: bytes | None) -> None:
-        expect = self._expect
+        expect, state = self._expect, page.state
         cash = self.tally.add(page)
-        self._visits += page.visits
-        expect(cash >= 0, "page {} holds {} units", key, cash)
-        expect(serial_of(page.place) <= self._saved.order, "page {} is newer than the last commit", key)
-        expect(request is not None, "page {} has no request", key)
+        if page.visits:
+            self._visits += page.visits
+            if state != QUEUED:
+                self._outcomes[class_of_outcome(page.outcome)] += 1
+        if cash < 0:
+            expect(False, "page {} holds {} units", key, cash)
+        if wrong := wrong_page(page, self._limits):
+            expect(False, "page {} {}", key, wrong)
+        if request is None:
+            expect(False, "page {} has no request", key)
+        elif (
+            self._wrong_request is not None
+            and (wrong := self._wrong_request(key, request, page))
+            and not is_set_aside(page)
+        ):
+            expect(False, "the request of page {} {}", key, wrong)
+        if page.is_claimed and not page.visits and not has_claims(self._store, key):
+            expect(False, "page {} waits for pages that are to be merged with it, and there are none", key)
         if page.canonical:
             expect(is_emptied(page), "page {} was merged into another one, but is not visited and empty", key)
             expect(has_root(self._store, page), "page {} was merged, but no page stands for it", key)
-        if page.state == QUEUED:
+        if state == QUEUED:
             right = front_queue_of(page, self._order)
-            is_right = page.front_queue == right
-            expect(is_right, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
-        elif page.state == FAILED:
+            if page.front_queue != right:
+                expect(False, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
+        elif state == FAILED:
             expect(page.changes is None, "page {} failed, but should be revisited", key)
-        else:
-            expect(page.state == VISITED, "page {} has state {}", key, page.state)
+        elif state != VISITED:
+            expect(False, "page {} has state {}", key, state)
+
+    def _report_wrong(self, what: str, key: bytes, wrong: str) -> None:
+        """Count a violation if something is *wrong* with *what*, under *key*."""
+        if wrong:
+            self._expect(False, "{} ({}) {}", what, key, wrong)
 
     def _check_place(self, key: bytes, host: HostRecord, best: int) -> None:
         if not host.queued:
@@ -240,8 +326,9 @@ class _Auditor:
     def _check_places(self) -> None:
         """Look up the index rows of many hosts."""
         found = self._store.get_many(Family.META, [row for _, row in self._places])
-        for (name, _), row in zip(self._places, found, strict=True):
-            self._expect(row is not None, "host {} has pages queued, but no place", name)
+        for (name, _), value in zip(self._places, found, strict=True):
+            self._expect(value is not None, "host {} has pages queued, but no place", name)
+            self._expect(not value, "the place of host {} has a value", name)
         self._places.clear()
 
     # -- sums, and rows that belong to nothing
@@ -268,11 +355,48 @@ class _Auditor:
         for name in ("queued", "visited", "failed", "hosts"):
             recorded, counted = getattr(self._saved, name), getattr(self._result, name)
             expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
+        expect(
+            self._saved.visits == tally.visits,
+            "{} pages are said to be visited or to have failed, but {} are",
+            self._saved.visits,
+            tally.visits,
+        )
+        newcomers = ledger.newcomers[1]
+        expect(
+            newcomers <= tally.again,
+            "{} pages are said to be visited twice, but {} are",
+            newcomers,
+            tally.again,
+        )
+        if wrong := wrong_totals(self._saved):
+            expect(False, "the totals {}", wrong)
+        clock = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
+        if clock is not None:
+            self._report_wrong("the clock", CLOCK_KEY, wrong_clock(clock, self._saved.saved_at))
+
+    def _check_counters(self) -> None:
         counters = read_counters(self._store, self._saved.saved_at)
-        if counters is not None and counters.is_whole:
-            recorded = counters.visits
-            expect(
-                recorded == self._visits, "{} visits are counted, but pages have {}", recorded, self._visits
+        if counters is None:
+            is_there = self._store.get_many(Family.META, (COUNTERS_KEY,))[0] is not None
+            self._expect(not is_there, "the counters of all runs cannot be understood")
+            return
+        if wrong := wrong_counters(counters, self._saved):
+            self._expect(False, "the counters of all runs {}", wrong)
+        if not counters.is_whole:
+            return
+        recorded = counters.visits
+        self._expect(
+            recorded == self._visits, "{} visits are counted, but pages have {}", recorded, self._visits
+        )
+        for name, n in self._outcomes.items():
+            says = counters.outcomes.get(name, 0)
+            # A page becomes a duplicate when the other one was visited.
+            self._expect(
+                n <= says or name == "duplicate",
+                "{} visits are counted that ended with {!r}, but {} pages have",
+                says,
+                name,
+                n,
             )
 
     def _check_queue(self) -> None:
@@ -301,11 +425,51 @@ class _Auditor:
         said, dead = (saved.dead, saved.dead_pages), (rows.get(DEAD, 0), self._dead_pages)
         expect(said == dead, "{} hosts with {} pages are said to be dead, not {} with {}", *said, *dead)
 
+    def _check_index(self) -> None:
+        for key, value in self._store.scan(Family.META):
+            letter = key[:1]
+            if letter == OUTSIDERS:
+                host = unpack_host(value)
+                wrong = wrong_outsider(key[1:], host, self._limits)
+                self._report_wrong(f"host {host.name!r}", key[1:], wrong)
+            elif letter == SHARED_GATES:
+                self._report_wrong("the gate", key, wrong_instant(value, self._limits))
+            elif letter.isupper():
+                self._expect(letter in INDEXES, "row {} is of no index", key)
+
+    def _check_domains(self) -> None:
+        visited = seeds = 0
+        for key, value in self._store.scan(Family.DOMAINS):
+            wrong, n_visited, n_seeds = wrong_domain(key, value)
+            self._report_wrong("domain", key, wrong)
+            visited += n_visited
+            seeds += n_seeds
+        says = self._saved.seeds
+        self._expect(seeds == says, "{} seeds are recorded, but domains have {}", says, seeds)
+        is_counted = not visited or visited == self.tally.visits
+        self._expect(is_counted, "domains have {} visited pages, but {} are", visited, self.tally.visits)
+
+    def _check_robots(self) -> None:
+        if self._wrong_request is None:  # the caller may keep there what it likes
+            return
+        for key, value in self._store.scan(Family.ROBOTS):
+            self._report_wrong("robots.txt", key, wrong_robots(key, value, self._limits))
+
+    def _check_links(self) -> None:
+        for chunk in chunks(self._store.scan(Family.LINKS)):
+            pages = self._pages([key[:PAGE_BYTES] for key, _ in chunk])
+            for (key, value), page in zip(chunk, pages, strict=True):
+                was_visited = page is not None and page.visits
+                wrong = wrong_links(key, value) or ("" if was_visited else "are of no page that was visited")
+                self._report_wrong("the links of page", key[:PAGE_BYTES], wrong)
+
     def _check_content(self) -> None:
         for chunk in chunks(self._store.scan(Family.CONTENT)):
             keys = list({page for row in chunk for page in pages_of(*row)})
             known = dict(zip(keys, self._store.get_many(Family.PAGES, keys), strict=True))
             for key, value in chunk:
+                if wrong := wrong_content(key, value):
+                    self._expect(False, "content row {} {}", key, wrong)
                 is_known = all(known[page] is not None for page in pages_of(key, value))
                 self._expect(is_known, "content row {} is of a page that is not known", key)
 

@@ -21,9 +21,12 @@ from .layout import COUNTERS_KEY, Family
 if TYPE_CHECKING:
     from .ports import Store
 
+UNREADABLE = "unreadable"
+"""Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
+
 OUTCOMES = (
     "page", "redirect", "duplicate", "content type", "robots.txt", "not found", "other 4xx", "too many requests", "5xx",
-    "no answer", "unreadable", "other",
+    "no answer", UNREADABLE, "other",
 )  # fmt: skip
 """Classes of outcomes of a visit. ``page`` is an ordinary page; ``not found`` is 404 and 410, ``too many requests`` 429;
 ``no answer`` stands for all errors of the network."""
@@ -44,7 +47,7 @@ _NAMED = {
     "content type": "content type",
     "robots.txt": "robots.txt",
     "robots.txt unreachable": "robots.txt",
-    "unreadable": "unreadable",
+    UNREADABLE: UNREADABLE,
     "no answer": "no answer",
     "http 404": "not found",
     "http 410": "not found",
@@ -59,8 +62,8 @@ def class_of_outcome(outcome: str) -> str:
         return known
     if outcome.startswith("http "):
         return {"4": "other 4xx", "5": "5xx"}.get(outcome[5:6], "other")
-    if outcome.startswith("unreadable"):
-        return "unreadable"
+    if outcome.startswith(UNREADABLE):
+        return UNREADABLE
     return "no answer" if outcome.endswith(("Error", "Exception", "Lost", "Failed", "Timeout")) else "other"
 
 

@@ -39,7 +39,7 @@ from .focus.leads import Leads, unpack_lead
 from .focus.sample import Sample
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
-from .layout import COUNTERS_KEY, HARVEST_KEY, TOTALS_KEY
+from .layout import COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
@@ -81,6 +81,14 @@ if TYPE_CHECKING:
 
 _NEARLY = 5
 """Binary digits within which a page's value is what it was, 3 %: less than a front queue."""
+
+
+def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
+    """What *store* does not say yet of the page keys of its job; empty if there is nothing, or nobody knows."""
+    if is_new:
+        return URL_KEYS if policy.has_url_keys else b""
+    was_known = store.get_many(Family.META, (KEYS_KEY,))[0] == URL_KEYS
+    return b"other" if was_known and not policy.has_url_keys else b""
 
 
 class Crawl:
@@ -245,7 +253,7 @@ class Crawl:
         self._not_before = 0.0
         self.counters = Counters(since=now, is_whole=True)
         self._queue_times = QueueTimes()
-        self.harvest = read_harvest(store)
+        self.harvest, self._new_keys = read_harvest(store), _new_keys(store, policy, is_new=saved is None)
         if saved is not None:
             known = read_counters(store, saved.saved_at)
             self.counters = known if known is not None else Counters(since=now)
@@ -373,7 +381,8 @@ class Crawl:
         """Whether there are pages to wait for: those of dead hosts count when their time has come, blocked ones do not."""
         frontier = self.frontier
         nobody_waits_for = frontier.dead_pages + frontier.blocked_pages
-        return len(self) > nobody_waits_for or frontier.dead_due <= max(now, self._not_before)
+        waits = len(self) > nobody_waits_for and not frontier.n_stranded
+        return waits or frontier.dead_due <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
@@ -676,6 +685,11 @@ class Crawl:
         return self.frontier.n_dead, self.frontier.dead_pages
 
     @property
+    def stranded(self) -> int:
+        """Pages that are said to wait, and that nothing leads to: those of a job that contradicts itself."""
+        return self.frontier.n_stranded
+
+    @property
     def blocked(self) -> tuple[int, int]:
         """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
         return self.frontier.n_blocked, self.frontier.blocked_pages
@@ -828,11 +842,14 @@ class Crawl:
         rows = {TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)}
         if self.harvest.pages:
             rows[HARVEST_KEY] = self.harvest.pack()
+        if self._new_keys:
+            rows[KEYS_KEY] = self._new_keys
         return self._commits.take(rows)
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""
         self._commits.landed()
+        self._new_keys = b""
 
     def changes_failed(self) -> None:
         """The batch in flight did not reach the store; the next one will hold it too."""

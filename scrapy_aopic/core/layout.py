@@ -71,6 +71,12 @@ COUNTERS_KEY = b"counters"
 COMMIT_KEY = b"commit"
 """Number of the last commit, of a shard on the disk of a worker."""
 
+KEYS_KEY = b"keys"
+"""What the page keys of the job are made of: :data:`URL_KEYS`, or something that nobody knows but who made them."""
+
+URL_KEYS = b"url"
+"""Value under that key while each page key was made of its URL, as :mod:`scrapy_aopic.web.page_keys` does."""
+
 HARVEST_KEY = b"harvest"
 """How many of the pages of a crawl for a topic are relevant (:mod:`.focus.harvest`)."""
 
@@ -102,6 +108,9 @@ SAMPLED = b"H"
 
 SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 """Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""
+
+INDEXES = (*HOST_ROWS, OUTSIDERS, SHARED_GATES, WAKES, DUE, SAMPLED, SHARD, OUTBOX, SENT, RECEIVED)
+"""All letters of the table above."""
 
 # Indexes in CONTENT.
 

@@ -41,6 +41,7 @@ class Policy:
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
         cache: Makes what says which of them go when there are more.
+        has_url_keys: Whether each page key is made of its URL, so that ``check`` can tell whose a request is.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
             crash leaves no request older than that unknown.
     """
@@ -65,6 +66,7 @@ class Policy:
     max_active: int = 10_000
     page_cache: int = 100_000
     cache: Callable[[], Cache] = ClockCache
+    has_url_keys: bool = False
     commit_within: float = 1.0
 
     def is_chosen(self, host: str) -> bool:

@@ -23,6 +23,9 @@ from typing import NamedTuple, Protocol
 
 from .host_rules import HostRule
 
+LONGEST_WAIT = 10_000_000
+"""Seconds for which a host is left alone at most, whatever the settings are, and whatever it asks for."""
+
 _MAX_DOUBLINGS = 40
 """Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from scrapy_aopic.exceptions import StorageError
 
 from .layout import FORMAT, TOTALS_KEY, Family
 from .ledger import Estimate, NewPages, Totals
 from .records import NO_RECORD, pack, unpack, unpack_page
+from .revisits.rates import RATES
+from .spending import N_PAGE_CLASSES
 from .window import WindowClock, WindowKind
 
 if TYPE_CHECKING:
@@ -139,9 +143,16 @@ def read_what_is_left(data: bytes | None) -> Saved | None:
 
 
 def _saved(values: dict[str, Any]) -> Saved:
-    of_types = {
-        "ledger": Totals(**{"new": None, **values["ledger"]}),
-        "rates": list(values["rates"]),
-        "shelved": dict(values["shelved"]),
-    }
-    return Saved(**{**values, **of_types})
+    # Versions that do not count new pages do not say how many there are.
+    saved = msgspec.convert({**values, "ledger": {"new": None, **values["ledger"]}}, Saved)
+    ledger = saved.ledger
+    if values.keys() - _FIELDS or {len(ledger.handed), len(ledger.members)} != {N_PAGE_CLASSES}:
+        raise ValueError("there are no such totals")
+    if ledger.new is not None and len(ledger.new.members) != N_PAGE_CLASSES:
+        raise ValueError("there are no such new pages")
+    if saved.rates and len(saved.rates) != len(RATES):
+        raise ValueError("there are no such rates")
+    return saved
+
+
+_FIELDS = {each.name for each in fields(Saved)}

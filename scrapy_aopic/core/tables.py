@@ -10,8 +10,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from scrapy_aopic.exceptions import StorageError
+
 from .caches import ClockCache
 from .ports import prefetching
+from .records import NO_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -93,7 +96,7 @@ class RecordTable(Generic[T]):
             if value is None:
                 self._miss((key,))
             else:
-                record = self._records[key] = self._unpack(value)
+                record = self._records[key] = self._read_record(key, value)
                 self._cache.add((key,))
                 self._evict()
         return record
@@ -137,12 +140,33 @@ class RecordTable(Generic[T]):
         """Bring the records under *keys*, none of them in memory, into it."""
         self.misses += len(keys)
         unpack, values = self._unpack, self._store.get_many(self._family, keys)
-        new = {key: unpack(value) for key, value in zip(keys, values, strict=True) if value is not None}
+        try:
+            new = {key: unpack(value) for key, value in zip(keys, values, strict=True) if value is not None}
+        except NO_RECORD:
+            new = {
+                key: self._read_record(key, value)
+                for key, value in zip(keys, values, strict=True)
+                if value is not None
+            }
         self._records.update(new)
         self._cache.add(new)
         if len(new) < len(keys):
             self._miss([key for key in keys if key not in new])
         return list(map(new.get, keys))
+
+    def _read_record(self, key: bytes, value: bytes) -> T:
+        """The record written as *value* under *key*.
+
+        Raises:
+            StorageError: If it is none.
+        """
+        try:
+            return self._unpack(value)
+        except NO_RECORD as error:
+            raise StorageError(
+                f"The row {key.hex()} of the store's {self._family.name} cannot be understood: 'scrapy aopic repair' mends "
+                "the job."
+            ) from error
 
     def _miss(self, keys: Sequence[bytes]) -> None:
         """Remember that the store has nothing under *keys*."""

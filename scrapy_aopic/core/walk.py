@@ -12,16 +12,19 @@ Rule 3: a record that cannot be understood is ``None``, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from struct import error as struct_error
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from .layout import Family
+from .counters import UNREADABLE
+from .layout import CLAIMS, FOREIGN_CLAIMS, Family
 from .ledger import NewPages, Totals
 from .order import ORDERS, order_name
 from .pages import MAX_HEIGHT
 from .records import (
+    FAILED,
     HOST_BYTES,
     NO_RECORD,
     PAGE_BYTES,
@@ -39,9 +42,12 @@ from .shards.cut import ADDRESS_BYTES
 from .spending import N_PAGE_CLASSES, class_of, is_member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from .order import Order
+
+WrongRequest = Callable[[bytes, bytes, "Page"], str]
+"""Says what is wrong with a stored request that has a page key and belongs to a page; ``""`` for nothing."""
 
 T = TypeVar("T")
 L = TypeVar("L")
@@ -57,6 +63,12 @@ class Reader(Protocol):
     def get_many(self, family: Family, keys: Sequence[bytes], /) -> list[bytes | None]: ...
 
     def scan(self, family: Family, /) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class Scanner(Protocol):
+    """What reads a part of a family, too."""
+
+    def scan(self, family: Family, start: bytes, stop: bytes, /) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 class StoredPage(NamedTuple):
@@ -175,13 +187,16 @@ def chunks(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def index_rows(key: bytes, page: Page) -> list[tuple[Family, bytes, bytes]]:
-    """The rows by which *page* is found when it is its turn, as family, key and value."""
+    """The rows by which *page* is found when it is its turn, as family, key and value; none if its numbers make none."""
     rows = []
-    if page.state == QUEUED:
-        row = key[:HOST_BYTES] + queue_row(page.front_queue, page.place)
-        rows.append((Family.QUEUE, row, key[HOST_BYTES:]))
-    if page.changes is not None:
-        rows.append((Family.META, wake_row(page.changes.wakes_at, key), b""))
+    try:
+        if page.state == QUEUED:
+            row = key[:HOST_BYTES] + queue_row(page.front_queue, page.place)
+            rows.append((Family.QUEUE, row, key[HOST_BYTES:]))
+        if page.changes is not None:
+            rows.append((Family.META, wake_row(page.changes.wakes_at, key), b""))
+    except (ArithmeticError, ValueError, struct_error):
+        return []
     return rows
 
 
@@ -218,16 +233,30 @@ def is_emptied(page: Page) -> bool:
     return page.state == VISITED and not page.cash and not page.history
 
 
+def is_set_aside(page: Page) -> bool:
+    """Whether *page* is known to have a request that cannot be made: a link to it brings another one."""
+    return page.state == FAILED and page.outcome.startswith(UNREADABLE)
+
+
 def has_root(source: Reader, page: Page) -> bool:
-    """Whether there is a page that stands for *page*, which was merged into another one."""
+    """Whether there is a page that stands for *page*, which was merged into another one, by way of ever higher ones."""
     for _ in range(MAX_HEIGHT):
         if len(page.canonical) == ADDRESS_BYTES:  # a page of another shard, which said that it does
             return True
         root = read_page(source.get_many(Family.PAGES, (page.canonical,))[0])
-        if root is None or not root.canonical:
-            return root is not None
+        if root is None or root.height <= page.height:
+            return False
+        if not root.canonical:
+            return True
         page = root
     return False
+
+
+def has_claims(source: Scanner, key: bytes) -> bool:
+    """Whether there is a page that is to be merged with the one under *key* once that is visited."""
+    begins = [letter + key for letter in (CLAIMS, FOREIGN_CLAIMS)]
+    end = b"\xff" * (PAGE_BYTES + 1)
+    return any(True for begin in begins for _ in source.scan(Family.CONTENT, begin, begin + end))
 
 
 @dataclass(slots=True)
@@ -239,6 +268,7 @@ class Tally:
         cash: Units that the pages hold, with what they are owed.
         new: Those that are new.
         visits: Pages that were visited or failed at least once.
+        again: Of these, those that were so more than once.
         members: Pages in each class.
     """
 
@@ -250,6 +280,7 @@ class Tally:
     history: int = 0
     new: NewPages = field(default_factory=NewPages)
     visits: int = 0
+    again: int = 0
     members: list[int] = field(default_factory=lambda: [0] * N_PAGE_CLASSES)
 
     @property
@@ -264,6 +295,7 @@ class Tally:
         self.history += page.history
         self.visits += page.visits > 0
         self.new.add(page, cash)
+        self.again += page.visits > 1
         self.members[class_of(page)] += is_member(page)
         if page.state == QUEUED:
             self.queued += 1

@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.core.control import covering
-from scrapy_aopic.core.counters import Counters, read_counters
+from scrapy_aopic.core.counters import UNREADABLE, Counters, read_counters
 from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.kept_links import split_links
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
@@ -33,7 +33,7 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.watch.host_walk import row_of
 from scrapy_aopic.watch.snapshot import Pages, forecast
 from scrapy_aopic.watch.stored import topic_of
-from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+from scrapy_aopic.web.request_rows import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

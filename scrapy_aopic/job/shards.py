@@ -181,6 +181,11 @@ class Shards:
         return sum(each[0] for each in dead), sum(each[1] for each in dead)
 
     @property
+    def stranded(self) -> int:
+        """Pages that are said to wait, and that nothing leads to."""
+        return sum(shard.stranded for shard in self._each())
+
+    @property
     def blocked(self) -> tuple[int, int]:
         """Hosts that were put aside because they are blocked, and their pages."""
         blocked = [shard.blocked for shard in self._each()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.core.audit import Audit
 from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.saved import read_saved
@@ -19,6 +19,7 @@ from scrapy_aopic.storage.redis_lessons import LessonBoard
 from scrapy_aopic.storage.redis_shards import State, read_cut
 from scrapy_aopic.web.suffixes import registered_domain
 
+from .auditing import audit_store
 from .cutting import check_suffixes
 from .parts import read_parts
 from .views import open_stores
@@ -267,7 +268,7 @@ def audit_job(job: Path | Address) -> WholeAudit:
         for number, view in enumerate(views):
             try:
                 view.verify()
-                found = audit(view)
+                found = audit_store(view)
             except StorageError as error:
                 found = Audit()
                 found.expect(False, "{}", error)

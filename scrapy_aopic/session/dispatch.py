@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from scrapy_aopic._engine.in_work import InWork
 from scrapy_aopic.core.api import Findings
+from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
-from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+from scrapy_aopic.web.request_rows import url_of
 
 from .outcome import findings_of
 from .stats import FirstOnly
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from .visit import Visit, Visits
 
 logger = logging.getLogger(__name__)
+
+_MOST_KNOWN = 10_000
+"""Pages that were set aside and are looked at once more at the end, some megabyte."""
 
 _MAX_REASON = 100
 """Characters of why a request cannot be made that are kept with its page."""
@@ -72,6 +77,8 @@ class Dispatch:
         bodies: Bodies,
     ) -> None:
         self.trouble = trouble
+        self._set_aside_lately: list[bytes] = []
+        self._n_set_aside = 0
         self._focus = focus
         self._bodies = bodies
         self._engine = engine
@@ -126,6 +133,9 @@ class Dispatch:
         crawl.release(lease, now)
         found = Findings(f"{UNREADABLE}: {error}"[:_MAX_REASON], is_failure=True)
         crawl.settle(lease, (), now, found)
+        self._n_set_aside += 1
+        if len(self._set_aside_lately) < _MOST_KNOWN:
+            self._set_aside_lately.append(lease.key)
         self._stats.count("aopic/pages/failed")
         self._stats.count("aopic/pages/unreadable")
         self._stats.count(f"aopic/outcomes/{UNREADABLE}")
@@ -136,6 +146,13 @@ class Dispatch:
             url=url_of(lease.request) or lease.host,
             error=error,
         )
+
+    @property
+    def n_set_aside(self) -> int:
+        """Pages that this run has set aside, without those of which another request has come; it reads them."""
+        known = [self._job.crawl.page(key) for key in self._set_aside_lately]
+        came_back = sum(page is None or not is_set_aside(page) for page in known)
+        return self._n_set_aside - came_back
 
     # -- the engine is done with them
 

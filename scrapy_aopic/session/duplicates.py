@@ -17,10 +17,10 @@ from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.python import global_object_name
 
+from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.dupefilter import DupeFilter
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.request_rows import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from scrapy import Request
 
+from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
-from scrapy_aopic.web.request_rows import IN_MEMORY, UNREADABLE
+from scrapy_aopic.web.request_rows import IN_MEMORY
 
 from .trouble import guarded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,7 @@ from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.watch.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.watch.dropped import Dropped
 from scrapy_aopic.watch.history import FILE_NAME, History
+from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.suffixes import list_name
 
 from .admission import Admission
@@ -83,7 +85,7 @@ class OpenJob:
         self.control: ControlWatch | None = None
         settings = crawler.settings
         try:
-            policy = read_policy(settings, crawler.spider)
+            policy = replace(read_policy(settings, crawler.spider), has_url_keys=_has_url_keys(crawler))
             for idle in idle_options(policy):
                 logger.warning(
                     "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
@@ -258,6 +260,12 @@ class OpenJob:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):
             self._lock.release()
+
+
+def _has_url_keys(crawler: Crawler) -> bool:
+    """Whether *crawler* makes page keys of URLs."""
+    assert crawler.request_fingerprinter is not None
+    return PageKeys(crawler.request_fingerprinter).are_of_urls
 
 
 def _job_folder(settings: BaseSettings) -> Path | None:

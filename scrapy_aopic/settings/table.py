@@ -15,6 +15,7 @@ from scrapy_aopic.core.focus.sample import MOST_PAGES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.politeness import LONGEST_WAIT
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
@@ -282,14 +283,14 @@ _POLITE = (
     Setting(
         "AOPIC_MAX_BACKOFF",
         _POLITENESS.max_backoff,
-        number(0, 10_000_000, of="seconds"),
+        number(0, LONGEST_WAIT, of="seconds"),
         "Longest gap, or wait, that errors cause.",
         "seconds",
     ),
     Setting(
         "AOPIC_MAX_RETRY_AFTER",
         _POLITENESS.max_wish,
-        number(0, 10_000_000, of="seconds"),
+        number(0, LONGEST_WAIT, of="seconds"),
         "Longest gap that a host can demand, by `Retry-After` or `Crawl-delay`.",
         "seconds",
     ),

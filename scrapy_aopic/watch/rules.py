@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import origin_of
-from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
+from scrapy_aopic.web.url_keys import key_of_url
 from scrapy_aopic.web.url_rules import FAULTS
 
 from .why import Normal

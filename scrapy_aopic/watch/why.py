@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
@@ -53,7 +54,7 @@ from scrapy_aopic.core.records import (
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.origins import host_name
-from scrapy_aopic.web.request_rows import UNREADABLE, url_of
+from scrapy_aopic.web.request_rows import url_of
 
 from .dropped import BRIEFLY, REASONS, find
 from .host_walk import state_of, why_it_waits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.httpobj import urlparse_cached
 
 from .origins import origin_of
-from .request_rows import PURPOSE, SEEDED
+from .request_rows import PURPOSE, SEEDED, SLOT
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -60,9 +60,6 @@ RELOADED = "_aopic_reloaded"
 
 DOWN = "_aopic_down"
 """Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""
-
-SLOT = "download_slot"
-"""Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
 
 OWN_SLOT = "_aopic_slot"
 """Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""

@@ -8,21 +8,18 @@ checked with two requests when a crawl starts.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from hashlib import sha1
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scrapy import Request
 from scrapy.utils.python import global_object_name
 from scrapy.utils.request import RequestFingerprinter
-from w3lib.url import canonicalize_url
 
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 
 from .meta import OWN_SLOT, SLOT, slot_key
+from .url_keys import key_of_plain_url, key_of_url
 from .urls import REMEMBERED, SHORT, plain_host
 
 if TYPE_CHECKING:
@@ -74,7 +71,7 @@ class PageKeys:
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Host and page key of a request for *url*, in normal form; ``None`` if they depend on more than the URL."""
         name = plain_host(url)
-        return _of_plain_url(url, name) if self.are_of_urls and name else None
+        return key_of_plain_url(name, url) if self.are_of_urls and name else None
 
     def _by_fingerprinter(self, request: Request) -> tuple[str, bytes]:
         """Host and page key of *request*, by the fingerprinter of the crawl."""
@@ -87,17 +84,3 @@ class PageKeys:
                 f"REQUEST_FINGERPRINTER_CLASS ({self._name}) gives no fingerprint of {request}, which is not requested: "
                 f"{type(error).__name__}: {error}"
             ) from error
-
-
-def key_of_url(url: str) -> tuple[str, bytes]:
-    """Host and page key of a plain request for *url*."""
-    name = plain_host(url)
-    if not name:
-        url, name = json.dumps(canonicalize_url(url))[1:-1], urlsplit(url).hostname or ""
-    return _of_plain_url(url, name)
-
-
-def _of_plain_url(url: str, name: str) -> tuple[str, bytes]:
-    """Host *name* and page key of a plain request for *url*, which is canonical and needs no escapes in JSON."""
-    data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'  # what Scrapy hashes
-    return name, page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 PURPOSE = "_aopic_purpose"
 """Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""
 
+SLOT = "download_slot"
+"""Key of ``Request.meta`` that names the download slot; the downloader sets it if the user does not."""
+
 SEEDED = "seed"
 """Value under that key of a seed, also if ``start()`` yields it; of what callbacks request on purpose it is ``True``."""
 
-_SEEDED = "s"  # as a line
-
-UNREADABLE = "unreadable"
-"""Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
+SEEDED_LINE = "s"
+"""The same as the last line of a request."""
 
 IN_MEMORY = b"\xc1"
 """First byte of what stands for a request that could not be written; MessagePack never uses it."""
@@ -73,12 +74,12 @@ def stand_in(url: str, number: int, *, waits: bool = True) -> bytes:
 
 def purpose_line(value: object) -> str:
     """The last line of a request with *value* under :data:`PURPOSE`."""
-    return _SEEDED if value == SEEDED else "1"
+    return SEEDED_LINE if value == SEEDED else "1"
 
 
 def encode_url(url: str) -> bytes:
     """Bytes of a request for nothing but *url*, in normal form, which is a seed."""
-    return f"{url}\n\n\n\n\n{_SEEDED}".encode()
+    return f"{url}\n\n\n\n\n{SEEDED_LINE}".encode()
 
 
 def tail_of(callback: str, errback: str, depth: int, referer: str, *, is_on_purpose: bool) -> str:
@@ -153,7 +154,7 @@ def values_of(data: bytes) -> dict[str, Any]:
         if "referer" in plain:
             plain["headers"] = {b"Referer": [plain.pop("referer").encode()]}
         if purpose := plain.pop("purpose", ""):
-            plain["meta"] = {**plain.get("meta", {}), PURPOSE: SEEDED if purpose == _SEEDED else True}
+            plain["meta"] = {**plain.get("meta", {}), PURPOSE: SEEDED if purpose == SEEDED_LINE else True}
         return plain
     values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
     return values

@@ -26,8 +26,8 @@ from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.watch.rules import CrawlRules
 from scrapy_aopic.watch.why import Answer as Because
 from scrapy_aopic.watch.why import why
-from scrapy_aopic.web.page_keys import key_of_url
 from scrapy_aopic.web.request_rows import encode_url
+from scrapy_aopic.web.url_keys import key_of_url
 
 
 def rules(**values: Any) -> CrawlRules:

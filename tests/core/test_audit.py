@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -10,7 +11,7 @@ import pytest
 from support.core_crawl import Job, link
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.layout import TOTALS_KEY
+from scrapy_aopic.core.layout import COUNTERS_KEY, TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
@@ -133,7 +134,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "1 too many",
     ),
     "a debt": (lambda store: (add_cash(store, VISITED, -5), add_cash(store, FAILED, 5)), "holds -5 units"),
-    "handed out to nobody": (lambda store: change_ledger(store, handed=[1, 0]), "3 too many"),
+    "handed out to nobody": (lambda store: change_ledger(store, handed=[1, 0, 0, 0]), "3 too many"),
     "a history": (
         lambda store: change_page(store, VISITED, history=page_of(store, VISITED).history + 1),
         "histories add up",
@@ -289,6 +290,74 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
     "a place of nobody": (
         lambda store: change_row(store, Family.META, b"Anobody's", b""),
         "4 places for 3 hosts",
+    ),
+    "a host with another name": (
+        lambda store: change_host(store, QUEUED, name="other"),
+        "has another name than the one that its key was made of",
+    ),
+    "a host that waits until the year 33,000": (
+        lambda store: change_host(store, QUEUED, not_before=1e12),
+        "which no setting allows",
+    ),
+    "a host that waits until no instant": (
+        lambda store: change_host(store, QUEUED, not_before=math.nan),
+        "which no setting allows",
+    ),
+    "a host that was leased after the last commit": (
+        lambda store: change_host(store, QUEUED, leased_at=2e9),
+        "was leased at 2000000000.0",
+    ),
+    "a visit after the last commit": (
+        lambda store: change_page(store, VISITED, visited_at=2e9),
+        "was visited at 2000000000.0",
+    ),
+    "a visit at no turn": (
+        lambda store: change_page(store, VISITED, visited_turn=math.inf),
+        "was visited at turn inf",
+    ),
+    "a page that waits in no front queue": (
+        lambda store: change_page(store, QUEUED, front_queue=1 << 40),
+        "which there is not",
+    ),
+    "a page that failed and holds cash": (
+        lambda store: (add_cash(store, FAILED, 1), add_cash(store, VISITED, -1)),
+        "failed, but holds 1 units",
+    ),
+    "a page that waits for nobody": (
+        lambda store: change_page(store, QUEUED, is_claimed=True),
+        "and there are none",
+    ),
+    "a request without a page": (
+        lambda store: change_row(store, Family.REQUESTS, link("busy", 9).key, b"busy/9"),
+        "is gone, and its request is there",
+    ),
+    "the count of visits": (
+        lambda store: change_totals(store, visits=4),
+        "4 pages are said to be visited or to have failed, but 3 are",
+    ),
+    "a job that began after its last commit": (
+        lambda store: change_totals(store, created_at=2e9),
+        "as created_at, which there cannot be",
+    ),
+    "a gate that never opens": (
+        lambda store: change_row(store, Family.META, b"G" + bytes(8), msgpack.packb(1e12)),
+        "opens at an instant that no setting allows",
+    ),
+    "a row of no index": (
+        lambda store: change_row(store, Family.META, b"Zrow", b""),
+        "is of no index",
+    ),
+    "counters that cannot be understood": (
+        lambda store: change_row(store, Family.META, COUNTERS_KEY, b"\xc1"),
+        "the counters of all runs cannot be understood",
+    ),
+    "links of a page that was not visited": (
+        lambda store: change_row(store, Family.LINKS, QUEUED.key, VISITED.key),
+        "are of no page that was visited",
+    ),
+    "half a link": (
+        lambda store: change_row(store, Family.LINKS, VISITED.key, VISITED.key[1:]),
+        "ends in the middle of one",
     ),
     "pages without totals": (
         lambda store: change_row(store, Family.META, TOTALS_KEY, None),

@@ -23,11 +23,11 @@ CONTENT = (
     layout.VARIETIES,
     layout.CLAIMS,
 )
-NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY, layout.COUNTERS_KEY)
+NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY, layout.COUNTERS_KEY, layout.KEYS_KEY)
 
 OTHER = {
-    "order_name": "other", "created_at": 1.5, "saved_at": 2.5, "ledger": Totals(virtual=7, members=[1, 2, 3, 4]), "window": ("fixed", 3.0),
-    "shelved": {b"F\0\1": 3}, "rates": [0.5, 1.5], "is_clean": True, "format": FORMAT,
+    "order_name": "other", "created_at": 1.5, "saved_at": 2.5, "ledger": Totals(virtual=7, members=[1, 2, 3, 4]), "window": (3.0, "fixed", "turns"),
+    "shelved": {b"F\0\1": 3}, "rates": [0.5] * 12, "is_clean": True, "format": FORMAT,
 }  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
-from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.core.audit import Audit
+from scrapy_aopic.job.auditing import audit_store
 from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Server
@@ -94,5 +95,5 @@ def ask(folder: Path, question: Callable[..., Any], *args: Any, **options: Any) 
 
 def check(folder: Path) -> Audit:
     """Audit of the job in *folder*."""
-    result: Audit = ask(folder, audit)
+    result: Audit = ask(folder, audit_store)
     return result

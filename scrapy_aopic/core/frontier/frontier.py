@@ -571,6 +571,14 @@ class Frontier:
             instant = min(instant, first[0])
         return NotBefore(instant) if instant != inf else Empty()
 
+    @property
+    def n_stranded(self) -> int:
+        """Pages that are said to wait, though no host waits but dead ones: those of a job that contradicts itself."""
+        places = self.places
+        if places.active or places.shelves.counts or places.parked.opens_at != inf:
+            return 0
+        return max(self.pending - places.dead_pages, 0)
+
     def best(self, now: float) -> Standing | None:
         """How the best host stands that may be requested at *now*; ``None`` if there is none."""
         places = self.places

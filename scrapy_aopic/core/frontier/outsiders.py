@@ -10,6 +10,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import OUTSIDERS
+from scrapy_aopic.core.records import NO_RECORD
+from scrapy_aopic.exceptions import StorageError
 
 from .host_state import HostState, pack_state, unpack_state
 
@@ -31,9 +33,18 @@ class Outsiders:
         return key in self._hosts
 
     def load(self) -> None:
-        """Take up those that the store holds."""
-        for row, value in self._index.first(OUTSIDERS, 1 << 60)[0]:
-            self._hosts[row[1:]] = unpack_state(value)
+        """Take up those that the store holds.
+
+        Raises:
+            StorageError: If one cannot be understood.
+        """
+        rows, _ = self._index.first(OUTSIDERS, 1 << 60)
+        try:
+            self._hosts.update((row[1:], unpack_state(value)) for row, value in rows)
+        except NO_RECORD as error:
+            raise StorageError(
+                "What is known of a host without pages cannot be understood: 'scrapy aopic repair' mends the job."
+            ) from error
 
     def find(self, key: bytes) -> HostState | None:
         """The outsider under *key*, if there is one."""

@@ -13,7 +13,7 @@ import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,10 @@ class KnownRobots:
         data = self._load(origin)
         if data is None:
             return None
-        robots = RobotsTxt.from_bytes(data)
+        try:
+            robots = RobotsTxt.from_bytes(data)
+        except (*NO_RECORD, zlib.error):  # it is fetched again
+            return None
         self._remember(origin, robots)
         return robots
 

@@ -1,0 +1,314 @@
+"""What the records of a job can hold, each by itself: numbers and times that some crawl could have written.
+
+:mod:`.audit` asks what is impossible; :mod:`.repair` makes possible what can be. Whether records agree with one another is
+said there.
+
+Each function returns what is impossible, as words that follow the name of what it is about; ``""`` for nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from .domain import KEY_BYTES, unpack_domain
+from .kept_links import split_links
+from .layout import (
+    ACTIVE,
+    BANDS,
+    CLAIMS,
+    DEAD,
+    FIRST_OF_TEXT,
+    FOREIGN_CLAIMS,
+    HOST_ROWS,
+    IN_TIME,
+    LEADS,
+    OWN_CLAIMS,
+    PARKED,
+    SHELVED,
+    SITE_TEXTS,
+    TEXTS,
+    VARIETIES,
+)
+from .pages import MAX_HEIGHT
+from .politeness import LONGEST_WAIT
+from .records import (
+    FAILED,
+    LAST_SERIAL,
+    N_FRONT_QUEUES,
+    NO_RECORD,
+    PAGE_BYTES,
+    QUEUED,
+    host_key,
+    serial_of,
+    unpack,
+)
+from .robots.state import RobotsTxt
+from .shards.cut import ADDRESS_BYTES
+
+if TYPE_CHECKING:
+    from .counters import Counters
+    from .records import Changes, HostRecord, Page
+    from .saved import Saved
+
+_ROUNDED = 1.0
+"""Seconds, at least, by which a time that was rounded may be later."""
+
+_OFF = 3600.0
+"""Seconds by which the clock may differ from the moment of the commit that both were written with."""
+
+_DAY = 86_400.0
+"""Seconds that are added to the longest wait: for turns at gates, and looks at hosts that were blocked."""
+
+_A_LITTLE = 1 + 1e-9
+"""By what virtual time may be later, because it was rounded."""
+
+MOST_PLACES = 1 << 64
+"""Places of pages are below this."""
+
+MOST_SECONDS = 1e11
+"""Instants at which pages are looked at are before this, some 3,000 years after the epoch."""
+
+_TIME_ROW = 1 + 8
+"""Bytes of the index row of a host that waits for an instant, without its key."""
+
+_TEXTS = (2 * 8, 2 * 8 + 64)
+"""Bytes of a text's digests, without and with a sketch."""
+
+_COUNT = 4
+"""Bytes of the number of pages with the same words."""
+
+_SKETCHES = (0, 64)
+"""Bytes of the sketch of a domain's supporters."""
+
+_MOST_IN_REGISTER = 65 - 6
+"""Largest value in a register of such a sketch."""
+
+
+class Limits(NamedTuple):
+    """What the totals of a job say of all its records.
+
+    Attributes:
+        now: Instant of the last commit, after which nothing has happened.
+        latest: Instant after which no host waits: no setting allows a longer wait.
+        turn: Virtual time of the last commit.
+        order: Serial number of the page that was queued last.
+    """
+
+    now: float
+    latest: float
+    turn: float
+    order: int
+
+    @classmethod
+    def of(cls, saved: Saved) -> Limits:
+        """Those of *saved*."""
+        now = saved.saved_at + _ROUNDED
+        return cls(now, now + LONGEST_WAIT + _DAY, saved.ledger.turn * _A_LITTLE, saved.order)
+
+
+def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for each part
+    """What *page* cannot hold."""
+    if not (0 < serial_of(page.place) <= limits.order and 0 < page.place < MOST_PLACES):
+        return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {limits.order}"
+    if not 0 <= page.front_queue < N_FRONT_QUEUES:
+        return f"is in front queue {page.front_queue}, which there is not"
+    if not 0 <= page.height <= MAX_HEIGHT:
+        return f"has {page.height} hops of merged pages behind it"
+    if page.visits:
+        if page.visits < 0 or page.history < 0:
+            return f"has {page.visits} visits and a history of {page.history}"
+        if not 0 <= page.visited_at <= limits.now:
+            return f"was visited at {page.visited_at}, and the last commit was at {limits.now - _ROUNDED}"
+        if not 0 <= page.visited_turn <= limits.turn:
+            return f"was visited at turn {page.visited_turn}, and it is turn {limits.turn}"
+    elif page.state != QUEUED:
+        return "was never visited, but waits no more"
+    elif page.history or page.visited_at or page.visited_turn or page.marks:
+        return "was never visited, but has a history"
+    elif page.outcome:
+        return f"was never visited, but has the outcome {page.outcome!r}"
+    if page.state == FAILED and page.cash:
+        return f"failed, but holds {page.cash} units"
+    return _wrong_changes(page.changes, limits) if page.changes is not None else ""
+
+
+def _wrong_changes(changes: Changes, limits: Limits) -> str:
+    if not 0 <= changes.wakes_at < MOST_SECONDS:
+        return f"is to be looked at at {changes.wakes_at}, which is no instant"
+    if not 0 <= changes.seen_at <= limits.now:
+        return f"was seen at {changes.seen_at}, and the last commit was at {limits.now - _ROUNDED}"
+    return ""
+
+
+def wrong_host(key: bytes, host: HostRecord, limits: Limits) -> str:  # noqa: PLR0911
+    """What *host*, under *key*, cannot hold."""
+    if host_key(host.name) != key:
+        return "has another name than the one that its key was made of"
+    for name in ("not_before", "held_until"):
+        if not 0 <= getattr(host, name) <= limits.latest:
+            return f"is to be left alone until {getattr(host, name)} ({name}), which no setting allows"
+    for name, silence in (host.silent or {}).items():
+        if not (0 <= silence.until <= limits.latest and silence.n >= 0):
+            return f"is to be left alone at {name} until {silence.until}, which no setting allows"
+    if not 0 <= host.leased_at <= limits.now:
+        return f"was leased at {host.leased_at}, and the last commit was at {limits.now - _ROUNDED}"
+    if not (0 <= host.transfer <= LONGEST_WAIT and host.crawl_delay >= 0):
+        return f"has a transfer of {host.transfer} s and a crawl delay of {host.crawl_delay} s"
+    if min(host.errors, host.down, host.broken, host.visited, host.queued, host.allowed) < 0:
+        return "has counts below 0"
+    if not -1 <= host.best < N_FRONT_QUEUES:
+        return f"has its best page in front queue {host.best}, which there is not"
+    return wrong_place(host.row, host, limits) if host.row else ""
+
+
+def wrong_place(row: bytes, host: HostRecord, limits: Limits) -> str:
+    """What *row*, which says where *host* waits, cannot be."""
+    letter = row[:1]
+    if letter not in HOST_ROWS or (letter == ACTIVE) != (row == ACTIVE):
+        return f"waits at {row!r}, and there is no such place"
+    if letter in (PARKED, DEAD):
+        if len(row) != _TIME_ROW or int.from_bytes(row[1:], "big") / 1000 > limits.latest:
+            return "waits for an instant that no setting allows"
+        if letter == DEAD and not host.unanswered:
+            return "is said to be dead, but has answered"
+    elif letter == SHELVED and len(row) <= len(IN_TIME):
+        return f"waits at {row!r}, and there is no such place"
+    return ""
+
+
+def wrong_outsider(key: bytes, host: HostRecord, limits: Limits) -> str:
+    """What *host*, under *key*, of which no page is known, cannot hold."""
+    if host.queued or host.visited or host.row:
+        return "has pages, but no record of them"
+    return wrong_host(key, host, limits)
+
+
+def wrong_clock(data: bytes, saved_at: float) -> str:
+    """What the clock of a job, written with the commit of *saved_at*, cannot say."""
+    try:
+        says = unpack(data)[0]
+        is_right = abs(says - saved_at) <= _OFF
+    except NO_RECORD:
+        return "cannot be understood"
+    return "" if is_right else f"stood at {says} at the last commit, which was at {saved_at}"
+
+
+def wrong_domain(key: bytes, data: bytes) -> tuple[str, int, int]:
+    """What the row of a domain cannot hold; and its visited pages and seeds."""
+    try:
+        domain = unpack_domain(data)
+    except NO_RECORD:
+        return "cannot be understood", 0, 0
+    counts = (domain.visited, domain.seeds, domain.level, *domain.charges)
+    is_right = (
+        len(key) == KEY_BYTES
+        and all(isinstance(n, int) and n >= 0 for n in counts)
+        and len(domain.sponsors) == len(domain.charges)
+        and all(len(sponsor) == KEY_BYTES for sponsor in domain.sponsors)
+        and len(domain.sketch) in _SKETCHES
+        and max(domain.sketch, default=0) <= _MOST_IN_REGISTER
+    )
+    return ("" if is_right else "has counts that there cannot be"), domain.visited, domain.seeds
+
+
+def wrong_robots(key: bytes, data: bytes, limits: Limits) -> str:
+    """What the row of a robots.txt cannot hold."""
+    try:
+        robots = RobotsTxt.from_bytes(data)
+    except (*NO_RECORD, zlib.error):
+        return "cannot be understood"
+    is_right = (
+        len(key) == PAGE_BYTES
+        and isinstance(robots.failures, int)
+        and robots.failures >= 0
+        and 0 <= robots.fetched_at <= limits.now
+        and (robots.fetched_at > 0) == (robots.text is not None)
+        and 0 <= robots.retry_at <= limits.latest
+        and (robots.retry_at > 0) == (robots.failures > 0)
+    )
+    return "" if is_right else "has times that there cannot be"
+
+
+def wrong_links(key: bytes, data: bytes) -> str:
+    """What the row of a page's links cannot hold."""
+    if len(key) not in (PAGE_BYTES, PAGE_BYTES + 1):
+        return "is no page"
+    size = PAGE_BYTES if len(key) == PAGE_BYTES else ADDRESS_BYTES
+    targets = split_links(key, data)
+    return "" if all(len(each) == size for each in targets) else "ends in the middle of one"
+
+
+def wrong_content(key: bytes, data: bytes) -> str:
+    """What a row of the content family cannot hold."""
+    letter, size = key[:1], len(data)
+    if letter == CLAIMS:
+        try:
+            outcome, visits, *_ = unpack(data)
+            is_right = isinstance(outcome, str) and isinstance(visits, int)
+        except NO_RECORD:
+            is_right = False
+        return "" if is_right and len(key) == 1 + 2 * PAGE_BYTES else "cannot be understood"
+    if letter == TEXTS:
+        return "" if size in _TEXTS else f"has {size} bytes"
+    if letter in (FIRST_OF_TEXT, SITE_TEXTS, BANDS):
+        return "" if size == PAGE_BYTES else f"has {size} bytes"
+    if letter == VARIETIES:
+        return "" if size == PAGE_BYTES + _COUNT else f"has {size} bytes"
+    return "" if letter in (LEADS, OWN_CLAIMS, FOREIGN_CLAIMS) else "is of no index"
+
+
+def wrong_instant(data: bytes, limits: Limits) -> str:
+    """What the row of a gate cannot hold: when it opens."""
+    try:
+        return "" if 0 <= unpack(data) <= limits.latest else "opens at an instant that no setting allows"
+    except NO_RECORD:
+        return "cannot be understood"
+
+
+def wrong_totals(saved: Saved) -> str:
+    """What the totals cannot hold, apart from what can be counted."""
+    ledger = saved.ledger
+    latest = saved.saved_at + LONGEST_WAIT + _DAY
+    times = {
+        "created_at": 0 <= saved.created_at <= saved.saved_at + _ROUNDED,
+        "crashed_at": 0 <= saved.crashed_at <= saved.saved_at + _ROUNDED,
+        "not_before": 0 <= saved.not_before <= latest,
+        "commit_within": saved.commit_within >= 0,
+        "order": 0 <= saved.order <= LAST_SERIAL,
+        "clock": saved.clock >= 0,
+        "turn": ledger.turn >= 0 and isfinite(ledger.turn),
+        "distributed": ledger.distributed >= 0,
+        "virtual_distributed": ledger.virtual_distributed >= 0,
+        "newcomers": min(ledger.newcomers) >= 0,
+        "elsewhere": min(ledger.elsewhere) >= 0,
+        "rates": all(rate >= 0 and isfinite(rate) for rate in saved.rates),
+    }
+    wrong = next((name for name, is_right in times.items() if not is_right), "")
+    if not wrong:
+        return ""
+    value = getattr(saved, wrong) if hasattr(saved, wrong) else getattr(ledger, wrong)
+    return f"have {value} as {wrong}, which there cannot be"
+
+
+def wrong_counters(counters: Counters, saved: Saved) -> str:
+    """What the counters of all runs cannot hold."""
+    numbers = [
+        value
+        for name in counters.__struct_fields__
+        for each in (getattr(counters, name),)
+        for value in (
+            each.values() if isinstance(each, dict) else each if isinstance(each, list) else (each,)
+        )
+    ]
+    if not all(number >= 0 and isfinite(number) for number in numbers):
+        return "have a number below 0, or without end"
+    if max(counters.since, counters.saved_at) > saved.saved_at + _ROUNDED:
+        return "are newer than the last commit"
+    if (
+        sum(counters.durations) != counters.transfers
+        or max(counters.errors, counters.down) > counters.transfers
+    ):
+        return f"have {counters.transfers} transfers, and other numbers of them by class"
+    return ""

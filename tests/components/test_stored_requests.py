@@ -1,0 +1,81 @@
+"""Each request that a spider can queue is that of its page when it is read without the spider, and no other one is."""
+
+from __future__ import annotations
+
+import pytest
+from scrapy import FormRequest, Request, Spider
+from scrapy.http import JsonRequest
+from scrapy.utils.request import RequestFingerprinter
+from scrapy.utils.test import get_crawler
+
+from scrapy_aopic.core.records import QUEUED, Page, repeat_key
+from scrapy_aopic.web.page_keys import PageKeys
+from scrapy_aopic.web.request_codec import encode
+from scrapy_aopic.web.request_rows import encode_url, stand_in
+from scrapy_aopic.web.stored_requests import RequestReader
+
+KEYS = PageKeys(RequestFingerprinter.from_crawler(get_crawler()))
+READ, READ_HOST = RequestReader(has_url_keys=True), RequestReader(has_url_keys=False)
+PAGE = Page(QUEUED, 7)
+OTHER = Request("http://other.test/")
+
+
+class One(Spider):
+    name = "one"
+
+    def parse(self, response: object) -> None:
+        pass
+
+
+SPIDER = One()
+REQUESTS = [
+    Request("http://a.test/"),
+    Request("http://a.test/x?b=2&a=%7e#there", SPIDER.parse, meta={"depth": 3}),
+    Request("http://a.test/", headers={"Referer": "http://b.test/"}),
+    Request("http://a.test:8080/caf\u00e9"),
+    Request("http://\u00e4.test/"),
+    Request("http://a.test/", method="POST", body=b"x"),
+    Request("http://a.test/", meta={"download_slot": "own"}, cb_kwargs={"n": 1}),
+    JsonRequest("http://a.test/", data={"a": 1}),
+    FormRequest("http://a.test/", formdata={"a": "1"}),
+    Request("http://[::1]:8000/"),
+    Request("data:,text"),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=repr)
+def test_a_request_is_that_of_its_page_and_of_no_other(request_: Request) -> None:
+    _, key = KEYS(request_)
+    data = encode(request_, SPIDER)
+    assert READ(key, data, PAGE) == READ_HOST(key, data, PAGE) == ""
+    repeat = Page(QUEUED, 9, is_repeat=True)
+    assert READ(repeat_key(key, 9), data, repeat) == ""
+    assert READ(key, data, repeat)
+    assert READ(repeat_key(key, 9), data, PAGE)
+    host, other = KEYS(OTHER)
+    assert "another one" in READ(other, data, PAGE)
+    assert "another one" in READ_HOST(other, data, PAGE)
+    same_host = key[:8] + other[8:]
+    assert "another page" in READ(same_host, data, PAGE)
+    assert READ_HOST(same_host, data, PAGE) == ""
+    assert host == "other.test"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"\x80", b"\xff", b"http://a.test/\n1x", b"http://a.test/\nparse\n\nx", b"http://a.test/\n\n\n\n\n?",
+        b"http://a.test/\n\n\n\n\ns\nmore", b"\x81\xa3url\x01", b"\x82\xa3url\xaehttp://a.test/\xa1x\x01", b"no url",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_found(data: bytes) -> None:
+    _, key = KEYS(Request("http://a.test/"))
+    assert READ(key, data, PAGE)
+    assert READ_HOST(key, data, PAGE)
+
+
+def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
+    _, key = KEYS(Request("http://a.test/"))
+    assert READ(key, encode_url("http://a.test/"), PAGE) == ""
+    assert READ(key, stand_in("http://a.test/", 3), PAGE) == ""
+    assert READ(key, stand_in("", 3), PAGE)
