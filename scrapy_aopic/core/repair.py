@@ -6,21 +6,70 @@ Rule 2: the virtual page takes up the difference, so that all cash is :data:`~sc
 a shard what its mail brought with it. If the pages hold more than that, they give up what is too much.
 
 Rule 3: a page of which only the request is left is queued, without cash. One whose request is lost is forgotten: it is
-found again when a page that links to it is visited.
+found again when a page that links to it is visited. One whose request cannot be read, or is another page's, is set aside as
+failed: a link to it brings another request.
+
+Rule 4: numbers and times that no crawl can have written are brought to the nearest that one can have (:mod:`.possible`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from .counters import UNREADABLE
 from .damaged import DamagedStore
+from .domain import KEY_BYTES, Domain, pack_domain, unpack_domain
 from .duplicates import pages_of
-from .layout import COUNTERS_KEY, DEAD, DUE, FORMAT, HOST_ROWS, PARKED, TOTALS_KEY, WAKES
-from .ledger import Totals
+from .layout import (
+    CLOCK_KEY,
+    COUNTERS_KEY,
+    DEAD,
+    DUE,
+    FORMAT,
+    HOST_ROWS,
+    INDEXES,
+    OUTSIDERS,
+    PARKED,
+    SHARED_GATES,
+    TOTALS_KEY,
+    WAKES,
+)
+from .ledger import NOWHERE, Totals
 from .order import Aopic, order_name
+from .pages import MAX_HEIGHT
+from .politeness import LONGEST_WAIT
 from .ports import Family, Store
-from .records import FAILED, QUEUED, HostRecord, Page, State, pack_host, pack_page, serial_of
+from .possible import (
+    MOST_PLACES,
+    MOST_SECONDS,
+    Limits,
+    wrong_clock,
+    wrong_content,
+    wrong_domain,
+    wrong_instant,
+    wrong_links,
+    wrong_outsider,
+    wrong_place,
+    wrong_robots,
+)
+from .records import (
+    FAILED,
+    LAST_SERIAL,
+    N_FRONT_QUEUES,
+    NO_RECORD,
+    PAGE_BYTES,
+    QUEUED,
+    HostRecord,
+    Page,
+    State,
+    host_key,
+    pack_host,
+    pack_page,
+    serial_of,
+    unpack,
+)
 from .revisits import Rates
 from .saved import Saved, read_what_is_left
 from .shards.mail import balance_of_rows
@@ -35,20 +84,29 @@ from .walk import (
     each_page,
     find_order,
     front_queue_of,
+    has_claims,
     has_root,
     index_rows,
     is_due,
     is_emptied,
+    is_set_aside,
+    read_host,
     read_page,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .walk import StoredHost, StoredPage
+    from .walk import StoredHost, StoredPage, WrongRequest
 
 _PAUSE = 60.0
 """Seconds for which a host is left alone that may have got a request just before the damage."""
+
+_MOST_TURNS = 1e15
+"""More turns than any crawl has: in each of them all cash goes round."""
+
+_MAX_OUTCOME = 100
+"""Characters of why a request was set aside."""
 
 _MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
 """Letters of the rows in ``META`` that are not copied."""
@@ -64,6 +122,7 @@ class Repaired:
     Attributes:
         requeued: Pages that are queued, whatever they were, because only their requests are left.
         forgotten: Pages that are lost: those that the totals count and that are not there, or not without a request.
+        set_aside: Pages that have failed, because their requests cannot be read or are those of others.
         unmerged: Pages that had been merged into one that is lost, and stand for themselves again.
         cash: Units that the virtual page got; below 0: that it, and if need be pages, gave.
         has_totals: Whether the totals could be read.
@@ -75,6 +134,7 @@ class Repaired:
     hosts: int = 0
     requeued: int = 0
     forgotten: int = 0
+    set_aside: int = 0
     unmerged: int = 0
     cash: int = 0
     has_totals: bool = True
@@ -88,6 +148,9 @@ def repair(
     host_of: Callable[[bytes], str],
     now: float,
     progress: Callable[[int], object] = lambda _: None,
+    *,
+    domain_of: Callable[[str], str] = str,
+    wrong_request: WrongRequest | None = None,
 ) -> Repaired:
     """Write a whole job made of what is left in *damaged* to *target*, which is empty.
 
@@ -95,16 +158,21 @@ def repair(
         host_of: Name of the host of a request, for hosts whose record is lost.
         now: Seconds since the epoch.
         progress: Called with the number of further pages that were repaired.
+        domain_of: Registered domain of a host name.
+        wrong_request: Reads the stored requests; without it they, and robots.txt files, are kept as they are.
     """
     source = DamagedStore(damaged)
     saved = read_what_is_left(source.get_many(Family.META, (TOTALS_KEY,))[0])
-    rebuild = _Rebuild(source, target, saved, host_of, now)
+    rebuild = _Rebuild(
+        source, target, saved, now, host_of=host_of, domain_of=domain_of, wrong_request=wrong_request
+    )
     rebuild.take_stock()
+    rebuild.copy_domains()
     source.gaps.clear()  # they are met once more
     for host in each_host(source, each_page(source, progress)):
         rebuild.add_host(host)
-    rebuild.part_from_lost_roots()
     rebuild.copy_rest()
+    rebuild.part_from_lost_roots()
     return rebuild.finish()
 
 
@@ -140,15 +208,26 @@ class _Rebuild:
         source: DamagedStore,
         target: Store,
         saved: Saved | None,
-        host_of: Callable[[bytes], str],
         now: float,
+        *,
+        host_of: Callable[[bytes], str],
+        domain_of: Callable[[str], str],
+        wrong_request: WrongRequest | None,
     ) -> None:
         self._source = source
         self._target = target
         self._saved = saved
         self._host_of = host_of
-        self._now = now
+        self._domain_of = domain_of
+        self._wrong_request = wrong_request
         self._rows = _Rows(target)
+        if saved is not None:
+            _make_possible(saved, now, source.get_many(Family.META, (CLOCK_KEY,))[0])
+        self._saved_at = saved.saved_at if saved is not None else now
+        # In a job that has been at rest for longer than any host is left alone, none has to be.
+        self._now = min(now, self._saved_at + LONGEST_WAIT)
+        limits = Limits.of(saved or Saved("", now, now))
+        self._limits = limits if saved is not None else limits._replace(turn=_MOST_TURNS)
         # Pages stay in their front queues if the order is not one of this package.
         self._order = find_order(saved.order_name) if saved is not None else Aopic()
         self._clock = saved.clock if saved is not None else 0
@@ -156,29 +235,64 @@ class _Rebuild:
         self._excess = 0
         self._serial = saved.order if saved is not None else 0
         self._parked = self._dead = self._dead_pages = 0
+        self._seeds = 0
+        counts_domains = self._order is not None and self._order.uses_domains
+        self._visited_of: dict[bytes, int] | None = {} if counts_domains else None
         self.tally = Tally(self._ledger)
         self.result = Repaired(has_totals=saved is not None)
 
     def take_stock(self) -> None:
         """Find how much cash pages hold too much, and the serial number that the next page must be above."""
-        held = 0
+        held, turn = 0, 0.0
         for stored in each_page(self._source):
-            page = self._sound(stored.page)
+            page = self._sound(stored)
+            if page is not None and self._saved is None:
+                turn = max(turn, page.visited_turn)
             if page is not None and stored.request is not None:
                 held += page.cash + self._ledger.owed(page)
                 self._serial = max(self._serial, serial_of(page.place))
         if self._saved is None:
             self._ledger.balance = balance_of_rows(self._source.scan(Family.META))
+            self._ledger.turn = turn
         self._excess = max(held - self._ledger.whole, 0)
 
-    def _sound(self, page: Page | None) -> Page | None:
-        """*page* with cash, history and what it is owed at least 0; ``None`` if its state is none.
+    def _sound(self, stored: StoredPage) -> Page | None:
+        """The page of *stored* with nothing in it that cannot be; ``None`` if there is no page, or its state is none.
 
         One that was merged, but is not as such a page must be, stands for itself again.
         """
-        if page is None or page.state not in _STATES:
+        page, limits = stored.page, self._limits
+        if (
+            page is None
+            or page.state not in _STATES
+            or not 0 < serial_of(page.place) <= page.place < MOST_PLACES
+        ):
             return None
         page.cash, page.history = max(page.cash, 0), max(page.history, 0)
+        page.front_queue = _within(page.front_queue, 0, N_FRONT_QUEUES - 1)
+        page.height = _within(page.height, 0, MAX_HEIGHT)
+        if page.state != QUEUED or page.visits > 0:
+            page.visits = max(page.visits, 1)
+            page.visited_at = page.visited_at if 0 <= page.visited_at <= limits.now else self._saved_at
+            if not 0 <= page.visited_turn <= limits.turn:
+                page.visited_turn = self._ledger.turn
+        else:
+            page.visits = page.history = 0
+            page.visited_at = page.visited_turn = 0.0
+            page.marks, page.outcome = (), ""
+        if page.changes is not None and not 0 <= page.changes.seen_at <= limits.now:
+            page.changes = page.changes._replace(seen_at=page.visited_at)
+        if page.changes is not None and not 0 <= page.changes.wakes_at < MOST_SECONDS:
+            page.changes = page.changes._replace(wakes_at=self._saved_at)
+        if stored.request is not None and self._wrong_request is not None and not is_set_aside(page):
+            wrong = self._wrong_request(stored.key, stored.request, page)
+            if wrong:
+                page.state, page.outcome = FAILED, f"{UNREADABLE}: it {wrong}"[:_MAX_OUTCOME]
+                page.visits, page.canonical, page.changes = max(page.visits, 1), b"", None
+                page.visited_at = page.visited_at or self._saved_at
+                page.is_claimed = False
+        if page.state == FAILED:
+            page.cash, page.changes = 0, None
         if page.canonical and not is_emptied(page):
             page.canonical, page.height = b"", 0
             page.handed = self._ledger.handed[class_of(page)]
@@ -188,14 +302,20 @@ class _Rebuild:
     def add_host(self, stored: StoredHost) -> None:
         """Write the pages of a host, the rows that follow from them, and the host itself."""
         host, counted = stored.host, HostTally()
+        if host is not None and host_key(host.name) != stored.key:
+            host = None
         for each in stored.pages:
-            if each.request is None:
+            if each.request is not None and host is None:
+                named = HostRecord(self._host_of(each.request))
+                host = named if host_key(named.name) == stored.key else None
+            if each.request is None or host is None:
                 self.result.forgotten += 1
                 continue
-            host = host or HostRecord(self._host_of(each.request))
             counted.add(self._add_page(each, each.request))
         if host is None:
             return
+        self._make_host_possible(host)
+        self._count_visits(host, counted.visited)
         host.queued, host.visited, host.best = counted.queued, counted.visited, counted.best
         host.row = self._place(host)
         if host.row:
@@ -204,7 +324,9 @@ class _Rebuild:
         self._rows.put(Family.HOSTS, stored.key, pack_host(host))
 
     def _add_page(self, stored: StoredPage, request: bytes) -> Page:
-        page = self._sound(stored.page) or self._requeued()
+        page = self._sound(stored) or self._requeued()
+        if page.state == FAILED and stored.page is not None and stored.page.state != FAILED:
+            self.result.set_aside += 1
         cut = min(page.cash, self._excess)
         page.cash -= cut
         self._excess -= cut
@@ -219,6 +341,51 @@ class _Rebuild:
         self.tally.add(page)
         return page
 
+    def _make_host_possible(self, host: HostRecord) -> None:
+        """Have *host* say nothing that cannot be."""
+        latest = self._limits.latest
+        if not 0 <= host.not_before <= latest:
+            host.not_before = self._now + _PAUSE
+        if not 0 <= host.held_until <= latest:
+            host.held_until = 0.0
+        if not all(0 <= each.until <= latest and each.n >= 0 for each in (host.silent or {}).values()):
+            host.silent = None
+        if not 0 <= host.leased_at <= self._limits.now:
+            host.leased_at = self._saved_at
+        host.transfer = host.transfer if 0 <= host.transfer <= LONGEST_WAIT else 0.0
+        host.crawl_delay = host.crawl_delay if host.crawl_delay >= 0 else 0.0
+        for name in ("errors", "down", "broken", "allowed"):
+            setattr(host, name, max(getattr(host, name), 0))
+
+    def copy_domains(self) -> None:
+        """Copy what is known of domains, without their visited pages, which are counted anew."""
+        for key, value in self._source.scan(Family.DOMAINS):
+            self._visited_of = self._visited_of or {}
+            wrong, _, seeds = wrong_domain(key, value)
+            if not wrong:
+                self._seeds += seeds
+                self._rows.put(Family.DOMAINS, key, _with_visits(value, 0))
+        self._rows.flush()
+
+    def _count_visits(self, host: HostRecord, visited: int) -> None:
+        """Count *visited* pages for the domain of *host*, if domains are counted."""
+        if self._visited_of is None or not visited:
+            return
+        name = self._domain_of(host.name)
+        key = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+        self._visited_of[key] = self._visited_of.get(key, 0) + visited
+        if len(self._visited_of) == CHUNK:
+            self._write_visits()
+
+    def _write_visits(self) -> None:
+        counts = self._visited_of or {}
+        known = self._target.get_many(Family.DOMAINS, list(counts))
+        for (key, visited), value in zip(counts.items(), known, strict=True):
+            before = unpack_domain(value).visited if value is not None else 0
+            self._rows.put(Family.DOMAINS, key, _with_visits(value, before + visited))
+        self._rows.flush()
+        counts.clear()
+
     def _requeued(self) -> Page:
         """A new page for a request whose page is lost."""
         self.result.requeued += 1
@@ -232,22 +399,63 @@ class _Rebuild:
         """The index row, without its key, of *host*, whose pages have been counted."""
         if not host.queued:
             return b""
-        if host.row[:1] == DEAD:
+        if host.row[:1] == DEAD and not wrong_place(host.row, host, self._limits):
             self._dead += 1
             self._dead_pages += host.queued
             return host.row
         self._parked += 1
-        if host.row[:1] == PARKED:
+        if host.row[:1] == PARKED and not wrong_place(host.row, host, self._limits):
             return host.row
         # It may have been leased. The frontier wakes it after the pause and finds its place.
         return PARKED + int((self._now + _PAUSE) * 1000).to_bytes(8, "big")
 
+    def copy_rest(self) -> None:
+        """Copy what is not made of pages, as far as its pages are there and it can be."""
+        self._rows.flush()
+        for chunk in chunks(self._source.scan(Family.LINKS)):
+            pages = self._target.get_many(Family.PAGES, [key[:PAGE_BYTES] for key, _ in chunk])
+            for (key, value), data in zip(chunk, pages, strict=True):
+                page = read_page(data)
+                if page is not None and page.visits and not wrong_links(key, value):
+                    self._rows.put(Family.LINKS, key, value)
+        for key, value in self._source.scan(Family.ROBOTS):
+            if self._wrong_request is None or not wrong_robots(key, value, self._limits):
+                self._rows.put(Family.ROBOTS, key, value)
+        for chunk in chunks(self._source.scan(Family.CONTENT)):
+            for key, value in chunk:
+                is_known = all(self._target.get_many(Family.PAGES, pages_of(key, value)))
+                if is_known and not wrong_content(key, value):
+                    self._rows.put(Family.CONTENT, key, value)
+        for key, value in self._source.scan(Family.META):
+            if self._is_kept(key, value):
+                self._rows.put(Family.META, key, value)
+
+    def _is_kept(self, key: bytes, value: bytes) -> bool:
+        """Whether a row of ``META`` is copied as it is."""
+        letter = key[:1]
+        if letter == DUE:
+            return is_due(read_page(self._target.get_many(Family.PAGES, (due_page(key),))[0]), value)
+        if letter == OUTSIDERS:
+            host = read_host(value)
+            return host is not None and not wrong_outsider(key[1:], host, self._limits)
+        if letter == SHARED_GATES:
+            return not wrong_instant(value, self._limits)
+        if key == CLOCK_KEY:
+            return not wrong_clock(value, self._saved_at)
+        is_known = letter in INDEXES or not letter.isupper()
+        return is_known and letter not in _MADE_ANEW and key not in (TOTALS_KEY, COUNTERS_KEY)
+
     def part_from_lost_roots(self) -> None:
-        """Let pages stand for themselves that were merged into one that is not there any more."""
+        """Let pages stand for themselves that were merged into one that is not there, and wait for none that is not."""
         self._rows.flush()
         for key, data in self._target.scan(Family.PAGES):
             page = read_page(data)
-            if page is None or not page.canonical or has_root(self._target, page):
+            if page is None:
+                continue
+            if page.is_claimed and not has_claims(self._target, key):
+                page.is_claimed = False
+                self._rows.put(Family.PAGES, key, pack_page(page))
+            if not page.canonical or has_root(self._target, page):
                 continue
             page.canonical, page.height = b"", 0
             page.handed = self._ledger.handed[class_of(page)]
@@ -257,26 +465,13 @@ class _Rebuild:
             self._rows.put(Family.PAGES, key, pack_page(page))
         self._rows.flush()
 
-    def copy_rest(self) -> None:
-        """Copy what is not made of pages, as far as its pages are there."""
-        for family in (Family.DOMAINS, Family.LINKS, Family.ROBOTS):
-            for key, value in self._source.scan(family):
-                self._rows.put(family, key, value)
-        for chunk in chunks(self._source.scan(Family.CONTENT)):
-            for key, value in chunk:
-                if all(self._target.get_many(Family.PAGES, pages_of(key, value))):
-                    self._rows.put(Family.CONTENT, key, value)
-        for key, value in self._source.scan(Family.META):
-            if key[:1] == DUE:
-                page = read_page(self._target.get_many(Family.PAGES, (due_page(key),))[0])
-                if is_due(page, value):
-                    self._rows.put(Family.META, key, value)
-            elif key[:1] not in _MADE_ANEW and key not in (TOTALS_KEY, COUNTERS_KEY):
-                self._rows.put(Family.META, key, value)
-
     def finish(self) -> Repaired:
         """Write the totals, the last rows of all, and say what was done."""
         tally, ledger, result, saved = self.tally, self._ledger, self.result, self._saved
+        if self._visited_of is not None:
+            self._write_visits()
+        if ledger.newcomers[1] > tally.again:
+            ledger.newcomers = (0, 0)
         result.cash = ledger.whole - tally.cash - (ledger.virtual if saved is not None else 0)
         result.pages = tally.pages
         result.forgotten = max(result.forgotten, (saved.pages if saved is not None else 0) - tally.pages)
@@ -287,7 +482,6 @@ class _Rebuild:
             order_name(Aopic()),
             created_at=self._now,
             saved_at=self._now,
-            visits=tally.visits,
             rates=Rates().counts,
         )
         totals = replace(
@@ -298,6 +492,8 @@ class _Rebuild:
             failed=tally.failed,
             hosts=result.hosts,
             order=self._serial,
+            visits=tally.visits,
+            seeds=self._seeds,
             shelved={},
             parked=self._parked,
             dead=self._dead,
@@ -308,3 +504,39 @@ class _Rebuild:
         self._rows.put(Family.META, TOTALS_KEY, totals.pack())
         self._rows.flush(sync=True)
         return result
+
+
+def _within(number: int, least: int, most: int) -> int:
+    return min(max(number, least), most)
+
+
+def _with_visits(data: bytes | None, visited: int) -> bytes:
+    """The row of a domain written as *data*, if it is known, with so many *visited* pages."""
+    domain = unpack_domain(data) if data is not None else Domain()
+    domain.visited = visited
+    return pack_domain(domain)
+
+
+def _make_possible(saved: Saved, now: float, clock: bytes | None) -> None:
+    """Have *saved*, of a job that is repaired *now* and has a *clock*, say nothing that cannot be."""
+    ledger, latest = saved.ledger, now + LONGEST_WAIT
+    try:
+        instants = [saved.saved_at, unpack(clock)[0] if clock is not None else 0.0]
+    except NO_RECORD:
+        instants = [saved.saved_at]
+    saved.saved_at = max((each for each in instants if 0 < each <= latest), default=now)
+    waits = saved.saved_at + LONGEST_WAIT
+    saved.created_at = saved.created_at if 0 <= saved.created_at <= saved.saved_at else saved.saved_at
+    saved.crashed_at = saved.crashed_at if 0 <= saved.crashed_at <= saved.saved_at else saved.saved_at
+    saved.not_before = saved.not_before if 0 <= saved.not_before <= waits else saved.saved_at + _PAUSE
+    saved.commit_within = saved.commit_within if 0 <= saved.commit_within <= LONGEST_WAIT else _PAUSE
+    saved.order, saved.clock = _within(saved.order, 0, LAST_SERIAL), max(saved.clock, 0)
+    ledger.turn = ledger.turn if 0 <= ledger.turn <= _MOST_TURNS else 0.0
+    ledger.distributed = max(ledger.distributed, 0)
+    ledger.virtual_distributed = max(ledger.virtual_distributed, 0)
+    if min(ledger.newcomers) < 0:
+        ledger.newcomers = (0, 0)
+    if min(ledger.elsewhere) < 0:
+        ledger.elsewhere = NOWHERE
+    if not all(0 <= rate <= _MOST_TURNS for rate in saved.rates):
+        saved.rates = Rates().counts

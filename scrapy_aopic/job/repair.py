@@ -15,14 +15,17 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.repair import Repaired
 from scrapy_aopic.core.repair import repair as repair_store
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.lock import sync_folder
-from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
+from scrapy_aopic.web.stored_requests import RequestReader
+from scrapy_aopic.web.suffixes import registered_domain
 
+from .auditing import audit_store
 from .folder import named_as_given, store_folder
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
                 closing(make_store(new, folder)) as store,
                 tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
             ):
-                done = repair_store(damaged, store, host_of, time.time(), line.update)
+                done = repair_rows(damaged, store, line.update)
                 done.reason = reason
                 arrange(store)
     finally:
@@ -104,14 +107,30 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
 def _holds(store: Store) -> bool:
     try:
         store.verify()
-        return audit(store).holds
+        return audit_store(store).holds
     except StorageError:
         return False
+
+
+def repair_rows(
+    damaged: Store, target: Store, progress: Callable[[int], object] = lambda _: None
+) -> Repaired:
+    """Write a whole job made of what is left in *damaged* to *target*, which is empty."""
+    return repair_store(
+        damaged,
+        target,
+        host_of,
+        time.time(),
+        progress,
+        domain_of=registered_domain,
+        wrong_request=RequestReader.of(DamagedStore(damaged)),
+    )
 
 
 def host_of(request: bytes) -> str:
     """Name of the host of a stored *request*; empty if it cannot be known."""
     try:
-        return urlsplit(url_of(request)).hostname or ""
-    except ValueError:
+        slot = values_of(request).get("meta", {}).get(SLOT) if request[:1] != IN_MEMORY else None
+        return str(slot) if slot is not None else urlsplit(url_of(request)).hostname or ""
+    except ANY_ERROR:
         return ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.watch.lines import duration
 
+from .auditing import audit_store
 from .output import flush, write
 from .queries import top_pages, totals
 
@@ -125,7 +125,7 @@ def format_repair(done: Repaired, kept: Path | str | None) -> str:
     lines.append(
         f"{done.pages:,} pages on {done.hosts:,} hosts are kept, {done.forgotten:,} are forgotten, "
         f"{done.requeued:,} wait to be visited again because only their requests are left, "
-        f"{done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
+        f"{done.set_aside:,} have failed because their requests cannot be read or are those of others, {done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
         f"The damaged store is in {kept}; remove it when you do not need it any more."
     )
     return "\n".join(lines)
@@ -152,7 +152,7 @@ def print_report(store: Store) -> None:
         ),
     ]
     if sum(pages.values()) <= _AUDITED:
-        result = audit(store)
+        result = audit_store(store)
         lines.append(
             f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "
             + (

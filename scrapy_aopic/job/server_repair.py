@@ -9,16 +9,13 @@ under other numbers.
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.repair import Repaired
-from scrapy_aopic.core.repair import repair as repair_store
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mending import mend_mail
 from scrapy_aopic.exceptions import StorageError
@@ -31,8 +28,9 @@ from scrapy_aopic.storage.redis_remains import copy_remains
 from scrapy_aopic.storage.redis_shards import read_cut
 from scrapy_aopic.web.suffixes import registered_domain
 
+from .auditing import audit_store
 from .cutting import check_suffixes
-from .repair import host_of
+from .repair import repair_rows
 from .restore import copy_rows
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ def _copy(place: Address, store: Store) -> dict[Family, int]:
 
 def _holds(store: Store) -> bool:
     try:
-        return read_saved(store) is not None and audit(store).holds
+        return read_saved(store) is not None and audit_store(store).holds
     except StorageError:
         return False
 
@@ -119,7 +117,7 @@ def _repair(store: Store, gaps: dict[Family, int], place: Address, folder: Path)
     made = beside(place)
     remove_store(made)
     with closing(make_store(folder, place)) as new:
-        done = repair_store(store, new, host_of, time.time())
+        done = repair_rows(store, new)
         done.gaps = {family.name: n for family, n in gaps.items() if n}
         with closing(open_store_of_shard(made)) as copy:
             copy_rows(new, copy, lambda _: None)
