@@ -97,6 +97,12 @@ logger = logging.getLogger(__name__)
 UNREACHABLE = "aopic_unreachable"
 """Reason of a spider that is closed with nothing left to fetch but pages of dead hosts."""
 
+SET_ASIDE = "aopic_unreadable"
+"""Reason of a spider that has nothing left to fetch, and pages of which the requests could not be made."""
+
+STRANDED = "aopic_stranded"
+"""Reason of a spider that is closed with pages that are said to wait, and that nothing in the job leads to."""
+
 _BEAT = 0.25
 """Seconds between beats when the engine asks for no request."""
 
@@ -303,7 +309,7 @@ class Session:
 
     def close(self, reason: str) -> Deferred[None] | None:
         """End the visits under way, commit what is left and release the store."""
-        job = self.job
+        job, set_aside = self.job, 0
         self.is_open = False
         self._of.pop(self._crawler, None)
         self._engine.sleep()
@@ -312,6 +318,7 @@ class Session:
         try:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()
+                set_aside = self._n_set_aside()
                 if self.focus is not None:
                     self.focus.close()
             self.stats.describe(job)
@@ -332,17 +339,39 @@ class Session:
                 extra=self._extra,
             )
         finally:
+            if reason in (SET_ASIDE, STRANDED):
+                self._closing.fail()
             self.visits.clear()
             if self._seeding is not None:
                 self._seeding.close()
             self._opened.release()
-        self._say_what_is_left(reason)
+        self._say_what_is_left(reason, set_aside)
         return self._duplicates.close(reason)
 
-    def _say_what_is_left(self, reason: str) -> None:
+    def _say_what_is_left(self, reason: str, set_aside: int) -> None:
         """Log what is still queued."""
         crawl, persists = self.job.crawl, self._opened.persists
         queued, blocked, (n_dead, dead) = crawl.counts.queued, crawl.blocked[1], crawl.dead
+        if set_aside:
+            logger.warning(
+                "%(pages)d pages were set aside, because their queued requests could not be made (aopic/pages/unreadable), and "
+                "with them what lies behind them; %(rest)s",
+                {
+                    "pages": set_aside,
+                    "rest": "'scrapy aopic status' says why, and 'scrapy aopic check' whether the job is whole; a link to such a "
+                    "page queues it again"
+                    if persists
+                    else "a link to such a page queues it again",
+                },
+                extra=self._extra,
+            )
+        if reason == STRANDED:
+            logger.warning(
+                "%(pages)d pages are said to wait, and nothing in the job leads to them: 'scrapy aopic check' says what is "
+                "wrong, and 'scrapy aopic repair' mends it",
+                {"pages": queued - dead},
+                extra=self._extra,
+            )
         if reason == UNREACHABLE:
             logger.warning(
                 "The crawl ends with %(dead)d pages that it could not fetch, of %(hosts)d hosts that do not answer "
@@ -434,9 +463,19 @@ class Session:
             self.job.crawl, self.job.clock()
         )
 
+    @guarded(0)
+    def _n_set_aside(self) -> int:
+        return self._dispatch.n_set_aside if not self.job.is_torn else 0
+
     def _idle(self) -> None:
         """Give a crawl its reason if pages are left when it ends; it goes on if somebody else wants it to."""
-        if self.is_open and self.job.crawl.dead[1]:
+        if not self.is_open:
+            return
+        if self._n_set_aside():
+            raise CloseSpider(SET_ASIDE)
+        if self.job.crawl.stranded:
+            raise CloseSpider(STRANDED)
+        if self.job.crawl.dead[1]:
             raise CloseSpider(UNREACHABLE)
 
     # -- beats

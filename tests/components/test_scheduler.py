@@ -17,8 +17,11 @@ from scrapy.utils.misc import load_object
 from support.small_web import Follow, Web, ask, check, crawl, html
 
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.ports import Batch
+from scrapy_aopic.core.ports import Batch, Family, Store
+from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.queries import status, top_pages
+from scrapy_aopic.job.repair import repair
+from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
 
@@ -495,9 +498,13 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
     assert len(web.asked) == 1
-    await crawl(After, on_disk(tmp_path))
+    crawler = await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert "the spider 'one' has no callback 'gone'" in caplog.text
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
+    assert "1 pages were set aside" in caplog.text
+    assert crawler.spider is None  # exit code 1
     state = ask(tmp_path, status)
     assert state["outcomes"] == {"unreadable": 1}
     reason = "ValueError: the spider 'one' has no callback 'gone'"
@@ -557,9 +564,64 @@ async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be
 
     web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
-    await crawl(After, on_disk(tmp_path))
+    crawler = await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/1"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "finished"
     assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_that_lost_its_requests_is_no_success(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a bug of ours would write them: with right checksums."""
+    web = serve({"http://a.test/": [f"http://a.test/{n}" for n in range(9)]})
+    await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
+    assert check(tmp_path).violations == []
+    edit_requests(tmp_path, lambda data: b"\xff")
+    assert check(tmp_path).n_violations == 10
+    crawler = await crawl(Follow, on_disk(tmp_path))
+    assert web.asked == ["http://a.test/"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
+    assert crawler.spider is None  # exit code 1
+    assert "9 pages were set aside" in caplog.text
+    assert check(tmp_path).n_violations == 1  # that of the visited page; of the others it is known
+    repair(tmp_path)
+    assert check(tmp_path).violations == []
+
+
+@deferred_f_from_coro_f
+async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve({"http://a.test/": [f"http://a.test/{n}" for n in range(9)]})
+    await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
+    edit(tmp_path, lambda store: {Family.META: {row: None for row, _ in store.scan(Family.META, b"A", b"B")}})
+    assert not check(tmp_path).holds
+    crawler = await crawl(Follow, on_disk(tmp_path))
+    assert web.asked == ["http://a.test/"]
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "aopic_stranded"
+    assert crawler.spider is None
+    assert "9 pages are said to wait" in caplog.text
+    repair(tmp_path)
+    assert check(tmp_path).violations == []
+
+
+def edit(job: Path, batch: Callable[[Store], Any]) -> None:
+    """Write what *batch* gives to the store of *job*, as the store itself would."""
+    store = open_store(store_folder(job), "sqlite", memory_mb=8)
+    store.write(batch(store), sync=True)
+    store.close()
+
+
+def edit_requests(job: Path, edited: Callable[[bytes], bytes]) -> None:
+    edit(
+        job,
+        lambda store: {Family.REQUESTS: {key: edited(value) for key, value in store.scan(Family.REQUESTS)}},
+    )
 
 
 @deferred_f_from_coro_f
