@@ -34,6 +34,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+import edits
+
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
@@ -359,7 +361,12 @@ def main() -> int:
         "--sample", type=int, help="only so many cases of each store and state, drawn at random"
     )
     parser.add_argument("--only", default="", help="only parts whose names contain this")
+    parser.add_argument(
+        "--edits", type=int, help="instead, edit so many values of rows, with right checksums (see edits.py)"
+    )
     options = parser.parse_args()
+    if options.edits:
+        return 1 if edits.report(options.edits, options.rng) else 0
     warnings = Warnings()
     logging.getLogger("scrapy_aopic").addHandler(warnings)
     logging.getLogger("scrapy_aopic").propagate = False
