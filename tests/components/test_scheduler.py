@@ -634,7 +634,7 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert error == (
         "AOPIC_WINDOW ('often') must be a number of turns of |H| such as 8, or a time such as \"36 hours\" or "
-        '"30 days". The crawl does not start.'
+        '"4 months". The crawl does not start.'
     )
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
