@@ -3,6 +3,8 @@
     python benchmarks/traps.py GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
         [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--json FILE]
     python benchmarks/traps.py --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
+    python benchmarks/traps.py --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
+        [--fetches 1000] [--gap 0] [--orders aopic ...]
 
 Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a
 ``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host``, or each is on one of
@@ -19,13 +21,20 @@ politeness and then with it, on a virtual clock: the sites are the seeds, or all
 one page of a directory, which is the seed or is linked from it. The table has the part of the fetches that the farm
 took, of all and of those made while an honest site might be asked.
 
-Each crawl ends with an audit of the whole store, and an account of every page.
+Each of these crawls ends with an audit of the whole store, and an account of every page.
+
+With ``--loopback``, Scrapy with the add-on crawls such a farm of 400 domains behind one link, beside so many honest
+sites, from a server of its own process, so that the CPU is the limit and not the web. The log of the server is judged:
+the table has the part of the fetches that the farm took, of all and of those made while an honest site might be asked,
+and the fetches a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -34,12 +43,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scrapy import Request, Spider
+from scrapy.crawler import AsyncCrawlerProcess
+from scrapy.http import Response, TextResponse
+from scrapy.linkextractors import LinkExtractor
 from tqdm import tqdm
 
 from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
+from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.testing.server_log import Entry
 
 CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
 PAGES = {"one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
@@ -255,25 +270,48 @@ def crawl_beside(case: Beside, order: str, fetches: int) -> tuple[float, float, 
     known: dict[str, list[float]] = {}
     for page, instants in enumerate(found):
         known.setdefault(graph.hosts[page], []).extend(instants)
+    fetches_of = [
+        Fetch(begins[number], visit.end, graph.hosts[visit.page] if visit.page < n else "")
+        for number, visit in enumerate(visits)
+    ]
+    gap = policy.politeness.gap if case.is_polite else None
+    return *shares(fetches_of, known, gap), simulation.violations()
+
+
+class Fetch(NamedTuple):
+    """A fetch: when, and of which honest site; ``""`` for one of the farm."""
+
+    begin: float
+    end: float
+    site: str
+
+
+def shares(
+    fetches: list[Fetch], known: dict[str, list[float]], gap: Callable[[float], float] | None
+) -> tuple[float, float]:
+    """The part of *fetches* that the farm took, of all and of those made while an honest site might be asked.
+
+    Args:
+        known: Instants at which the pages of each honest site were found.
+        gap: Seconds for which a site is left alone after a fetch that took so long; ``None`` if a fetch takes no time.
+    """
     for instants in known.values():
         instants.sort()
     begun, free_at = dict.fromkeys(known, 0), dict.fromkeys(known, 0.0)
     taken = contested = taken_contested = 0
-    for number in sorted(range(len(visits)), key=begins.__getitem__):
-        begin, visit = begins[number], visits[number]
-        is_farm = visit.page >= n
+    for begin, end, site in sorted(fetches):
+        is_farm = not site
         may_ask = not is_farm or any(
             free_at[host] <= begin and bisect_right(known[host], begin) > begun[host] for host in known
         )
         if not is_farm:
-            host = graph.hosts[visit.page]
-            begun[host] += 1
-            if case.is_polite:
-                free_at[host] = visit.end + policy.politeness.gap(visit.end - visit.begin)
+            begun[site] += 1
+            if gap is not None:
+                free_at[site] = end + gap(end - begin)
         taken += is_farm
         contested += may_ask
         taken_contested += is_farm and may_ask
-    return taken / len(visits), taken_contested / max(contested, 1), simulation.violations()
+    return taken / len(fetches), taken_contested / max(contested, 1)
 
 
 def beside(args: argparse.Namespace) -> list[str]:
@@ -299,6 +337,123 @@ def beside(args: argparse.Namespace) -> list[str]:
         print(f"| {order} | {case} | {taken:.3f} | {contested:.3f} |")
         violations += found
     return violations
+
+
+# -- beside honest sites, by Scrapy
+
+
+FARM = 400
+"""Domains of a farm on loopback; each has as many pages as a site."""
+
+
+class Loopback(NamedTuple):
+    """A real crawl of a farm beside honest sites.
+
+    Attributes:
+        honest: Honest sites.
+        links: Links of a page.
+        factor: AOPIC_POLITENESS_FACTOR.
+        connections: CONCURRENT_REQUESTS.
+        gap: AOPIC_MIN_GAP.
+    """
+
+    honest: int
+    links: int
+    factor: float
+    connections: int
+    gap: float
+
+    def links_of(self, host: str, number: int) -> list[str]:
+        """Links of page *number* of *host*: the home page of the first site leads into the farm."""
+        own = [
+            f"http://{host}/{(number + step) % SITE_PAGES}"
+            for step in range(1, min(self.links, SITE_PAGES - 1) + 1)
+        ]
+        if host.startswith("www.farm"):
+            first = int(host.removeprefix("www.farm").removesuffix(".test"))
+            others = [
+                f"http://www.farm{(first * 10 + step) % FARM}.test/0"
+                for step in range(1, self.links // 2 + 1)
+            ]
+            return others + own[: self.links - len(others)]
+        entry = ["http://www.farm0.test/0"] if (host, number) == (self.sites[0], 0) else []
+        return entry + own
+
+    @property
+    def sites(self) -> list[str]:
+        return [f"www.honest{number}.test" for number in range(self.honest)]
+
+    def answer(self, exchange: Exchange) -> Answer:
+        """Answer as the web."""
+        if exchange.target == "/robots.txt":
+            return Answer(404)
+        anchors = "".join(
+            f'<li><a href="{url}">{url}</a></li>'
+            for url in self.links_of(exchange.host, int(exchange.target[1:]))
+        )
+        body = f"<html><title>{exchange.host}{exchange.target}</title><ul>{anchors}</ul></html>"
+        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+
+
+class Follows(Spider):
+    name = "follows"
+
+    def parse(self, response: Response) -> Iterator[Request]:
+        assert isinstance(response, TextResponse)
+        for link in LinkExtractor().extract_links(response):
+            yield Request(link.url)
+
+
+def crawl_loopback(case: Loopback, order: str, fetches: int) -> list[Entry]:
+    """Crawl, and return what the server has seen."""
+    settings: dict[str, Any] = {
+        "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": case.factor, "AOPIC_MIN_GAP": case.gap,
+        "CONCURRENT_REQUESTS": case.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
+        "AOPIC_PROGRESS": False, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
+    }  # fmt: skip
+    server = Server(case.answer)
+    with server.run_in_thread() as running:
+        process = multiprocessing.get_context("spawn").Process(
+            target=follow, args=(settings, case.sites, running.url)
+        )
+        process.start()
+        process.join()
+    return list(server.entries)
+
+
+def follow(settings: dict[str, Any], sites: list[str], proxy: str) -> None:
+    """Crawl from the home pages of *sites*, in a process of its own."""
+    os.environ["http_proxy"] = proxy
+    process = AsyncCrawlerProcess(settings)
+    process.crawl(Follows, start_urls=[f"http://{site}/0" for site in sites])
+    process.start()
+
+
+def judge(case: Loopback, log: list[Entry]) -> tuple[float, float, float]:
+    """The part of the fetches that the farm took, the same while an honest site might be asked, and fetches a second."""
+    pages = sorted((entry for entry in log if entry.target != "/robots.txt"), key=lambda entry: entry.start)
+    known = {site: {0: 0.0} for site in case.sites}
+    for entry in sorted(pages, key=lambda entry: entry.end):
+        for url in case.links_of(entry.host, int(entry.target[1:])):
+            host, number = url.removeprefix("http://").split("/")
+            if host in known:
+                known[host].setdefault(int(number), entry.end)
+    fetches = [Fetch(page.start, page.end, page.host if page.host in known else "") for page in pages]
+    seconds = pages[-1].end - pages[0].start
+    found = {site: list(instants.values()) for site, instants in known.items()}
+    return *shares(fetches, found, lambda took: max(case.factor * took, case.gap)), len(pages) / seconds
+
+
+def loopback(orders: list[str], cases: list[Loopback], fetches: int) -> None:
+    """Crawl, and print a table."""
+    print("| order | honest sites | links | factor | connections | shortest gap | farm, of all fetches | while honest sites might be asked | fetches a second |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for order, case in product(orders, cases):
+        taken, contested, pace = judge(case, crawl_loopback(case, order, fetches))
+        print(
+            f"| {order} | {' | '.join(map(str, case))} | {taken:.3f} | {contested:.3f} | {pace:.0f} |",
+            flush=True,
+        )
 
 
 def spread(values: list[float]) -> str:
@@ -358,14 +513,26 @@ def main() -> int:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[400, 100_000], help="domains of such farms")
     parser.add_argument("--fetches", type=int, default=1000, help="fetches of such crawls (1000)")
+    parser.add_argument(
+        "--loopback", action="store_true", help="crawl a farm beside honest sites with Scrapy"
+    )
+    parser.add_argument("--honest", type=int, nargs="+", default=[20, 200], help="honest sites (20 200)")
+    parser.add_argument("--links", type=int, nargs="+", default=[20, 60], help="links of a page (20 60)")
+    parser.add_argument("--factors", type=float, nargs="+", default=[0, 1, 10], help="politeness (0 1 10)")
+    parser.add_argument("--connections", type=int, nargs="+", default=[100], help="connections (100)")
+    parser.add_argument("--gap", type=float, default=0.0, help="shortest gap in seconds (0)")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
     args = parser.parse_args()
     if args.beside:
         violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)
         return 1 if violations else 0
+    if args.loopback:
+        cases = product(args.honest, args.links, args.factors, args.connections, [args.gap])
+        loopback(args.orders, [Loopback(*case) for case in cases], args.fetches)
+        return 0
     if args.graph is None:
-        parser.error("a graph or --beside is needed")
+        parser.error("a graph, --beside or --loopback is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = draw_seed_sets(len(graph), args.seeds, args.sets, args.rng)
     experiment = Experiment(graph, seed_sets, args.rng)
