@@ -105,6 +105,8 @@ class Sponsors:
         self._free = free
         self._is_own = is_own
         self._routes: dict[bytes, Route] = {}  # as they were found since anything changed
+        self._under_way: dict[bytes, int] = {}  # fetches that are to be charged, by both ends of a link
+        self._n_under_way = 0
 
     def __bool__(self) -> bool:
         """Whether links have budgets."""
@@ -186,7 +188,9 @@ class Sponsors:
             visits: Visits of the whole crawl so far.
         """
         domain = self._get(key)
-        if not domain.sponsors or not self._part or visits < domain.open_until:
+        if not domain.sponsors or not self._part:
+            return b"", 0
+        if self._part < 1 and visits + self._n_under_way / (1 - self._part) < domain.open_until:
             return b"", 0
         route = self.known_route(key, visits)
         if self._part < 1:
@@ -215,6 +219,35 @@ class Sponsors:
             domain.charges[hop.sponsor] += n
             self._put(hop.key, domain)
 
+    def begin(self, key: bytes, visits: int) -> list[bytes]:
+        """A fetch of the domain under *key* is under way, which :meth:`charge` will charge; returns what :meth:`end` is given.
+
+        Until then its links carry it already: as many fetches as there are connections would pass before the first is charged.
+        """
+        if not self._part:
+            return []
+        links = [hop.key + hop.domain.sponsors[hop.sponsor] for hop in self.known_route(key, visits).hops]
+        for link in links:
+            self._under_way[link] = self._under_way.get(link, 0) + 1
+        self._n_under_way += 1
+        self.changed()
+        return links
+
+    def end(self, links: list[bytes]) -> None:
+        """A fetch over *links* is not under way any more."""
+        if not self._part:
+            return
+        for link in links:
+            self._under_way[link] -= 1
+            if not self._under_way[link]:
+                del self._under_way[link]
+        self._n_under_way -= 1
+        self.changed()
+
+    def _load(self, domain: Domain, key: bytes, number: int) -> int:
+        """Fetches that the link to *domain*, under *key*, from its sponsor of this *number* carries."""
+        return domain.charges[number] + self._under_way.get(key + domain.sponsors[number], 0)
+
     def known_route(self, key: bytes, visits: int) -> Route:
         """As :meth:`route`; looked for once until something changes."""
         route = self._routes.get(key)
@@ -227,7 +260,7 @@ class Sponsors:
         best: Route | None = None
         for _ in range(_MAX_WALKS):
             hops = self._walk(key, visits, more)
-            dues = [self._due(hop.domain.charges[hop.sponsor] + more) for hop in hops]
+            dues = [self._due(self._load(hop.domain, hop.key, hop.sponsor) + more) for hop in hops]
             due = 0.0
             for hop, of_link in zip(reversed(hops), reversed(dues), strict=True):
                 due = max(due, of_link)
@@ -252,7 +285,7 @@ class Sponsors:
                 by = self._get(sponsor)
                 if by.level >= _MAX_HOPS - len(hops):
                     continue  # from there on discoverers lead to a seed's in as many hops as it has levels
-                due = max(self._due(domain.charges[number] + more), by.opens_at)
+                due = max(self._due(self._load(domain, at, number) + more), by.opens_at)
                 if due < least:
                     chosen, least = number, due
                     if due <= visits:

@@ -911,6 +911,30 @@ def test_a_host_becomes_late_while_it_is_ready():
     assert desk.drain() == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
 
 
+def test_pages_that_are_fetched_count_before_they_are_visited():
+    desk = BudgetDesk()
+    for number, host in enumerate(("x.a", "y.a", "z.a")):
+        desk.insert(host, number, 40 - number)
+    desk.insert("b", 20, 1)
+    pages = [desk.take() for _ in range(4)]
+    assert pages == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
+    for page in pages:
+        desk.release(page)
+        desk.finish(page)
+    assert desk.domains.get(desk.domains.key(HostState("a"))).visited == 3
+
+
+def test_pages_that_are_put_back_count_no_more():
+    desk = BudgetDesk()
+    for number, host in enumerate(("x.a", "y.a", "z.a")):
+        desk.insert(host, number, 40 - number)
+    for page in [desk.take(), desk.take()]:
+        desk.release(page)
+        desk.put_back(page)
+    desk.insert("b", 20, 1)
+    assert desk.drain() == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
+
+
 def test_a_late_host_that_must_wait_is_not_asked():
     desk = overdrawn()
     desk.defer("www.a", 5.0)

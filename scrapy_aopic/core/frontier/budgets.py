@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     from .shelves import Shelves
 
 
+class UnderWay(NamedTuple):
+    """A page that is fetched.
+
+    Attributes:
+        domain: Key of its registered domain.
+        links: Links between domains that it will be charged to.
+        is_free: Whether it will be charged to none, as its domain has a budget of its own.
+    """
+
+    domain: bytes
+    links: list[bytes]
+    is_free: bool
+
+
 class Budgets:
     """How hosts stand by what their domains, and the links to these, may take.
 
@@ -46,6 +60,34 @@ class Budgets:
         self._order = order
         self._domains = domains
         self.visits = self.elsewhere = 0
+        self._under_way: dict[bytes, UnderWay] = {}  # by page
+        self._n_of: dict[bytes, int] = {}  # of these, by domain
+
+    def begin(self, page: bytes, host: HostState) -> None:
+        """*page*, of *host*, is fetched: its budgets have it already, for :meth:`count` knows of it only when others have gone out."""
+        if self._domains is None:
+            return
+        key = self._domains.key(host)
+        is_free = key in self._domains.budgets
+        links = [] if is_free else self._domains.sponsors.begin(key, self.visits)
+        self._under_way[page] = UnderWay(key, links, is_free)
+        self._n_of[key] = self._n_of.get(key, 0) + 1
+
+    def end(self, page: bytes) -> list[bytes]:
+        """*page* is not fetched any more; returns the shelves whose budgets have one page less by that."""
+        known = self._under_way.pop(page, None)
+        if known is None or self._domains is None:
+            return []
+        n = self._n_of.pop(known.domain) - 1
+        if n:
+            self._n_of[known.domain] = n
+        if not known.is_free:
+            self._domains.sponsors.end(known.links)
+        return [LATE + known.domain, *(BEHIND + link[: len(known.domain)] for link in known.links)]
+
+    def _begun(self, key: bytes, visited: int) -> int:
+        """Pages of the domain under *key* of which *visited* were visited, with those that are fetched."""
+        return visited + self._n_of.get(key, 0)
 
     def count(self, host: HostState) -> None:
         """A page of *host* was visited for the first time."""
@@ -66,10 +108,11 @@ class Budgets:
             return host.visited, b""
         key = host.domain or domains.key(host)
         domain = domains.get(key)
+        begun = self._begun(key, domain.visited)
         if key in domains.budgets:
-            return domain.visited, LATE + key if self._own_due(key, domain.visited) > visits else b""
+            return domain.visited, LATE + key if self._own_due(key, begun) > visits else b""
         blocker, most = domains.sponsors.blocker(key, visits)
-        due = self._order.due(domain.visited, domain.supporters, domains.seeded(domain))
+        due = self._order.due(begun, domain.supporters, domains.seeded(domain))
         if due > visits and domain.visited * SMALL >= most:
             return domain.visited, LATE + key
         return domain.visited, blocker and BEHIND + blocker
@@ -109,14 +152,15 @@ class Budgets:
                 "A crawl whose order uses no registered domains has no budgets, and so no late hosts."
             )
         if shelf[: len(LATE)] == LATE and key in domains.budgets:
-            return self._own_due(key, domains.get(key).visited + more), []
+            return self._own_due(key, self._begun(key, domains.get(key).visited) + more), []
         behind = (
             domains.sponsors.route(key, visits, more) if more else domains.sponsors.known_route(key, visits)
         ).dues
         if shelf[: len(LATE)] == BEHIND:
             return 0.0, behind
         known = domains.get(key)
-        return self._order.due(known.visited + more, known.supporters, domains.seeded(known)), behind
+        begun = self._begun(key, known.visited)
+        return self._order.due(begun + more, known.supporters, domains.seeded(known)), behind
 
 
 def _due(own: float, behind: list[float]) -> float:

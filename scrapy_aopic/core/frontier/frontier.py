@@ -367,6 +367,8 @@ class Frontier:
 
     def _landed(self, page: bytes) -> HostState:
         """The host of *page*, which is in flight no more."""
+        for shelf in self._budgets.end(page):
+            self.places.late.note_again(shelf)
         host = self.active.get(page[:HOST_BYTES])
         if host is None or host.in_flight.pop(page[HOST_BYTES:], None) is None:
             raise CallError(
@@ -436,6 +438,7 @@ class Frontier:
             return Unlocated(key, host.name)
         best = queue.pop(_choose(host, queue))
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
+        self._budgets.begin(key + page, host)
         host.held_until = 0.0
         host.in_flight[page] = front_queue_of(row)
         self.places.lease(key, host, now)
