@@ -403,7 +403,8 @@ class Crawl:
     def _later(self, when: NotBefore | Empty) -> NotBefore | Empty:
         """What *when*, which the frontier says, is for the crawl."""
         instant = min(when.instant if isinstance(when, NotBefore) else inf, self._revisits.when())
-        return NotBefore(max(instant, self._not_before)) if instant != inf else Empty()
+        is_held = isinstance(when, NotBefore) and when.is_held
+        return NotBefore(max(instant, self._not_before), is_held) if instant != inf else Empty()
 
     # -- pages come in
 
@@ -466,16 +467,21 @@ class Crawl:
 
     # -- leases
 
-    def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
-        """Hand out the best page whose host may be fetched from at *now*, or ask for the address of a host first."""
+    def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
+        """Hand out the best page whose host may be fetched from at *now*, or ask for the address of a host first.
+
+        Args:
+            hold_late: Seconds for which hosts over their budgets, and revisits that are not paid for, are held back if by
+                then another host is free: more if the caller is busy, and they take time that others wait for.
+        """
         if now < self._not_before:
             return self.when()
         if self._revisits.step(now):
             self._commits.has_changes = True
-        taken = self.frontier.take(now)
-        while not isinstance(taken, (Taken, Unlocated)) and self._revisits.let_in_one(now):
+        taken = self.frontier.take(now, hold_late)
+        while self._is_free_for_revisits(taken, now, hold_late) and self._revisits.let_in_one(now):
             self._commits.has_changes = True
-            taken = self.frontier.take(now)
+            taken = self.frontier.take(now, hold_late)
         if isinstance(taken, Unlocated):
             return taken
         if not isinstance(taken, Taken):
@@ -492,6 +498,22 @@ class Crawl:
         host = self.frontier.active[taken.host]
         return self._leases.begin(
             taken.page, host.name, self.pages.request(taken.page), page.cash, page.visits
+        )
+
+    def expects(self, now: float, within: float) -> bool:
+        """Whether a host in its budget is free, or may be, *within* so many seconds."""
+        return now >= self._not_before and self.frontier.expects(now, within)
+
+    def _is_free_for_revisits(
+        self, taken: Taken | Unlocated | NotBefore | Empty, now: float, hold_late: float
+    ) -> bool:
+        """Whether a page may be revisited that nothing has paid for, as *taken* is nothing, and nothing is soon."""
+        if isinstance(taken, (Taken, Unlocated)) or (isinstance(taken, NotBefore) and taken.is_held):
+            return False
+        return not (
+            hold_late
+            and self._policy.recrawl is not None
+            and self.frontier.expects(now, hold_late, has_more=True)
         )
 
     def _note_wait(self, page: Page, now: float) -> None:

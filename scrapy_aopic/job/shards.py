@@ -338,9 +338,13 @@ class Shards:
     # -- leases
 
     @_watched
-    def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
-        """Hand out the best page over all shards whose host may be fetched from at *now*."""
-        first = inf
+    def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
+        """Hand out the best page over all shards whose host may be fetched from at *now*.
+
+        Args:
+            hold_late: As of :meth:`scrapy_aopic.core.crawl.Crawl.lease`; a host of any shard counts that is free by then.
+        """
+        first, is_held = inf, False
         ready: list[tuple[Standing | None, Held]] = []
         for held in self.held.values():
             if held.wakes_at > now:
@@ -352,17 +356,26 @@ class Shards:
                 first = min(first, now + _SOON)
         # A shard may have pages to visit again although nothing stands ready in its queues.
         ready.sort(key=lambda pair: (pair[0] is None, pair[0] or ()))
-        for _, held in ready:
+        if hold_late and ready and (ready[0][0] is None or ready[0][0].is_late):
+            is_held = any(held.shard.expects(now, hold_late) for held in self.held.values())
+        for standing, held in ready:
+            if is_held and standing is not None:
+                continue
             self._asked = held
-            found = held.shard.lease(now)
+            found = held.shard.lease(now, hold_late)
             if isinstance(found, Lease):
                 self._number(found.host)
                 held.touch()
                 return found
             if not isinstance(found, NotBefore | Empty):
                 return found
+            if isinstance(found, NotBefore) and found.is_held:
+                is_held = True
+                continue
             held.wakes_at = found.instant if isinstance(found, NotBefore) else inf
             first = min(first, held.wakes_at)
+        if is_held:
+            return NotBefore(min(first, now + hold_late), is_held=True)
         return NotBefore(first) if first != inf else Empty()
 
     @_watched

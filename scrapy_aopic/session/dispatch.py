@@ -16,6 +16,7 @@ from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
+from .leisure import Leisure
 from .outcome import findings_of
 from .stats import FirstOnly
 from .trouble import guarded
@@ -92,6 +93,7 @@ class Dispatch:
         self._dropped = dropped
         self._first = FirstOnly(logger, crawler)
         self._is_closed = False
+        self._leisure = Leisure(engine.wake)
         self._in_work = InWork(crawler, self._transferred, self._finished)
 
     def next(self) -> Request | None:
@@ -99,15 +101,18 @@ class Dispatch:
         crawl, clock = self._job.crawl, self._job.clock
         while True:
             now = clock()
-            lease = crawl.lease(now)
+            lease = crawl.lease(now, self._leisure.hold())
             if isinstance(lease, Unlocated):
                 self._look_up(lease.name, partial(self._located, lease))
                 continue
             if isinstance(lease, NotBefore):
+                if lease.is_held:
+                    self._leisure.seek()
                 self._engine.wake_in(lease.instant - now)
                 return None
             if isinstance(lease, Empty):
                 return None
+            self._leisure.used()
             try:
                 request = self._requests.request(lease.request)
             except UnreadableError as error:
@@ -159,6 +164,7 @@ class Dispatch:
     def close(self) -> None:
         """End all visits, as far as the store can be read."""
         self._is_closed = True
+        self._leisure.close()
         for visit in self._visits:
             if not self._job.is_torn:
                 self.end(visit, self._job.clock())

@@ -13,6 +13,7 @@ room          what happens there
 `intake`      requests come in: links, retries and redirects, and what the spider requests by itself
 `seeding`     seeds come in that wait beside the job
 `dispatch`    requests go out, and end
+`leisure`     whether the event loop has time to spare
 `visit`       what is known of a page in work
 `bodies`      which pages are in memory
 `footprint`   what the process takes of the machine's memory

@@ -350,3 +350,34 @@ async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carr
         assert taken <= max(40, 0.04 * len(while_honest_wait)) + 4
     else:
         assert taken > 150
+
+
+# -- farms of domains
+
+
+FARM, SITES, SITE_PAGES = 100, 8, 20
+
+
+class FromAllSites(Note):
+    start_urls = [f"http://site{number}.test/0" for number in range(SITES)]
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_farm_gets_connections_that_are_free_only_when_no_site_waits_for_the_processor(
+    serve: Serve, tmp_path: Path
+) -> None:
+    pages: dict[str, Any] = {}
+    for site in range(SITES):
+        own = [f"http://site{site}.test/{number}" for number in range(SITE_PAGES)]
+        pages |= dict.fromkeys(own, own)
+    pages["http://site0.test/0"] = [*pages["http://site0.test/0"], "http://farm0.test/"]
+    homes = [f"http://farm{number}.test/" for number in range(FARM)]
+    pages |= {home: (homes + homes)[number : number + 10] for number, home in enumerate(homes)}
+    pages[homes[0]] = homes
+    web = serve(pages)
+    await run(tmp_path, FromAllSites, CONCURRENT_REQUESTS=100)
+    honest = [number for number, url in enumerate(web.asked) if "site" in url]
+    assert (len(honest), len(web.asked)) == (SITES * SITE_PAGES, SITES * SITE_PAGES + FARM)
+    # Twenty pages behind the link are free, and two in a hundred.
+    assert honest[-1] + 1 - len(honest) < FARM // 3

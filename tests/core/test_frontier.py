@@ -935,6 +935,63 @@ def test_pages_that_are_put_back_count_no_more():
     assert desk.drain() == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
 
 
+# -- late hosts are held back for hosts in time
+
+
+def test_a_late_host_is_held_back_as_long_as_a_host_in_time_is_about_to_be_free():
+    """Its transfer takes 0.1 seconds, as the last one, and then it is left alone for five."""
+    desk = overdrawn()
+    desk.support("b", "one", "two", "three", "four")
+    for number in range(3):
+        desk.insert("b", 20 + number, 1)
+    assert desk.fetch(gap=5.0) == ("b", 20)
+    begin = desk.now = desk.now + 5.0
+    page = desk.take()
+    assert page == ("b", 21)
+    assert not desk.frontier.expects(begin, 0.05)
+    assert desk.frontier.take(begin, 0.1) == NotBefore(begin + 0.1, is_held=True)
+    assert desk.frontier.take(begin + 0.06, 0.05) == NotBefore(begin + 0.06 + 0.05, is_held=True)
+    assert not desk.frontier.expects(begin + 2.0, 0.05)  # it has long been overdue
+    desk.now = begin + 0.1
+    desk.release(page, gap=5.0)
+    desk.finish(page)
+    assert not desk.frontier.expects(desk.now, 4.9)
+    assert desk.frontier.take(begin + 5.0, 0.2) == NotBefore(begin + 5.2, is_held=True)
+    desk.now = begin + 5.1
+    assert desk.take() == ("b", 22)
+
+
+def test_a_late_host_goes_on_while_hosts_in_time_wait_for_long():
+    desk = overdrawn()
+    desk.insert("b", 20, 1)
+    desk.defer("b", 60.0)
+    assert not desk.frontier.expects(desk.now, 1.0)
+    taken = desk.frontier.take(desk.now, 1.0)
+    assert isinstance(taken, Taken)
+    assert taken.host == host_key("www.a")
+
+
+def test_a_late_host_is_held_back_for_a_page_that_may_lead_to_more_of_a_host_in_time():
+    desk = overdrawn()
+    desk.insert("b", 20, 1)
+    page = desk.take()
+    desk.release(page)
+    assert desk.place("b") == "dry"
+    assert desk.frontier.take(desk.now, 0.2) == NotBefore(desk.now + 0.2, is_held=True)
+    assert not desk.frontier.expects(desk.now, 0.2, has_more=True)
+    desk.finish(page)
+    assert isinstance(desk.frontier.take(desk.now, 0.2), Taken)
+
+
+def test_late_hosts_are_not_held_back_for_each_other():
+    desk = overdrawn(hosts=("x.a", "y.a", "z.a"))
+    desk.defer("z.a", 0.1)
+    for host in ("x.a", "y.a"):
+        taken = desk.frontier.take(desk.now, 1.0)
+        assert isinstance(taken, Taken)
+        assert taken.host == host_key(host)
+
+
 def test_a_late_host_that_must_wait_is_not_asked():
     desk = overdrawn()
     desk.defer("www.a", 5.0)

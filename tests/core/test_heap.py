@@ -24,6 +24,7 @@ def test_a_heap_gives_the_least_of_what_is_there(steps: list[tuple[bytes, float,
         assert heap.first() == min(there.values(), default=None)
         assert sorted(heap.entries()) == sorted(there.values())
         assert heap.keys() == there.keys()
+        assert sorted(heap.up_to(value)) == sorted(entry for entry in there.values() if entry[0] <= value)
         assert (len(heap), key in heap, heap.value(key)) == (len(there), is_push, value if is_push else None)
 
 

@@ -5,8 +5,8 @@ gives it. A *host* moves through the frontier as a whole, by the rank of its bes
 waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
-(:mod:`.shelves`). When there is none of them, the best late host of the least overdrawn shelf is served
-(:mod:`.budgets`). What a host shares with others, a domain, an address, the connections for slow hosts, is a *gate* at
+(:mod:`.shelves`). When there is none of them, and none is about to be free, the best late host of the least overdrawn
+shelf is served (:mod:`.budgets`). What a host shares with others, a domain, an address, the connections for slow hosts, is a *gate* at
 which it waits if it must (:mod:`.gates`).
 
 The caller's part, for each page that it takes: :meth:`Frontier.release` the host once its transfer is over, and
@@ -19,6 +19,7 @@ Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -35,7 +36,7 @@ from . import back_queue
 from .back_queue import BackQueues
 from .budgets import Budgets
 from .gates import Gates
-from .host_state import DEAD, LEASED, LOCATING, WAITING, HostState, pack_state, unpack_state
+from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, pack_state, unpack_state
 from .hosts import HostPlaces
 from .outsiders import Outsiders
 from .shelves import index_bucket, instant_of
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
 
 _SOON = 0.01
 """Seconds after which a :meth:`Frontier.take` goes on that has turned many hosts away."""
+
+_OVERDUE = 1.0
+"""Seconds for which a host is expected that takes longer than the last time: what a busy machine adds to a transfer. One
+that was never requested is expected for as long, from its beginning."""
+
+_MOST_EXPECTED = 100
+"""Hosts that wait for an instant of which one step finds out whether they are in time."""
 
 
 class Standing(NamedTuple):
@@ -84,9 +92,14 @@ class Unlocated(NamedTuple):
 
 
 class NotBefore(NamedTuple):
-    """Nothing may be requested before *instant* (seconds since the epoch)."""
+    """Nothing may be requested before *instant* (seconds since the epoch).
+
+    Attributes:
+        is_held: Whether something may be before, if the caller has time to spare: a host that is over its budget.
+    """
 
     instant: float
+    is_held: bool = False
 
 
 class Empty(NamedTuple):
@@ -151,6 +164,9 @@ class Frontier:
             max_active=max_active,
         )
         self.active = self.places.active
+        self._in_time: dict[
+            bytes, float
+        ] = {}  # instants of the leases in time, by page, until that has ended
         self.n_hosts = 0
         self.queued = 0
         self.pending = 0
@@ -367,6 +383,7 @@ class Frontier:
 
     def _landed(self, page: bytes) -> HostState:
         """The host of *page*, which is in flight no more."""
+        self._in_time.pop(page, None)
         for shelf in self._budgets.end(page):
             self.places.late.note_again(shelf)
         host = self.active.get(page[:HOST_BYTES])
@@ -378,7 +395,7 @@ class Frontier:
 
     # -- hosts are leased and released
 
-    def take(self, now: float) -> Taken | Unlocated | NotBefore | Empty:
+    def take(self, now: float, hold_late: float = 0.0) -> Taken | Unlocated | NotBefore | Empty:
         """Lease the best host that may be requested for its best page.
 
         Each host that comes first is looked at once more, as what made it the first may have changed. There are four
@@ -386,8 +403,12 @@ class Frontier:
 
         1. A shelved host that is in time ranks before all that are ready: it comes into the memory.
         2. A host is ready.
-        3. All are late: the best of the least overdrawn shelf is as good as ready, once it is in memory.
+        3. All are late: the best of the least overdrawn shelf is as good as ready, once it is in memory, and unless a host in
+           time is free soon.
         4. There is none.
+
+        Args:
+            hold_late: Seconds for which late hosts are held back if by then a host in time is free.
 
         O(log hosts) in memory; a read of the store when a back queue is empty or a host comes from the disk.
         """
@@ -406,6 +427,8 @@ class Frontier:
                 key, shelf = ready[2], b""  # case 2
             elif (late := places.late.first()) is None:
                 return self.when()  # case 4
+            elif hold_late and self.expects(now, hold_late):
+                return NotBefore(now + hold_late, is_held=True)
             elif late.best in self.active:
                 shelf, key = late  # case 3
             else:
@@ -439,6 +462,8 @@ class Frontier:
         best = queue.pop(_choose(host, queue))
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
         self._budgets.begin(key + page, host)
+        if not shelf:
+            self._in_time[key + page] = now
         host.held_until = 0.0
         host.in_flight[page] = front_queue_of(row)
         self.places.lease(key, host, now)
@@ -446,6 +471,32 @@ class Frontier:
         back_queue.refresh_best(host)
         self.hosts.put(key, host)
         return Taken(key, row, key + page)
+
+    def expects(self, now: float, within: float, *, has_more: bool = False) -> bool:
+        """Whether a host in time is free, or may be, *within* so many seconds.
+
+        Hosts wait for their gap or at a gate; or they are requested, and take about as long as the last time; or all of
+        their pages are in flight, of which each may lead to more.
+
+        Args:
+            has_more: Whether only hosts count of which more pages are known than those in flight.
+        """
+        until, active = now + within, self.active
+        for page, since in self._in_time.items():
+            host = active[page[:HOST_BYTES]]
+            if host.phase != LEASED and (has_more or host.phase != DRY):
+                continue
+            if has_more and host.queued == len(host.in_flight):
+                continue
+            due = since + host.transfer
+            if due <= until and now <= due + _OVERDUE:
+                return True
+        places = self.places
+        if places.parked.opens_at <= until:
+            return True
+        waiting = (entry[2] for entry in places.waiting.up_to(until))
+        keys = islice(chain(waiting, self.gates.best_up_to(until)), _MOST_EXPECTED)
+        return any(key not in places.blocked and not self._budgets.standing(active[key])[1] for key in keys)
 
     def next_of(self, key: bytes, n: int) -> list[bytes]:
         """The pages that are next on the host *key*, at most *n*, as far as they are in memory."""

@@ -24,7 +24,7 @@ from .heap import LazyHeap
 from .reserve import N_CLASSES, ConnectionReserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy_aopic.core.tables import RowTable
 
@@ -232,6 +232,13 @@ class Gates:
             waited_at = [number for number in range(1, N_CLASSES) if self.waiting.get(_SLOW[number])]
             found += [_SLOW[number] for number in waited_at if self.reserve.has_room(number, now)]
         return found
+
+    def best_up_to(self, instant: float) -> Iterator[bytes]:
+        """The best host of each gate that is looked at by *instant*."""
+        for _, _, gate in self._looks.up_to(instant):
+            heap = self.waiting.get(gate)
+            if heap is not None and (entry := heap.first()) is not None:
+                yield entry[2]
 
     def when(self) -> float:
         """Instant at which a gate opens, unless a lease or a look-up must end first; infinite if none does."""

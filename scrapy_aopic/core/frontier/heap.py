@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, KeysView
+    from collections.abc import Callable, Iterable, Iterator, KeysView
 
 V = TypeVar("V", bytes, float, list[float])
 
@@ -67,6 +67,17 @@ class LazyHeap(Generic[V]):
     def void(self, key: bytes) -> None:
         """Let *key* not be there."""
         self._entries.pop(key, None)
+
+    def up_to(self, value: V) -> Iterator[tuple[V, int, bytes]]:
+        """The entries with at most this *value*, in any order; O(how many there are, void ones included)."""
+        heap, at = self._heap, [0]
+        while at:
+            number = at.pop()
+            if number < len(heap) and not heap[number][0] > value:
+                at += (2 * number + 1, 2 * number + 2)
+                entry = heap[number]
+                if self._entries.get(entry[2]) is entry:
+                    yield entry
 
     def first(self) -> tuple[V, int, bytes] | None:
         """The first entry, ``None`` if there is none."""
