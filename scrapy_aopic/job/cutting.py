@@ -43,20 +43,7 @@ def check_cut(
                 "number of workers that have shards on their disks: set one of them, or AOPIC_SHARDS = 1."
             )
         return
-    cut = read_cut(address)
-    if cut is not None and cut.shards != shards:
-        raise StorageError(
-            f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
-            f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
-        )
-    if cut is not None and cut.disks != disks:
-        is_there = f"on the disks of {cut.disks} workers" if cut.disks else "on the server"
-        raise StorageError(
-            f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
-            f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
-        )
-    if cut is not None:
-        check_suffixes(address, cut)
+    _check_begun(address, shards, disks, order_name(policy.order))
     if disks and shards < max(disks, 2):
         raise SettingError(
             f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
@@ -79,6 +66,35 @@ def check_cut(
             'AOPIC_DURABILITY = "close" stores nothing before the end, so that no shard would hear of another: set a number '
             "of milliseconds, or AOPIC_SHARDS = 1."
         )
+
+
+def _check_begun(address: Address, shards: int, disks: int, order: str) -> None:
+    """Do nothing if the job at *address* has not begun, or began like this.
+
+    Raises:
+        StorageError: If it began otherwise, or the server cannot be reached.
+    """
+    cut = read_cut(address)
+    if cut is None:
+        return
+    if cut.shards != shards:
+        raise StorageError(
+            f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
+            f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
+    if cut.disks != disks:
+        is_there = f"on the disks of {cut.disks} workers" if cut.disks else "on the server"
+        raise StorageError(
+            f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
+            f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
+    if cut.order not in {"", order}:
+        raise StorageError(
+            f"The job in {address} is crawled in the order {cut.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
+            f"{order}: set AOPIC_ORDER as all other workers have it, or begin another job with another AOPIC_REDIS_KEY. Nothing was "
+            "changed."
+        )
+    check_suffixes(address, cut)
 
 
 def check_suffixes(job: Path | Address, cut: JobCut) -> None:
@@ -110,14 +126,21 @@ def find_suffixes(job: Path | Address) -> bytes:
     return (read_part_suffixes(job) if isinstance(job, Path) else read_suffixes(job)) or b""
 
 
-def begin_cut(address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0) -> bool:
+def begin_cut(
+    address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0, order: str = ""
+) -> bool:
     """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
 
     Args:
         disks: Job folders among which they are divided; 0 if they are on the server.
+        order: Name of the order in which it is crawled.
         prepare: Does what belongs to it before, such as to put its seeds there.
 
     Raises:
-        StorageError: If there is a job in one piece, or the server does not work.
+        StorageError: If there is a job that began otherwise, maybe at this moment, or the server does not work.
     """
-    return begin(address, JobCut(shards, list_name(), disks), prepare, suffixes=packed_list())
+    cut = JobCut(shards, list_name(), disks, order)
+    is_new = begin(address, cut, prepare, suffixes=packed_list())
+    if not is_new:
+        _check_begun(address, shards, disks, order)
+    return is_new

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from scrapy.utils.job import job_dir
 
+from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.control import ControlWatch
 from scrapy_aopic.job.cutting import begin_cut, check_cut
@@ -115,7 +116,7 @@ class OpenJob:
             self.persists = (folder is not None or address is not None) and kind != "memory"
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
-            self.seeds = self._give_seeds(folder, address, shards, disks)
+            self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
             self.former = read_former(address or folder)
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
@@ -176,7 +177,7 @@ class OpenJob:
         )
 
     def _give_seeds(
-        self, folder: Path | None, address: Address | None, shards: int, disks: int
+        self, folder: Path | None, address: Address | None, shards: int, disks: int, order: str
     ) -> Path | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source: str = read(self._crawler.settings, "AOPIC_SEEDS")
@@ -191,7 +192,7 @@ class OpenJob:
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
         begin = partial(self._put_seeds, source, waiting, address)
         if address is not None and shards > 1:
-            has_begun = not begin_cut(address, shards, begin, disks=disks)
+            has_begun = not begin_cut(address, shards, begin, disks=disks, order=order)
         elif not (has_begun := place is not None and exists(place)):
             begin()
         if has_begun and source:

@@ -59,11 +59,13 @@ class JobCut(NamedTuple):
         shards: How many.
         suffixes: Which list of public suffixes says what a registered domain is.
         disks: Among how many job folders the shards are divided (:mod:`.redis_homes`); 0 if they are on the server.
+        order: Name of the order in which it is crawled; empty if nobody has said it.
     """
 
     shards: int
     suffixes: str
     disks: int = 0
+    order: str = ""
 
 
 class State(NamedTuple):

@@ -28,6 +28,7 @@ from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.control import Control
 from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.order import BreadthFirst, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
@@ -193,6 +194,35 @@ async def test_another_number_of_shards_is_refused_later(
         await crawl(Follow, {**settings, "AOPIC_SHARDS": shards})
     assert said in caplog.text
     assert len(web.asked) == n
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"shards": 8}, "has 8 shards, which is fixed when a job begins"),
+        ({"disks": 2}, "are on the disks of 2 workers, which is fixed when a job begins"),
+        (
+            {"order": order_name(BreadthFirst())},
+            "BreadthFirst, which is fixed when a job begins, and AOPIC_ORDER is now",
+        ),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_who_begins_at_the_same_moment_with_other_settings_is_refused(
+    serve: Serve, settings, monkeypatch, caplog, *, other: dict[str, Any], said: str
+) -> None:
+    """Else each would hold shards that no other worker can open."""
+    web = serve(PAGES)
+
+    def begin_second(address: Address, cut: JobCut, *arguments: Any, **options: Any) -> bool:
+        assert begin(address, cut._replace(**other), *arguments, **options)
+        return begin(address, cut, *arguments, **options)
+
+    monkeypatch.setattr("scrapy_aopic.job.cutting.begin", begin_second)
+    with caplog.at_level(logging.ERROR):
+        await crawl(Follow, settings)
+    assert said in caplog.text
+    assert web.asked == []
 
 
 @pytest.fixture
