@@ -12,7 +12,7 @@ import csv
 import gzip
 import os
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -24,8 +24,8 @@ from scrapy_aopic.core.records import State
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
+from scrapy_aopic.storage.folder import replacing
 from scrapy_aopic.storage.given import is_special
-from scrapy_aopic.storage.lock import sync_folder
 
 from .formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
 from .merged import count_pages, each_link, each_page
@@ -147,28 +147,22 @@ def _export(
     progress: bool,
 ) -> int:
     check_export(path)
-    # Under another name until it is whole, so that nobody takes half of an export for all of it.
-    part = path.with_name(path.name + ".part")
     n = 0
     try:
         with (
-            (_parquet if is_parquet(path.name) else _csv)(part, columns) as write,
+            # Under another name until it is whole, so that nobody takes half of an export for all of it.
+            replacing(path) as file,
+            (_parquet if is_parquet(path.name) else _csv)(file, path.name, columns) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
             for rows in chunks:
                 write([list(map(column.of, rows)) for column in columns.values()])
                 n += len(rows)
                 line.update(len(rows))
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise ExchangeError(f"{path} cannot be written: {plainly(error)}.") from error
-        raise
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise ExchangeError(f"{path} cannot be written: {plainly(error)}.") from error
     return n
 
 
@@ -177,14 +171,14 @@ _Write = Callable[[Sequence[Sequence[object]]], None]
 
 
 @contextmanager
-def _csv(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
-    is_compressed = path.name.lower().endswith(".gz.part")
+def _csv(file: IO[bytes], name: str, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
+    is_compressed = name.lower().endswith(".gz")
     with (
-        gzip.open(path, "wt", compresslevel=6, encoding="utf-8", newline="")
+        gzip.open(file, "wt", compresslevel=6, encoding="utf-8", newline="")
         if is_compressed
-        else path.open("w", encoding="utf-8", newline="")
-    ) as file:
-        writer = csv.writer(cast("IO[str]", file))
+        else os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="")
+    ) as text:
+        writer = csv.writer(cast("IO[str]", text))
         writer.writerow(columns)
         texts = [column.kind is str for column in columns.values()]
 
@@ -199,7 +193,7 @@ def _csv(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
 
 
 @contextmanager
-def _parquet(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
+def _parquet(file: IO[bytes], _: str, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
     arrow = load_pyarrow()
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(name, types[column.kind]) for name, column in columns.items()])
@@ -208,5 +202,5 @@ def _parquet(path: Path, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]
         typed = [list(map(column.kind, each)) for column, each in zip(columns.values(), values, strict=True)]
         writer.write_table(arrow.table(typed, schema=schema))
 
-    with arrow.parquet.ParquetWriter(str(path), schema, compression="zstd") as writer:
+    with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         yield write

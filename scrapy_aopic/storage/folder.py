@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .given import is_special, open_given, read_given
-from .lock import sync_folder
+from .lock import lock_file, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _FORMAT_FILE = "format"
@@ -129,18 +131,64 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which replaces the one at *path* once it is whole and on the disk."""
-    temporary = path.parent / f"{path.name}.new"
+    """A file to write, which replaces the one at *path* once it is whole and on the disk.
+
+    Of several processes that write it at once, each has a file of its own, and the last one counts.
+    """
+    with unfinished(path) as (file, put):
+        yield file
+        put(path)
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[tuple[IO[bytes], Callable[[Path], None]]]:
+    """A file to write beside *path*, and what puts it in its place once it is whole; it is removed if that is not called.
+
+    One that is left of a process that was killed is written over by the next one.
+    """
+    file, temporary = _open_beside(path)
+    is_put = False
+
+    def put(place: Path) -> None:
+        nonlocal is_put
+        file.flush()
+        os.fsync(file.fileno())
+        if sys.platform == "win32":  # which renames no open file
+            file.close()
+        temporary.replace(place)  # while it is locked: nobody else may write to it
+        is_put = True
+        sync_folder(place.parent)
+
     try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+        yield file, put
+    finally:
+        if not is_put:
+            if sys.platform == "win32":
+                file.close()
+            temporary.unlink(missing_ok=True)
+        file.close()
+
+
+def _keeping(name: str, flags: int) -> int:
+    """Open a file without emptying it."""
+    return os.open(name, flags & ~os.O_TRUNC, 0o666)
+
+
+def _open_beside(path: Path) -> tuple[IO[bytes], Path]:
+    """An empty file that no other process writes, beside *path*, and where it is."""
+    for n in count(1):
+        temporary = path.parent / f"{path.name}.new{n if n > 1 else ''}"
+        file = open(temporary, "wb", opener=_keeping)  # noqa: SIM115
+        try:
+            with suppress(FileNotFoundError):  # somebody else has just put it in its place
+                if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):
+                    file.truncate(0)
+                    return file, temporary
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+    raise AssertionError
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import os
 import socket
 import stat
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,6 +36,12 @@ _OPEN_FOLDERS = Path("/proc/self/fd")
 
 _ATTEMPTS = 10
 """Times that a lock file may be replaced while it is being locked."""
+
+_BRIEF_ATTEMPTS = 100
+"""Times that a lock is tried that others hold for milliseconds, two seconds together."""
+
+_PATIENCE = 0.02
+"""Seconds between these attempts."""
 
 _OWNER_BYTES = 1_000
 """Bytes of a lock file that are read for a message: several times what an owner writes."""
@@ -66,6 +73,19 @@ else:
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def lock_file(descriptor: int) -> bool:
+    """Lock an open file until it is closed, if its file system has locks; returns whether no other process has locked it."""
+    try:
+        _lock(descriptor)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return True
+        if error.errno in _CONTENTION:
+            return False
+        raise
+    return True
 
 
 class HeldFolder:
@@ -293,6 +313,19 @@ def hold_store(folder: Path) -> HeldFolder:
 def lock_job(store: Path, task: str) -> Lock:
     """Lock the job whose store is, or will be, in the folder *store*, for a *task*."""
     return Lock(_lock_file(store), store, task)
+
+
+def lock_briefly(path: Path, store: Path) -> Lock:
+    """The lock *path* of *store*, which others hold for some milliseconds: it is waited for.
+
+    Raises:
+        StorageError: If another process does not let it go, or there can be none.
+    """
+    for _ in range(_BRIEF_ATTEMPTS - 1):
+        with suppress(StorageError):
+            return Lock(path, store)
+        time.sleep(_PATIENCE)
+    return Lock(path, store)
 
 
 def _lock_file(store: Path) -> Path:
