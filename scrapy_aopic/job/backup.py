@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
     part = target.parent / f"{target.name}.part"
     try:
         _check_free(target)
-        if killed_task(store_folder(part)) != _TASK:
+        if not _is_left(part):
             _check_free(part)
         lock = lock_job(store_folder(part), _TASK)
         try:
@@ -65,8 +66,11 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
                 _clear(lock.around.where)
                 rows = _copy(source, lock.around.where, progress=progress)
                 lock.check()
-            _check_free(target)  # a rename may end on it, if it is empty
-            part.rename(target)  # Windows does not while the lock is open
+                _check_free(target)  # a rename may end on it, if it is empty
+                if sys.platform != "win32":  # which renames no folder in which a file is open
+                    part.rename(target)  # before the lock is empty: it says who has left what is not renamed
+            if sys.platform == "win32":
+                part.rename(target)
             sync_names(target)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
@@ -80,6 +84,14 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
             raise
         raise StorageError(f"The copy {target} cannot be written: {plainly(error)}.") from error
     return rows
+
+
+def _is_left(part: Path) -> bool:
+    """Whether the folder *part* is what a backup has left that was killed, if only before it had written to its lock."""
+    if killed_task(store_folder(part)) == _TASK:
+        return True
+    lock = f"{store_folder(part).name}.lock"
+    return part.is_dir() and all(path.name == lock and not path.stat().st_size for path in part.iterdir())
 
 
 def _check_free(path: Path) -> None:
