@@ -63,7 +63,12 @@ def move(
         _take_lease(address, home.name, opened)
         name = _open_target(target, address, opened)
         homes = read_homes(address)
-        moved = [*numbers] or [number for number, each in sorted(homes.of.items()) if each == home.name]
+        moved = [*numbers] or [
+            number
+            for number, each in sorted(homes.of.items())
+            # the last are left of an attempt before, which ended before it had removed them
+            if each == home.name or (each == name and shard_folder(source, number).exists())
+        ]
         for number in moved:
             if homes.of.get(number) not in {home.name, name}:
                 raise StorageError(
