@@ -11,8 +11,7 @@ Rule 2: a crawl reads it when it opens, and then by a thread that looks from tim
 from __future__ import annotations
 
 import threading
-import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from scrapy_aopic.exceptions import SettingError, StorageError, plainly
 from scrapy_aopic.storage import Address, check_in_folder
 from scrapy_aopic.storage.folder import replacing
 from scrapy_aopic.storage.given import read_given
-from scrapy_aopic.storage.lock import Lock
+from scrapy_aopic.storage.lock import lock_briefly
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
 
@@ -37,12 +36,6 @@ FILE_NAME = "aopic-control.json"
 
 _LOOK = 0.5
 """Seconds between looks: a change is in force within a second."""
-
-_ATTEMPTS = 100
-"""Times that a change in a folder is tried while others make theirs, two seconds together."""
-
-_PATIENCE = 0.02
-"""Seconds between attempts."""
 
 
 def read_control(job: Path | Address) -> Control:
@@ -140,21 +133,12 @@ class _Folder:
                 "name that instead of the folder."
             )
         try:
-            with self._lock():
+            with lock_briefly(self._path.with_suffix(".lock"), self._path):
                 yield self._write
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
             raise StorageError(f"{self._path} cannot be written: {plainly(error)}.") from error
-
-    def _lock(self) -> Lock:
-        """A lock that others hold for some milliseconds."""
-        path = self._path.with_suffix(".lock")
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(StorageError):
-                return Lock(path, self._path)
-            time.sleep(_PATIENCE)
-        return Lock(path, self._path)
 
     def _write(self, data: bytes | None) -> None:
         if data is None:

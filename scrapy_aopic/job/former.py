@@ -22,6 +22,7 @@ from scrapy_aopic.storage.folder import replacing
 from scrapy_aopic.storage.given import read_given
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_moving import put_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -120,10 +121,7 @@ def keep_former(job: Path | Address, former: Former) -> None:
         return
     key = Keys(job).of_job(b"former")
     with closing(connect(job)) as link:
-        link.ask((b"DEL", key + b"-new"))
-        for piece in former.pieces():
-            link.transact((b"RPUSH", key + b"-new", piece))
-        link.transact((b"RENAME", key + b"-new", key))
+        put_pieces(link, key, former.pieces())
 
 
 def read_former(job: Path | Address | None) -> Former | None:

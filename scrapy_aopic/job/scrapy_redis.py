@@ -105,7 +105,7 @@ def import_crawl(
         if places.fingerprints:
             former = _read_fingerprints(link, places.fingerprints, progress=progress)
         rows = _rows(link, places, former, found, progress=progress)
-        folder = Path(temporary)
+        folder = seeds_folder(Path(temporary))
         wait(folder, rows)
         n = found.requests + found.start_urls
         if found.bad and not skip_bad:
@@ -247,9 +247,9 @@ def _members(link: Link, key: str) -> Iterator[bytes]:
         cursor, seen = b"0", set[bytes]()
         while True:
             ((cursor, members),) = link.ask((b"SSCAN", name, cursor, b"COUNT", _AT_ONCE))
-            yield from (each for each in members if each not in seen)
             seen |= {*members}
             if cursor == b"0":
+                yield from sorted(seen)  # the same order each time: see :mod:`.seeds`
                 return
     words = {"list": b"LRANGE", "zset": b"ZRANGE"}
     if kind not in words:

@@ -1,7 +1,8 @@
 """Seeds that wait beside a job: a folder of lists, put there at any time, taken up while its crawl runs.
 
 Rule 1: ``<JOBDIR>/aopic-seeds/`` holds a file for each time that seeds were given, named in their order. A file appears
-there whole, by a rename, after all of its rows have been checked.
+there whole, by a rename, after all of its rows have been checked. Its name ends with a digest of its rows: a list that is given
+again while it waits, as after a kill, does not wait twice.
 
 Rule 2: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets. One that is more than
 a URL has the request as a third part: bytes as :mod:`scrapy_aopic.web.request_rows` writes them, in base 64.
@@ -11,10 +12,9 @@ a URL has the request as a third part: bytes as :mod:`scrapy_aopic.web.request_r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import os
-import secrets
 import time
 from base64 import b64decode, b64encode
 from pathlib import Path
@@ -24,7 +24,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
-from scrapy_aopic.storage.lock import sync_names
+from scrapy_aopic.storage.folder import unfinished
+from scrapy_aopic.storage.lock import lock_briefly, sync_names
 
 from .seed_lists import Row, read_seeds, url_error
 
@@ -35,6 +36,9 @@ START = "0-start.jsonl"
 """Name of the list that a job starts from (``AOPIC_SEEDS``): before all others."""
 
 _SUFFIX = ".jsonl"
+
+_BEING_WRITTEN = "list"
+"""Beside what a list is written to, until it is whole."""
 
 
 class Seed(NamedTuple):
@@ -97,7 +101,7 @@ def give(
                 rows = tqdm(_rows(source), unit=" rows", disable=None if progress else True, leave=False)
                 checked.add(source, rows)
             checked.require(sources, skip_bad=skip_bad)
-            _publish(folder, name or _new_name(), checked.lines())
+            _publish(folder, name, checked.lines())
     except OSError as error:
         raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
     return Given(checked.n, checked.bad, checked.first_bad)
@@ -111,7 +115,7 @@ def wait(folder: Path, lines: Iterable[str]) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _publish(folder, _new_name(), lines)
+        _publish(folder, "", lines)
     except OSError as error:
         raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
 
@@ -188,23 +192,27 @@ class _Checked:
             yield Seed(url, None if mean is None else score / mean).line()
 
 
-def _new_name() -> str:
-    return f"{time.time_ns():020}-{secrets.token_hex(4)}{_SUFFIX}"
-
-
 def _publish(folder: Path, name: str, lines: Iterable[str]) -> None:
-    """Write *lines* under *name*, all at once and for good."""
-    hidden = folder / f"{name}.part"
-    try:
-        with hidden.open("w", encoding="ascii") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.replace(folder / name)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
+    """Let *lines* wait, all at once and for good, under *name*, or under a new one: once, if the same list waits already."""
+    digest = hashlib.blake2b(digest_size=8)
+    with unfinished(folder / _BEING_WRITTEN) as (file, put):
+        for line in lines:
+            data = line.encode("ascii")
+            digest.update(data)
+            file.write(data)
+        if name:
+            put(folder / name)
+        else:
+            with lock_briefly(folder.with_name(f"{folder.name}.lock"), folder):
+                name = f"{time.time_ns():020}-{digest.hexdigest()}{_SUFFIX}"
+                if not any(is_same(path.name, name) for path in lists(folder)):
+                    put(folder / name)
     sync_names(folder)
+
+
+def is_same(name: str, other: str) -> bool:
+    """Whether two lists with new names have the same rows: then they were given twice, as after a kill."""
+    return name != START and name.partition("-")[2] == other.partition("-")[2]
 
 
 def read_row(line: bytes) -> Seed:

@@ -1,6 +1,6 @@
 """Seeds that wait on the server where the store of a job is, as :mod:`.seeds` has them wait in a folder.
 
-Rule 1: a list is put there in pieces, and its name is added to the set of lists when it is whole.
+Rule 1: a list is put there in pieces, and has its key, and its name in the set of lists, when it is whole.
 
 Rule 2: while a crawl runs, lists are brought to the folder from which it takes them up. They are removed from the server
 when the store holds their last row, before their offsets are forgotten.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -19,8 +20,10 @@ from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage.folder import replacing
 from scrapy_aopic.storage.redis_connect import connect
 from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_moving import put_pieces
 
-from .seeds import give, lists
+from .folder import seeds_folder
+from .seeds import give, is_same, lists
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -53,9 +56,10 @@ def give_on_server(
         ExchangeError: If a list cannot be read, has a bad row, or nothing is left.
         StorageError: If the server does not take them.
     """
-    with TemporaryDirectory(prefix="scrapy-aopic-") as folder, closing(connect(address)) as link:
-        given = give(Path(folder), sources, name=name, skip_bad=skip_bad, progress=progress)
-        for path in lists(Path(folder)):
+    with TemporaryDirectory(prefix="scrapy-aopic-") as temporary, closing(connect(address)) as link:
+        folder = seeds_folder(Path(temporary))
+        given = give(folder, sources, name=name, skip_bad=skip_bad, progress=progress)
+        for path in lists(folder):
             _put(link, Keys(address), path)
     return given
 
@@ -73,11 +77,14 @@ def put_on_server(address: Address, paths: Iterable[Path]) -> None:
 
 def _put(link: Link, keys: Keys, path: Path) -> None:
     name = path.name.encode()
-    link.transact((b"SREM", keys.seed_lists, name), (b"DEL", keys.seed_list(name)))
+
+    def waits(names: set[bytes]) -> bool:
+        return any(is_same(each.decode(), path.name) for each in names)
+
     with path.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            link.transact((b"RPUSH", keys.seed_list(name), piece))
-    link.transact((b"SADD", keys.seed_lists, name))
+        pieces = iter(partial(file.read, _PIECE_BYTES), b"")
+        added = (b"SADD", keys.seed_lists, name)
+        put_pieces(link, keys.seed_list(name), pieces, added, unless=(keys.seed_lists, waits))
 
 
 class ServerSeeds:

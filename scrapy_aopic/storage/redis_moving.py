@@ -1,4 +1,4 @@
-"""Puts stores on a server in the place of others: all of them in one transaction, so that nobody ever sees half of that.
+"""Puts stores and lists on a server in the place of others: all of them in one transaction, so that nobody ever sees half of that.
 
 A store is made beside, under the number of a shard that no job has, and then its keys are renamed. All keys of a job have one
 hash tag, so a node of a cluster does that, too.
@@ -6,6 +6,7 @@ hash tag, so a node of a cluster does that, too.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +18,12 @@ from .redis_connect import connect
 from .redis_keys import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .redis_link import Argument, Link
+
+_LEFT = 3_600
+"""Seconds after which the server forgets a part of a list, unless another part comes."""
 
 _AT_ONCE = 1_000
 """Keys that are looked through at once."""
@@ -86,6 +90,41 @@ def _renames(link: Link, place: Address, to: Address) -> list[Sequence[Argument]
         (b"RENAME", key, to_begin + key.removeprefix(begin)) for key in sorted(found)
     ]
     return [*commands, (b"DEL", source.owner, source.views)]
+
+
+def put_pieces(
+    link: Link,
+    key: bytes,
+    pieces: Iterable[bytes],
+    *more: Sequence[Argument],
+    unless: tuple[bytes, Callable[[set[bytes]], bool]] | None = None,
+) -> None:
+    """Let *key* have the list *pieces*, of which nobody sees a part, and carry out the commands *more* with it.
+
+    The server forgets what is left of a process that was killed.
+
+    Args:
+        unless: The key of a set, and what says of its members whether nothing is to be done.
+
+    Raises:
+        StorageError: If the server does not take them.
+    """
+    made, n = key + b"-new-" + secrets.token_hex(4).encode(), 0
+    for n, piece in enumerate(pieces, 1):
+        done = link.transact((b"RPUSH", made, piece), (b"EXPIRE", made, _LEFT))
+        if done is None or done[0] != n:
+            raise StorageError(
+                f"The server has lost a part of what was put there (key {key.decode(errors='replace')}). Nothing was changed; try again."
+            )
+    put = [(b"RENAME", made, key), (b"PERSIST", key)] if n else [(b"DEL", key)]
+    while True:
+        if unless is not None:
+            link.watch(unless[0])
+            if unless[1](set(link.ask((b"SMEMBERS", unless[0]))[0])):
+                link.ask((b"DEL", made), (b"UNWATCH",))
+                return
+        if link.transact(*put, *more) is not None:
+            return
 
 
 def remove_store(place: Address) -> None:
