@@ -36,7 +36,9 @@ def read_pickle(data: bytes) -> Any:
     """
     try:
         value = _Reader(data).read()
-    except (IndexError, KeyError, struct.error, UnicodeDecodeError, TypeError, AttributeError) as error:
+    except NotPlainError:
+        raise
+    except (LookupError, struct.error, ValueError, TypeError, AttributeError) as error:
         raise NotPlainError(f"it is cut short or damaged ({type(error).__name__})") from error
     _check_size(value)
     return value

@@ -323,6 +323,12 @@ def test_any_damage_is_plain_data_or_refused(value: Any, data: st.DataObject) ->
         read_pickle(bytes(pickled))
 
 
+@pytest.mark.parametrize("data", [b"\x80\x04.", b"\x80\x04}(K\x01u."])
+def test_a_pickle_that_lacks_a_value_is_said_to_be_damaged(data: bytes) -> None:
+    with pytest.raises(NotPlainError, match="it is cut short"):
+        read_pickle(data)
+
+
 def test_a_pickle_that_stands_for_too_much_is_refused() -> None:
     many: list[Any] = []
     for _ in range(40):
