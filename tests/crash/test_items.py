@@ -7,11 +7,12 @@ import json
 import random
 import re
 import signal
+import sqlite3
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -155,6 +156,8 @@ def spider_items(folder: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             for row in (table(path) if path.suffix == ".csv" else json_lines(path))
         ]
         yield name, found
+    with closing(sqlite3.connect(folder / "items.sqlite3")) as database:
+        yield "items.sqlite3", database.execute("SELECT url, part FROM items").fetchall()
 
 
 def test_feeds_of_a_spider_with_pipelines_of_its_own_outlive_a_kill(tmp_path: Path) -> None:
@@ -200,8 +203,15 @@ def test_kills_at_random_moments_cost_no_item(tmp_path: Path, where: str) -> Non
         assert len(set(found)) == 2 * N_HOSTS * N_PAGES, name
 
 
-@pytest.mark.parametrize("name", some_of(["items.jsonl", "items.csv"], 2))
-def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "store"),
+    some_of([("items.jsonl", "sqlite"), ("items.csv", "sqlite"), ("items.jsonl", "rocksdb")], 2),
+)
+def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(
+    tmp_path: Path, name: str, store: str
+) -> None:
+    if store == "rocksdb":
+        pytest.importorskip("rocksdict")
     job, log = tmp_path / "job", tmp_path / "log"
     big = tmp_path / name
     # As large as a file may be, but for some items: the store's files are smaller.
@@ -213,7 +223,7 @@ def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(tmp_path: Pa
     with Server(answer).run_in_thread() as running:
         settings = {"FEEDS": json.dumps({name: {"format": name.rpartition(".")[2]}}), "LOG_FILE": log}
         settings |= {
-            "AOPIC_STORE": "sqlite",
+            "AOPIC_STORE": store,
             "AOPIC_POLITENESS_FACTOR": 0,
             "AOPIC_BACKOFF": 0,
             "LOG_LEVEL": "INFO",
