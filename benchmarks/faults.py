@@ -1,8 +1,16 @@
 """Crawl with three workers through each fault that may happen to them, again and again, and judge what they did.
 
     python benchmarks/faults.py [--times 10] [--seed 1] [--lease 2] [--keep FOLDER] [FAULT ...]
+    python benchmarks/faults.py --commands [--each 1]
 
-Each crawl fetches a web of 300 pages on 20 hosts, with a Redis or Valkey server of its own (the one that
+Other faults are in ``kills.py`` (kills of a crawl, and its items), ``races.py`` (processes that run into each other at one
+folder), ``damage.py`` (damaged files, and rows as a bug of ours would write them), ``power.py`` (power failures), ``log_cuts.py``
+(a server that loses the end of its log) and ``tests/support/hostile_web.py`` (lying servers).
+
+With ``--commands`` there is no crawl: each command that changes or copies a job is killed at every touch of a disk or a server,
+given twice at once, or cut off in the middle of a reply (``tests/support/command_faults.py`` says what must be true then).
+
+Without it, each crawl fetches a web of 300 pages on 20 hosts, with a Redis or Valkey server of its own (the one that
 ``AOPIC_REDIS_SERVER`` names, if set) that writes its log once a second, and each worker behind a proxy of its own.
 In the middle the fault happens (``tests/support/faults.py`` says what each is), and the workers that are left, or new ones
 after those that have stopped, crawl the rest. Wrong is
@@ -29,6 +37,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.command_faults import CASES, WAYS, find_wrong
 from support.faults import CONTROLS, FAULTS, crawl_through
 
 
@@ -42,7 +51,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first of as many (%(default)s)")
     parser.add_argument("--lease", type=float, default=2.0, help="AOPIC_REDIS_LEASE, seconds (%(default)s)")
     parser.add_argument("--keep", type=Path, help="folder for what there is to see of wrong crawls")
+    parser.add_argument("--commands", action="store_true", help="the faults of commands, instead")
+    parser.add_argument(
+        "--each", type=int, default=1, help="with --commands: every so many touches (%(default)s)"
+    )
     options = parser.parse_args()
+    if options.commands:
+        return commands(options.each)
     out, has_failed = sys.stdout, False
     out.write("| fault | times | wrong | parallel | early | twice | again | most | oldest, s |\n")
     out.write("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
@@ -83,6 +98,29 @@ def main() -> int:
         is_bad = bool(wrong or parallel or early)
         has_failed |= is_bad != (name in CONTROLS)
     return 1 if has_failed else 0
+
+
+def commands(each: int) -> int:
+    """Let the faults of commands happen, and print a table; returns the exit code."""
+    sys.stdout.write(
+        "| command | " + " | ".join(WAYS) + " | wrong |\n|---|" + "---:|" * (len(WAYS) + 1) + "\n"
+    )
+    n_wrong = 0
+    for name, case in CASES.items():
+        cells, wrong = [], list[str]()
+        for way in WAYS:
+            if way == "cut" and not case.speaks_to_server:
+                cells.append("")
+                continue
+            with TemporaryDirectory() as folder:
+                n, found = find_wrong(Path(folder), name, way, each=each)
+            cells.append(str(n))
+            wrong += found
+        sys.stderr.write("".join(f"{line}\n" for line in wrong))
+        sys.stdout.write(f"| {name} | {' | '.join(cells)} | {len(wrong)} |\n")
+        sys.stdout.flush()
+        n_wrong += len(wrong)
+    return 1 if n_wrong else 0
 
 
 if __name__ == "__main__":

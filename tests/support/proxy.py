@@ -1,4 +1,4 @@
-"""A TCP proxy between a worker and its server, which cuts, stalls and loses replies."""
+"""A TCP proxy between a worker and its server, which cuts, stalls, and loses replies or half of one."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Proxy:
         self.lost: list[float] = []
         self._is_cut = False
         self._loses = b""
+        self._n_whole = -1
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._flows = asyncio.Event()
@@ -99,6 +100,15 @@ class Proxy:
         """Reset the next connection on which a request with the bytes *to* was made, once the server has replied."""
         self._loses = to
 
+    def halve_reply(self, number: int) -> None:
+        """Of the reply with this *number*, from 1 and from now on, only the first half gets through before all connections are reset."""
+        self._n_whole = number - 1
+
+    @property
+    def has_halved(self) -> bool:
+        """Whether the reply that :meth:`halve_reply` names has come."""
+        return self._n_whole < 0
+
     def _reset(self) -> None:
         for writer in self._writers:
             if (transport := writer.transport) is not None:
@@ -140,6 +150,13 @@ class Proxy:
                     self.lost.append(monotonic())
                     self._reset()
                     break
+                elif not is_request and self._n_whole >= 0:
+                    self._n_whole -= 1
+                    if self._n_whole < 0:
+                        writer.write(data[: len(data) // 2])
+                        await writer.drain()
+                        self._reset()
+                        break
                 writer.write(data)
                 await writer.drain()
         writer.close()

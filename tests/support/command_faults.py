@@ -1,0 +1,482 @@
+"""Commands that are killed at any touch of a disk or a server, or given twice at once, and what must be true afterwards.
+
+Each is killed before its first touch, its second one, and so on (:mod:`.touches`), and then given again: it must succeed, or
+say in a sentence that all is done. Or it is stopped there, given again meanwhile, and goes on: one of the two must succeed,
+and the other one, too, or end with a sentence. Or the connection to its server breaks in the middle of the first reply, of the
+second one, and so on, and it is given again if it fails. In the end all is there, once, and nothing half-made lies beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import redis
+from scrapy import Request
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.layout import Family
+from scrapy_aopic.job.control import read_control
+from scrapy_aopic.job.disks import open_home
+from scrapy_aopic.job.folder import seeds_folder, store_folder
+from scrapy_aopic.job.former import SCHEMES, read_former
+from scrapy_aopic.job.home import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.job.seeds import give, lists
+from scrapy_aopic.storage import Address, open_snapshot, open_store
+from scrapy_aopic.storage.redis_homes import claim, place_of, read_homes
+from scrapy_aopic.storage.redis_keys import Keys
+from scrapy_aopic.storage.redis_shards import JobCut, begin
+
+from . import processes
+from .proxy import Proxy
+from .redis_server import Server
+from .stored_jobs import make_job, rows
+
+SCRIPT = Path(__file__).with_name("touches.py")
+KEY = "aopic:job"
+N_PAGES = 60
+SEEDS = [f"http://seed{n}.test/" for n in range(5)]
+DEADLINE = 60.0
+"""Seconds after which a command hangs."""
+
+_SENTENCE = re.compile(r"(?!Usage).*\.\n")
+
+
+class Place:
+    """Where a command is given: a folder, and a server, which both are as they were before each attempt."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder = folder
+        self.job = folder / "job"
+        self.port = server.port
+        self.url = self.own_url = server.url
+        self.address = Address(KEY, server.url)
+        self.client = redis.Redis.from_url(server.url)
+        self._kept = folder.with_name("kept")
+        self._values: dict[bytes, bytes] = {}
+
+    @property
+    def on_server(self) -> str:
+        """A job, as commands name it."""
+        return f"{self.url}#{KEY}"
+
+    def keep(self) -> None:
+        """What is there now is there before each attempt."""
+        shutil.copytree(self.folder, self._kept)
+        self._values = {key: self.client.dump(key) for key in self.client.scan_iter()}
+
+    def put_back(self) -> None:
+        shutil.rmtree(self.folder)
+        shutil.copytree(self._kept, self.folder)
+        self.client.flushall()
+        for key, value in self._values.items():
+            self.client.restore(key, 0, value)
+
+    def end_leases(self) -> None:
+        """As time does: nobody renews those of a process that was killed."""
+        for key in self.client.scan_iter():
+            if key.endswith((b"owner", b"beginning")):
+                self.client.delete(key)
+
+
+class Case(NamedTuple):
+    """A command.
+
+    Attributes:
+        make: Lets be there what it needs.
+        line: It, as it is given.
+        wrong: What is not as it must be in the end; nothing if all is.
+        done: What it says, in a pattern, if there is nothing left to do for it.
+        speaks_to_server: Whether it does.
+    """
+
+    make: Callable[[Place], object]
+    line: Callable[[Place], list[str]]
+    wrong: Callable[[Place], str]
+    done: str = "nothing left to do"
+    speaks_to_server: bool = False
+
+
+# -- what there is, and what must be
+
+
+def _make_job(place: Place) -> None:
+    make_job(place.job, "sqlite", N_PAGES)
+    give(seeds_folder(place.job), SEEDS)
+    (place.folder / "list.csv").write_text(
+        "url,score\n" + "".join(f"{url},{n}\n" for n, url in enumerate(SEEDS, 1))
+    )
+
+
+def _make_bare(place: Place) -> None:
+    _make_job(place)
+    shutil.rmtree(place.job)
+
+
+def _make_damaged(place: Place) -> None:
+    _make_job(place)
+    store = open_store(store_folder(place.job), "sqlite")
+    key, _ = next(iter(store.scan(Family.PAGES)))
+    store.write({Family.PAGES: {key: None}}, sync=True)
+    store.close()
+
+
+def _make_former(place: Place) -> None:
+    requests = [Request(f"http://queued{n}.test/") for n in range(3)]
+    for request in requests:
+        place.client.lpush("shop:requests", json.dumps(request.to_dict() | {"body": ""}, default=str))
+    place.client.sadd("shop:start_urls", *SEEDS)
+    made = [*requests, *(Request(f"http://old{n}.test/") for n in range(4))]
+    place.client.sadd(
+        "shop:dupefilter", *(SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex() for each in made)
+    )
+
+
+def _make_shards(place: Place) -> None:
+    cut = JobCut(2, "", 1)
+    begin(place.address, cut, lambda: None)
+    home = open_home(place.job, place.address, 2)
+    claim(place.address, cut, home.name, place_of(place.job), [])
+    for number in range(2):
+        make_job(shard_folder(place.job, number), "sqlite", N_PAGES // 2)
+
+
+def _waiting(place: Place) -> list[str]:
+    """The URLs of the seeds that wait in the folder."""
+    return [
+        json.loads(line)[0]
+        for path in lists(seeds_folder(place.job))
+        for line in path.read_text().splitlines()
+    ]
+
+
+def _waiting_on_server(place: Place) -> list[str]:
+    keys = Keys(place.address)
+    names = place.client.smembers(keys.seed_lists)
+    data = [b"".join(place.client.lrange(keys.seed_list(name), 0, -1)) for name in names]
+    return [json.loads(line)[0] for each in data for line in each.splitlines()]
+
+
+def _rows_on_server(place: Place) -> list[Any]:
+    with closing(open_snapshot(place.address)) as store:
+        return [list(store.scan(family)) for family in Family]
+
+
+def _odd_files(place: Place) -> list[str]:
+    """Files that are not whole, or are nobody's."""
+    odd = (".part", ".new", ".copy", ".tmp")
+    return sorted(
+        str(path.relative_to(place.folder)) for path in place.folder.rglob("*") if path.name.endswith(odd)
+    )
+
+
+def _odd_keys(place: Place) -> list[bytes]:
+    """Keys that are kept for ever beside those that have a meaning."""
+    begin = b"{%s}:" % KEY.encode()
+    known = re.compile(
+        re.escape(begin)
+        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|folders|leaves:\d+|\d:.*|homes.*|h\w+:head|s\d+:head|run)",
+        re.DOTALL,
+    )
+    found = [key for key in place.client.scan_iter(match=begin + b"*") if place.client.ttl(key) == -1]
+    return sorted(key for key in found if not known.fullmatch(key))
+
+
+def _differs(found: object, wanted: object) -> str:
+    return "" if found == wanted else f"{found!r}, and not {wanted!r}"
+
+
+def _former_of(job: Path | Address) -> int:
+    former = read_former(job)
+    return len(former) if former is not None else 0
+
+
+IMPORTED = sorted([*SEEDS, *(f"http://queued{n}.test/" for n in range(3))])
+
+
+def _exported(place: Place) -> str:
+    with (place.folder / "pages.csv").open(newline="") as file:
+        urls = [row["url"] for row in csv.DictReader(file)]
+    return _differs((len(urls), len({*urls})), (N_PAGES, N_PAGES))
+
+
+def _moved(place: Place) -> str:
+    homes = read_homes(place.address)
+    home = read_home(place.folder / "new")
+    assert home is not None
+    return _differs(
+        ({*homes.of.values()}, shards_on_disk(place.job), shards_on_disk(place.folder / "new")),
+        ({home.name}, [], [0, 1]),
+    )
+
+
+def _repaired(place: Place) -> str:
+    kept = len(list(place.job.glob("aopic.damaged-*")))
+    with closing(open_snapshot(store_folder(place.job))) as store:
+        found = audit(store)
+    return _differs((found.holds, found.pages, kept), (True, N_PAGES, 1))
+
+
+def _all(*several: Callable[[Place], str]) -> Callable[[Place], str]:
+    def wrong(place: Place) -> str:
+        return "; ".join(filter(None, (each(place) for each in (*several, _left))))
+
+    return wrong
+
+
+def _left(place: Place) -> str:
+    return _differs((_odd_files(place), _odd_keys(place)), ([], []))
+
+
+def _import(target: Callable[[Place], str]) -> Callable[[Place], list[str]]:
+    return lambda place: ["import-redis", target(place), "shop", "--from", place.url]
+
+
+_in_folder = lambda place: str(place.job)
+_on_server = lambda place: place.on_server
+
+CASES: dict[str, Case] = {
+    "seed": Case(
+        _make_bare,
+        lambda place: ["seed", str(place.job), "list.csv"],
+        _all(lambda place: _differs(_waiting(place), SEEDS)),
+    ),
+    "seed-server": Case(
+        _make_bare,
+        lambda place: ["seed", place.on_server, "list.csv"],
+        _all(lambda place: _differs(_waiting_on_server(place), SEEDS)),
+        speaks_to_server=True,
+    ),
+    "control": Case(
+        _make_job,
+        lambda place: ["control", str(place.job), "rate", "5"],
+        _all(lambda place: _differs(read_control(place.job).rate, 5.0)),
+    ),
+    "control-server": Case(
+        lambda place: None,
+        lambda place: ["control", place.on_server, "rate", "5"],
+        _all(lambda place: _differs(read_control(place.address).rate, 5.0)),
+        speaks_to_server=True,
+    ),
+    "import-redis": Case(
+        _make_former,
+        _import(_in_folder),
+        _all(
+            lambda place: _differs(sorted(_waiting(place)), IMPORTED),
+            lambda place: _differs(_former_of(place.job), 4),
+        ),
+        speaks_to_server=True,
+    ),
+    "import-redis-server": Case(
+        _make_former,
+        _import(_on_server),
+        _all(
+            lambda place: _differs(sorted(_waiting_on_server(place)), IMPORTED),
+            lambda place: _differs(_former_of(place.address), 4),
+        ),
+        speaks_to_server=True,
+    ),
+    "export": Case(
+        _make_job,
+        lambda place: ["export", str(place.job), "--pages", "pages.csv"],
+        _all(_exported),
+    ),
+    "backup": Case(
+        _make_job,
+        lambda place: ["backup", str(place.job), "copy"],
+        _all(lambda place: _differs(rows(place.folder / "copy"), rows(place.job))),
+        done="copy exists; remove it",
+    ),
+    "restore": Case(
+        _make_job,
+        lambda place: ["restore", str(place.job), place.on_server],
+        _all(
+            lambda place: _differs(_rows_on_server(place), rows(place.job)),
+            lambda place: _differs(_waiting_on_server(place), SEEDS),
+        ),
+        done="There is a job in",
+        speaks_to_server=True,
+    ),
+    "repair": Case(
+        _make_damaged,
+        lambda place: ["repair", str(place.job)],
+        _all(_repaired),
+    ),
+    "move": Case(
+        _make_shards,
+        lambda place: ["move", str(place.job), "new", "-s", f"REDIS_URL={place.url}"],
+        _all(_moved),
+        speaks_to_server=True,
+    ),
+}
+"""By name."""
+
+
+# -- the faults
+
+
+class _Command:
+    def __init__(self, place: Place, line: list[str], at: int = 0, number: int = 0) -> None:
+        self._n = place.folder.with_name("touches")
+        self._n.unlink(missing_ok=True)
+        self.process = processes.start(
+            [
+                sys.executable,
+                str(SCRIPT),
+                str(at),
+                str(int(number)),
+                str(self._n),
+                "aopic",
+                *line,
+                "-s",
+                "AOPIC_REDIS_LEASE=1",
+            ],
+            cwd=place.folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+
+    def end(self) -> int:
+        try:
+            _, self.said = self.process.communicate(DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise AssertionError("hangs") from None
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    @property
+    def n_touches(self) -> int:
+        """How often it has touched a disk or a server, if it has ended by itself."""
+        return int(self._n.read_text())
+
+    def is_stopped(self) -> bool:
+        """Wait until it has got its signal, or has ended; returns whether it is stopped."""
+        while self.process.poll() is None:
+            with suppress(FileNotFoundError):  # it has just ended
+                state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+                if state == "T":
+                    return True
+            time.sleep(0.002)
+        return False
+
+
+def _judge(command: _Command) -> str:
+    """What is wrong with what *command* says, which has ended: it is a sentence, if it is anything."""
+    if "Traceback" in command.said or (command.process.returncode and not _SENTENCE.fullmatch(command.said)):
+        return f"it says {command.said!r}"
+    return ""
+
+
+def _again(place: Place, case: Case) -> str:
+    """Give a command again that has failed; what is wrong then."""
+    place.end_leases()
+    again = _Command(place, case.line(place))
+    code = again.end()
+    if wrong := _judge(again):
+        return wrong
+    if code and not re.search(case.done, again.said):
+        return f"given again, it says {again.said!r}"
+    place.end_leases()
+    return _wrong(case, place)
+
+
+def killed(place: Place, case: Case, at: int) -> tuple[bool, str]:
+    """Kill the command at a touch, and give it again; whether it was killed, and what is wrong then."""
+    place.put_back()
+    if _Command(place, case.line(place), at, signal.SIGKILL).end() != -signal.SIGKILL:
+        return False, ""
+    return True, _again(place, case)
+
+
+def twice(place: Place, case: Case, at: int) -> tuple[bool, str]:
+    """Stop the command at a touch, give it again, and let it go on; whether it was stopped, and what is wrong then."""
+    place.put_back()
+    one = _Command(place, case.line(place), at, signal.SIGSTOP)
+    if not one.is_stopped():
+        one.end()
+        return False, ""
+    other = _Command(place, case.line(place))
+    try:
+        codes = [other.end()]
+    finally:
+        one.process.send_signal(signal.SIGCONT)
+        codes.append(one.end())
+    if wrong := _judge(one) or _judge(other):
+        return True, wrong
+    if 0 not in codes:
+        return True, f"none of the two succeeds: {one.said!r}, {other.said!r}"
+    return True, _wrong(case, place)
+
+
+def cut(place: Place, case: Case, at: int) -> tuple[bool, str]:
+    """Let only half of a reply of the server reach the command; whether there was one, and what is wrong then."""
+    place.put_back()
+    with Proxy(place.port) as proxy:
+        place.url = proxy.url
+        try:
+            proxy.halve_reply(at)
+            one = _Command(place, case.line(place))
+            code = one.end()
+            if not proxy.has_halved:
+                return False, ""
+        finally:
+            place.url = place.own_url
+    if wrong := _judge(one):
+        return True, wrong
+    return True, _again(place, case) if code else _wrong(case, place)
+
+
+def _wrong(case: Case, place: Place) -> str:
+    try:
+        return case.wrong(place)
+    except Exception as error:  # noqa: BLE001 (that is a result, too)
+        return f"{type(error).__name__}: {error}"
+
+
+WAYS = {"killed": killed, "twice": twice, "cut": cut}
+
+
+def find_wrong(folder: Path, name: str, way: str, *, each: int = 1, last: int = 0) -> tuple[int, list[str]]:
+    """Let the fault happen at touches of a command: how many were tried, and what is wrong.
+
+    Args:
+        each: Every so many of all touches.
+        last: Or only so many at the end.
+    """
+    (folder / "place").mkdir(parents=True)
+    with Server(folder / "server") as server:
+        place, case = Place(folder / "place", server), CASES[name]
+        case.make(place)
+        place.keep()
+        found: list[str] = []
+        n, first = 0, 1
+        if last:
+            place.put_back()
+            command = _Command(place, case.line(place))
+            assert command.end() == 0, command.said
+            first = max(command.n_touches - last + 1, 1)
+        for at in count(first, each):
+            happened, wrong = WAYS[way](place, case, at)
+            if not happened:
+                break
+            n += 1
+            if wrong:
+                found.append(f"{name}, {way}, at {at}: {wrong}")
+        return n, found
