@@ -51,9 +51,7 @@ logger = logging.getLogger(__name__)
 _SHOWN = 200
 """Characters of a URL that are shown in the log."""
 
-logger = logging.getLogger(__name__)
-
-_SHOWN = 10
+_NAMED = 10
 """Rules that a message names at most."""
 
 _PATIENCE = 60.0
@@ -330,10 +328,10 @@ class PolitenessMiddleware:
         """Say which rules were for no host that was requested: maybe they are for none."""
         unused = [name for name in self._rules.all if name not in self._rules.used]
         if unused:
-            more = f" and {len(unused) - _SHOWN:,} more" if len(unused) > _SHOWN else ""
+            more = f" and {len(unused) - _NAMED:,} more" if len(unused) > _NAMED else ""
             logger.warning(
                 "AOPIC_HOST_RULES: no host was requested in this run that %(names)s%(more)s would be for",
-                {"names": ", ".join(unused[:_SHOWN]), "more": more},
+                {"names": ", ".join(unused[:_NAMED]), "more": more},
                 extra={"spider": self._crawler.spider},
             )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, cast
 from urllib.parse import urljoin
 
@@ -245,16 +245,17 @@ class RobotsMiddleware:
             self._fetches.end(fetch)
         if text is None:
             self._count("aopic/robots/unreachable")
+            wait = self._wait(robots, request)  # infinite if the store has failed
             logger.log(
                 logging.INFO if self._has_unreachable else logging.WARNING,
                 "The robots.txt of %(origin)s is unreachable (%(reason)s), try %(n)d of %(tries)d; the next one is due "
-                "in %(delay)d s%(more)s",
+                "%(when)s%(more)s",
                 {
                     "origin": origin,
                     "reason": _in_words(reason) if isinstance(reason, Exception) else reason,
                     "n": robots.failures,
                     "tries": self._tries,
-                    "delay": ceil(self._wait(robots, request)),
+                    "when": f"in {ceil(wait)} s" if wait < inf else "in the next run",
                     "more": ""
                     if self._has_unreachable
                     else " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "

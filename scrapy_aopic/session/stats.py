@@ -108,7 +108,8 @@ class FirstOnly:
 
 def _shown(what: dict[str, object]) -> dict[str, object]:
     """*what* without what a terminal would obey: some of it is text of hosts."""
-    return {
-        name: printable(str(value)) if isinstance(value, str | Exception) else value
-        for name, value in what.items()
-    }
+    shown = what.copy()
+    for name, value in what.items():
+        if isinstance(value, str | BaseException) and not (text := str(value)).isprintable():
+            shown[name] = printable(text)
+    return shown

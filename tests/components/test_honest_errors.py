@@ -338,12 +338,14 @@ OF_THE_USER = {
     "focus/tokenizers.py": "the user's function raised it",
     "session/duplicates.py": "the user's dupefilter raised it",
     "session/focus.py": "the user's class raised it",
+    "session/judging.py": "the user's function raised it",
     "session/state.py": "the state is the user's object",
     "settings/build.py": "an import path of the user's",
     "settings/parse.py": "import paths, functions and regular expressions of the user's",
     "spiders.py": "a regular expression of the user's",
     "storage/registry.py": "the user's backend raised it",
     "web/page_keys.py": "the user's fingerprinter raised it",
+    "web/stored_requests.py": "a callback, or an object in the meta of a request, of the user's",
     "web/request_codec.py": "a callback, or an object in the meta of a request, of the user's",
 }
 """Files that show the text of another exception, and why the user can do something about it."""

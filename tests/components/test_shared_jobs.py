@@ -668,7 +668,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
         sender, receiver = shards.held[0], shards.held[1]
         hosts = [f"host{n}.test" for n in range(20)]
         of = {number: [host for host in hosts if sender.shard.shard_of(host) == number] for number in (0, 1)}
-        shards.seed(link(of[0][0], 0), job.clock())
+        shards.seed(link(of[0][0], 0, f"http://{of[0][0]}/".encode()), job.clock())
         lease = shards.lease(job.clock())
         assert isinstance(lease, Lease)
         tick_until(
@@ -680,7 +680,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
             patch.setattr(
                 receiver, "tick", lambda now: None
             )  # it applies the letter, and does not commit yet
-            links = [link(host, n) for n, host in enumerate(of[1])]
+            links = [link(host, n, f"http://{host}/".encode()) for n, host in enumerate(of[1])]
             shards.release(lease, job.clock())
             shards.settle(lease, links, job.clock())
             tick_until(job, lambda: receiver.shard.counts.queued == len(links))

@@ -21,13 +21,16 @@ def title(response: Response) -> dict[str, str | None]:
     return {"title": response.css("title::text").get()}
 
 
+_ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_ALLOW_NETWORKS": ["127.0.0.0/8", ":1"]}
+"""With a port of this machine on which nothing listens, as some patterns want."""
+
 WAYS: dict[str, dict[str, Any]] = {
     "stock": {},
     "stock, job": {},
     "alone": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "memory"},
     "alone, job": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "sqlite"},
-    "add-on": {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory"},
-    "add-on, job": {"ADDONS": {"scrapy_aopic.Addon": 500}},
+    "add-on": {**_ADDON, "AOPIC_STORE": "memory"},
+    "add-on, job": _ADDON,
 }
 """Ways to run a pattern, with their settings; the first says what the others are to come to.
 

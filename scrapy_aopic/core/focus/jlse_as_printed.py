@@ -9,24 +9,19 @@ comes last, in the order in which it was found.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from .bm25 import Found, Index
+from .bm25 import Document, Found, Index
 from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
 from .naive_bayes import NaiveBayes
 from .result_pages import RESULT_PAGES
-from .strategy import Strategy
+from .results import SupportVectors
+from .strategy import Chance, PageSeen, Strategy
 from .success_graph import GAMMA
+from .topic import LinkText, Topic
 from .words import LINK_CHARACTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from .bm25 import Document
-    from .results import SupportVectors
-    from .strategy import Chance, PageSeen
-    from .topic import LinkText, Topic
 
 RELEVANT = 0.5
 """Probability above which naive Bayes puts a document into the relevant class, the likelier one of two."""
