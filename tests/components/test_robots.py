@@ -1195,7 +1195,8 @@ class Own(RobotsTxtMiddleware):
 
 def places(crawler: Crawler) -> list[str]:
     assert crawler.engine is not None
-    return [type(each).__name__ for each in crawler.engine.downloader.middleware.middlewares]
+    names = [type(each).__name__ for each in crawler.engine.downloader.middleware.middlewares]
+    return [name for name in names if name != "Bodies"]  # the session's, before all others
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE, {**ADDON, **BESIDE}])
