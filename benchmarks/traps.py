@@ -299,7 +299,8 @@ def shares(
         instants.sort()
     begun, free_at = dict.fromkeys(known, 0), dict.fromkeys(known, 0.0)
     taken = contested = taken_contested = 0
-    for begin, end, site in sorted(fetches):
+    # Of those that begin at one instant, the sites come first: what they had ready was asked for.
+    for begin, end, site in sorted(fetches, key=lambda fetch: (fetch.begin, not fetch.site)):
         is_farm = not site
         may_ask = not is_farm or any(
             free_at[host] <= begin and bisect_right(known[host], begin) > begun[host] for host in known
