@@ -205,7 +205,8 @@ def test_workers_that_are_killed_come_back_to_their_shards(
             kills.append(time.monotonic())
         for process in both[:killed]:
             process.wait()
-        assert check(workers.jobs)[2] == []
+        if killed == len(both):  # the shards of one that goes on cannot be looked at as of one moment
+            assert check(workers.jobs)[2] == []
         for number in range(killed):
             workers.start(number)
         workers.wait()
