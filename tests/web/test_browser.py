@@ -410,6 +410,7 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
     assert_accessible(browser)
 
 
+@pytest.mark.long
 def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
     """As many snapshots as of ten minutes, in some twenty seconds; ``benchmarks/tab_memory.py`` takes the ten minutes."""
 
