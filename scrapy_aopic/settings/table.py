@@ -415,7 +415,7 @@ _STORAGE = (
         256,
         whole(16, 10_000_000, of="megabytes"),
         "Memory for the state of the crawl, however much of it is on the disk: a quarter each for the store's cache, its "
-        "write buffers, page records and back queues. The process takes at most 340 MB more, whatever the pages are; "
+        "write buffers, page records and back queues. The process should take at most 340 MB more, whatever the pages are; "
         "see [below](#memory).",
         "megabytes",
     ),
