@@ -31,6 +31,11 @@ _PARTS = [1 << (_DIGITS - register) for register in range(_DIGITS + 1)]
 """What a register adds to the harmonic mean, by its value: 2**-value, in units of 2**-65, whose sums are exact."""
 
 
+def domain_key(name: str) -> bytes:
+    """Key of the domain called *name*."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+
+
 @dataclass(slots=True)
 class Domain:
     """A registered domain.

@@ -6,10 +6,9 @@ known of one domain (:mod:`.domain`) is changed here and in :mod:`.sponsors` alo
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from .domain import KEY_BYTES, Domain, note_supporter, pack_domain, unpack_domain
+from .domain import KEY_BYTES, Domain, domain_key, note_supporter, pack_domain, unpack_domain
 from .ports import Family, Store
 from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
@@ -24,10 +23,6 @@ _CACHE = 50_000
 
 _UNKNOWN = Domain()
 """What a domain without a record is like."""
-
-
-def _key_of(name: str) -> bytes:
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
 class Domains:
@@ -62,7 +57,7 @@ class Domains:
         self.table = RecordTable(store, Family.DOMAINS, pack_domain, unpack_domain, _CACHE)
         self._domain_of = domain_of
         self.seeds = self.seeds_elsewhere = 0
-        self.budgets = {_key_of(name): part for name, part in (budgets or {}).items()}
+        self.budgets = {domain_key(name): part for name, part in (budgets or {}).items()}
         self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance, is_own)
 
     def _put(self, key: bytes, domain: Domain) -> None:
@@ -71,7 +66,7 @@ class Domains:
     def key(self, host: HostState) -> bytes:
         """Key of the domain of *host*."""
         if not host.domain:
-            host.domain = _key_of(self._domain_of(host.name))
+            host.domain = domain_key(self._domain_of(host.name))
         return host.domain
 
     def get(self, key: bytes) -> Domain:

@@ -15,12 +15,11 @@ Rule 4: numbers and times that no crawl can have written are brought to the near
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .counters import UNREADABLE
 from .damaged import DamagedStore
-from .domain import KEY_BYTES, Domain, pack_domain, unpack_domain
+from .domain import Domain, domain_key, pack_domain, unpack_domain
 from .duplicates import pages_of
 from .layout import (
     CLOCK_KEY,
@@ -371,8 +370,7 @@ class _Rebuild:
         """Count *visited* pages for the domain of *host*, if domains are counted."""
         if self._visited_of is None or not visited:
             return
-        name = self._domain_of(host.name)
-        key = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+        key = domain_key(self._domain_of(host.name))
         self._visited_of[key] = self._visited_of.get(key, 0) + visited
         if len(self._visited_of) == CHUNK:
             self._write_visits()

@@ -9,10 +9,9 @@ name, from which nobody can find the registered domain.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.domain import KEY_BYTES
+from scrapy_aopic.core.domain import domain_key
 from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import CallError
 
@@ -83,9 +82,7 @@ class Cut:
         if shard is None:
             if len(self._of_hosts) >= _MAX_HOSTS:
                 self._of_hosts.clear()
-            domain = self._domain_of(name).encode("utf-8", "surrogatepass")
-            shard = self.of_domain(blake2b(domain, digest_size=KEY_BYTES).digest())
-            self._of_hosts[name] = shard
+            shard = self._of_hosts[name] = self.of_domain(domain_key(self._domain_of(name)))
         return shard
 
     def of_domain(self, key: bytes) -> int:
