@@ -7,7 +7,8 @@ In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (
 :mod:`.records` (what is remembered), :mod:`.ledger`, :mod:`.spending` and :mod:`.window` (who holds how much cash),
 :mod:`.order` (which page is next), :mod:`.pages` (where each waits), :mod:`.visits` (what follows from a visit) and
 :mod:`.leases`, :mod:`.frontier` and :mod:`.politeness` (which host is next, and when), :mod:`.domain`, :mod:`.domains`,
-:mod:`.sponsors` and :mod:`.support` (how much of it a site may take), :mod:`.host_rules` (what is different for single hosts), :mod:`.duplicates` and :mod:`.merging` (pages that are one),
+:mod:`.sponsors` and :mod:`.support` (how much of it a site may take), :mod:`.host_rules` (what is different for single hosts),
+:mod:`.duplicates` and :mod:`.merging` (pages that are one),
 :mod:`.revisits` (visited pages that are visited again), :mod:`.kept_links` and :mod:`.graph` (links that are kept),
 :mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
 and :mod:`.caches` (how it is kept in a store), :mod:`.shard` and :mod:`.shards` (a job in several parts), :mod:`.walk`, :mod:`.audit` and

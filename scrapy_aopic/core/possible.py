@@ -294,14 +294,15 @@ def wrong_totals(saved: Saved) -> str:
 
 def wrong_counters(counters: Counters, saved: Saved) -> str:
     """What the counters of all runs cannot hold."""
-    numbers = [
-        value
-        for name in counters.__struct_fields__
-        for each in (getattr(counters, name),)
-        for value in (
-            each.values() if isinstance(each, dict) else each if isinstance(each, list) else (each,)
-        )
-    ]
+    numbers: list[float] = []
+    for name in counters.__struct_fields__:
+        value = getattr(counters, name)
+        if isinstance(value, dict):
+            numbers += value.values()
+        elif isinstance(value, list):
+            numbers += value
+        else:
+            numbers.append(value)
     if not all(number >= 0 and isfinite(number) for number in numbers):
         return "have a number below 0, or without end"
     if max(counters.since, counters.saved_at) > saved.saved_at + _ROUNDED:

@@ -125,7 +125,8 @@ def format_repair(done: Repaired, kept: Path | str | None) -> str:
     lines.append(
         f"{done.pages:,} pages on {done.hosts:,} hosts are kept, {done.forgotten:,} are forgotten, "
         f"{done.requeued:,} wait to be visited again because only their requests are left, "
-        f"{done.set_aside:,} have failed because their requests cannot be read or are those of others, {done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
+        f"{done.set_aside:,} have failed because their requests cannot be read or are those of others, "
+        f"{done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
         f"The damaged store is in {kept}; remove it when you do not need it any more."
     )
     return "\n".join(lines)

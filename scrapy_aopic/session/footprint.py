@@ -1,6 +1,6 @@
-"""What the process takes of the machine's memory, held against what is promised.
+"""What the process takes of the machine's memory, held against what it should.
 
-The promise: resident memory stays below ``AOPIC_MEMORY_MB``, which is for the state of the crawl, and :data:`REST` for all
+The aim: resident memory stays below ``AOPIC_MEMORY_MB``, which is for the state of the crawl, and :data:`REST` for all
 else: 120 MB of code, bodies as far as :mod:`.bodies` lets them be, and the trees of the pages that are read. It cannot be kept
 against what a callback, a pipeline or an extension of the user's keeps, and then the log says so.
 """

@@ -1,4 +1,5 @@
-"""Which registered domain a host belongs to, by the public suffix list that comes with tldextract, or that a job began with; offline.
+"""Which registered domain a host belongs to, offline: by the public suffix list that comes with tldextract, or that a job
+began with.
 
 What the list does not name is cut by its default rule, ``*``: the last label is the suffix (https://publicsuffix.org/list/).
 """

@@ -3,11 +3,15 @@
 A link is worth the better of two things: how well its text fits the topic (direct evidence), and how like it is to links that
 led to results, times what those were worth (indirect evidence). ATA is the same without the second.
 
-What is mended of the printed form (:mod:`.jlse_as_printed`): the topic's own classifier judges pages and texts of links, a page that is not relevant passes on a little instead
-of nothing, results are expanded, results have a worth of their own (1, and what leads to them 0.9, instead of nothing and 1), the
-value is the root of the product, so that cash is split by the product itself and nothing falls below the floor, the
-similarity is that of BM25 with an idf that is never negative, divided by what the link would have with itself, the graph is read anew after 15 results and whenever
-it has grown by 1.3, instead of every 150, and waiting links are valued anew then.
+What is mended of the printed form (:mod:`.jlse_as_printed`):
+
+- The topic's own classifier judges pages and texts of links.
+- A page that is not relevant passes on a little instead of nothing, and results are expanded.
+- Results have a worth of their own: 1, and what leads to them 0.9, instead of nothing and 1.
+- The value is the root of the product, so that cash is split by the product itself and nothing falls below the floor.
+- The similarity is that of BM25 with an idf that is never negative, divided by what the link would have with itself.
+- The graph is read anew after 15 results and whenever it has grown by 1.3, instead of every 150, and waiting links are
+  valued anew then.
 """
 
 from __future__ import annotations

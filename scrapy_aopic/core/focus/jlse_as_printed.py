@@ -185,9 +185,8 @@ class JlseAsPrinted(AtaAsPrinted):
 
     @property
     def version(self) -> int:
-        return (
-            self.memory.version
-        )  # so that the graph is kept; what waits keeps its value, as the paper does not say otherwise
+        # So that the graph is kept; what waits keeps its value, as the paper does not say otherwise.
+        return self.memory.version
 
     def learn(self, page: PageSeen) -> None:
         self.memory.note(page, result=self.is_result(page))

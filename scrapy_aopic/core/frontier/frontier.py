@@ -6,8 +6,8 @@ waits. The best rows of the front queues of a host in memory are its *back queue
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
 (:mod:`.shelves`). When there is none of them, and none is about to be free, the best late host of the least overdrawn
-shelf is served (:mod:`.budgets`). What a host shares with others, a domain, an address, the connections for slow hosts, is a *gate* at
-which it waits if it must (:mod:`.gates`).
+shelf is served (:mod:`.budgets`). What a host shares with others, a domain, an address, the connections for slow hosts,
+is a *gate* at which it waits if it must (:mod:`.gates`).
 
 The caller's part, for each page that it takes: :meth:`Frontier.release` the host once its transfer is over, and
 :meth:`Frontier.finish` the page or :meth:`Frontier.put_back` it, in either order. A host is leased for at most one
@@ -164,9 +164,8 @@ class Frontier:
             max_active=max_active,
         )
         self.active = self.places.active
-        self._in_time: dict[
-            bytes, float
-        ] = {}  # instants of the leases in time, by page, until that has ended
+        # Instants of the leases in time, by page, until that has ended.
+        self._in_time: dict[bytes, float] = {}
         self.n_hosts = 0
         self.queued = 0
         self.pending = 0
