@@ -40,7 +40,7 @@ _ATTRIBUTES = frozenset(
         "cb_kwargs",
     )
 )
-"""Arguments of a request, as far as it is of no class of the user's."""
+"""``scrapy.Request.attributes``, of a request that is of no class of the user's: a job is also read where Scrapy is not installed."""
 
 _N_LINES = 6
 
