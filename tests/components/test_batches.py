@@ -185,6 +185,8 @@ class Left:
             if not name.startswith(
                 (
                     "memusage",
+                    "aopic/memory/most",
+                    "aopic/memory/given",
                     "aopic/live",
                     "aopic/cache",
                     "aopic/commits",
