@@ -36,6 +36,8 @@ from typing import NamedTuple
 
 import edits
 
+from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
@@ -45,9 +47,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.backup import backup
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.repair import repair
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
 
 _COMMIT = 100

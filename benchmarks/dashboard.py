@@ -57,9 +57,9 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
     from scrapy.crawler import CrawlerProcess
 
     from scrapy_aopic import BroadSpider
-    from scrapy_aopic.dashboard import server
+    from scrapy_aopic.dashboard import http_server
     from scrapy_aopic.dashboard.feed import Feed
-    from scrapy_aopic.watch.live import Watch
+    from scrapy_aopic.view.live import Watch
 
     own = {"loop": 0.0, "threads": 0.0, "watch": 0.0}
     longest = {**own}
@@ -79,7 +79,7 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
         setattr(owner, name, call)
 
     timed(Feed, "beat", "loop")
-    timed(server._Handler, "handle", "threads")
+    timed(http_server._Handler, "handle", "threads")
     timed(Watch, "_beat", "watch")
 
     class Spider(BroadSpider):

@@ -30,9 +30,9 @@ from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.shards.whole import audit_shards
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.home import shard_folder, shards_on_disk
+from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.worker_folder import shard_folder, shards_on_disk
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Server
 from scrapy_aopic.web.suffixes import registered_domain

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scrapy_aopic.copies.repair import repair_rows
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.counters import Counters
 from scrapy_aopic.core.crawl import Crawl
@@ -48,9 +49,8 @@ from scrapy_aopic.core.records import (
 )
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.auditing import audit_store
-from scrapy_aopic.job.repair import repair_rows
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.web.request_rows import tail_of, url_of, waits_for
 from scrapy_aopic.web.url_keys import key_of_url
 

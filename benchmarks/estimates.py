@@ -51,10 +51,10 @@ from scrapy_aopic.core.records import Link, Page, State, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.window import Window
-from scrapy_aopic.job.merged import top_pages
-from scrapy_aopic.job.views import views_of
 from scrapy_aopic.lab.graphs import load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.merged import top_pages
+from scrapy_aopic.view.views import views_of
 
 SHARE = 0.15
 CHANGED = 0.1

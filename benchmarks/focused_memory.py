@@ -46,7 +46,7 @@ def crawl(name: str, seeds: Path, job: Path, pages: int, memory_mb: int) -> None
     from scrapy_aopic import BroadSpider
     from scrapy_aopic.core.layout import LEADS
     from scrapy_aopic.core.ports import Family
-    from scrapy_aopic.job.folder import store_folder
+    from scrapy_aopic.place.paths import store_folder
     from scrapy_aopic.storage import open_snapshot
 
     settings = {

@@ -43,7 +43,7 @@ from twisted.web.client import URI
 from w3lib.url import safe_url_string
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.url_rules import BROAD_RULES
 from scrapy_aopic.web.urls import Normaliser

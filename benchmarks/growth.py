@@ -41,7 +41,7 @@ from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.links import Extraction, Page
+from scrapy_aopic.web.link_extraction import Extraction, Page
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in

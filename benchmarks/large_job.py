@@ -42,7 +42,7 @@ def fill(folder: Path, store: str, pages: int, hosts: int) -> None:
 
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.job.folder import store_folder
+    from scrapy_aopic.place.paths import store_folder
     from scrapy_aopic.storage import open_store
 
     began = time.monotonic()

@@ -32,7 +32,7 @@ from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.response import get_base_url
 
 from scrapy_aopic import LinkExtractor, Links
-from scrapy_aopic.web.links import Page
+from scrapy_aopic.web.link_extraction import Page
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "no options": {},

@@ -26,7 +26,7 @@ from support.workers import check
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis_shards import read_cut
+from scrapy_aopic.storage.redis.membership import read_cut
 from scrapy_aopic.testing.server import Server
 
 

@@ -42,8 +42,8 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 
 WITHOUT_GAPS = Policy(politeness=Politeness(0.0, 0.0, 0.0))

@@ -38,14 +38,14 @@ from scrapy.crawler import CrawlerProcess
 from tqdm import tqdm
 
 from scrapy_aopic.addon import Addon
+from scrapy_aopic.copies import backup as backups
+from scrapy_aopic.copies import repair as repairs
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.job import backup as backups
-from scrapy_aopic.job import repair as repairs
-from scrapy_aopic.job.folder import seeds_folder, store_folder
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.seeds import give
-from scrapy_aopic.session import opening
+from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.seeds.folder_seeds import give
+from scrapy_aopic.session import open_job
 from scrapy_aopic.storage import exists, lock_job, open_snapshot
 from scrapy_aopic.testing.server import Server
 
@@ -89,7 +89,7 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
             note(witness, "end", self.at)
             super().close(*args)
 
-    opening.Job = WitnessedJob  # type: ignore[attr-defined]
+    open_job.Job = WitnessedJob  # type: ignore[attr-defined]
     process = CrawlerProcess(
         {
             "ADDONS": {Addon: 500},
@@ -132,7 +132,7 @@ def witness_locks(witness: Path) -> None:
         note(witness, "locked", lock.around.where.stat().st_ino)
         return lock
 
-    opening.lock_job = locked  # type: ignore[attr-defined]
+    open_job.lock_job = locked  # type: ignore[attr-defined]
     backups.lock_job = repairs.lock_job = locked  # type: ignore[attr-defined]
 
 

@@ -35,7 +35,7 @@ from support.killed_crawl import command
 from support.workers import SHARDS, Workers, check
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing import server_log
 from scrapy_aopic.testing.server import Answer, Exchange, Running, Server

@@ -40,8 +40,8 @@ from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.core.revisits.rates import RATES, Rates
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.job import clock
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.lab.graphs import pagerank
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.web.request_rows import url_of

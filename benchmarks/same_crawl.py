@@ -34,7 +34,7 @@ from scrapy_aopic import LinkExtractor, Links, Scheduler
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 
 SEEDS_A_SITE = 3

@@ -33,7 +33,7 @@ from pathlib import Path
 from statistics import mean
 
 from scrapy_aopic.core import Lease, Link, NotBefore, Shard, ShardId, Sums, audit, host_key, page_key
-from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore

@@ -52,11 +52,11 @@ from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.web.suffixes import registered_domain
 
 ATTACKS = ("copy", "farm", "canonical", "redirect", "change")

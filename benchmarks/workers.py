@@ -40,9 +40,9 @@ from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 from support.store_waits import PATTERN
 
-from scrapy_aopic.job.whole import audit_job, is_cut
 from scrapy_aopic.storage import Address
 from scrapy_aopic.testing.server import Server
+from scrapy_aopic.view.whole_job import audit_job, is_cut
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -89,7 +89,7 @@ class Components:
         if session is not None and session.focus is not None and session.focus.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.judging)
         if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:
-            from .dashboard.live import Dashboard  # noqa: PLC0415  # few crawls have one
+            from .dashboard.running_job import Dashboard  # noqa: PLC0415  # few crawls have one
 
             self._dashboard = Dashboard(self._crawler, session, where)
             self._dashboard.start()
@@ -97,7 +97,7 @@ class Components:
     def _observe(self) -> None:
         """Show the crawl to OpenTelemetry, if that is installed."""
         try:
-            from .watch.telemetry import observe  # noqa: PLC0415  # few crawls have it
+            from .view.telemetry import observe  # noqa: PLC0415  # few crawls have it
         except ImportError:
             return
         observe(self._crawler)

@@ -27,8 +27,8 @@ from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError, plainly
 from .settings import check_names, page_cache, read, read_address, store_memory
 from .storage import Address, lock_job, open_store
-from .storage.folder import replacing
 from .storage.registry import SERVER
+from .storage.store_folder import replacing
 
 logger = logging.getLogger(__name__)
 

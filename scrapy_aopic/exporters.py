@@ -6,7 +6,7 @@ from typing import Any
 
 from scrapy.exporters import CsvItemExporter
 
-from .job.formats import cell
+from .place.file_formats import cell
 
 
 class TableExporter(CsvItemExporter):

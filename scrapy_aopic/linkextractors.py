@@ -13,7 +13,7 @@ from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
 from typing_extensions import ParamSpec
 
-from .web.links import Extraction, tree_of
+from .web.link_extraction import Extraction, tree_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

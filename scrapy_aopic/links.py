@@ -12,7 +12,7 @@ from itemadapter.adapter import DictAdapter, ItemAdapter
 from scrapy import Request
 from scrapy.http import Response, TextResponse
 
-from .web.links import extraction, is_absolute, request_for
+from .web.link_extraction import extraction, is_absolute, request_for
 
 Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 Names: TypeAlias = str | Iterable[str]

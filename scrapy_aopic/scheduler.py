@@ -16,10 +16,10 @@ from typing_extensions import Self
 
 from ._engine.closing import Closing
 from ._engine.engine import is_operated_by_hand
-from ._engine.memory import GarbageThreshold
+from ._engine.process_memory import GarbageThreshold
 from .components import Components
 from .exceptions import SettingError, StorageError
-from .session.opening import OpenJob
+from .session.open_job import OpenJob
 from .session.session import Session
 from .settings import read
 

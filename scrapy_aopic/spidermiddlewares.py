@@ -15,16 +15,16 @@ from typing_extensions import Self
 
 from ._engine import direct_calls
 from ._engine.closing import configured
-from ._engine.memory import drop_tree
-from ._engine.passage import Passages
+from ._engine.direct_requests import Passages
+from ._engine.process_memory import drop_tree
 from .links import Links
 from .refusals import RefusedError
-from .session.admission import networks_of
-from .session.page_links import Following, PageLinks
+from .session.links.admission import networks_of
+from .session.links.link_weights import Weigh, by_kind
+from .session.links.page_links import Following, PageLinks
 from .session.seeding import SOON
 from .session.session import Session, has_session
 from .session.turns import Turns
-from .session.weights import Weigh, by_kind
 from .settings import read
 from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
 

@@ -31,14 +31,14 @@ from ._engine.closing import Closing
 from .addon import Addon
 from .core.printable import printable
 from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
-from .job.seed_lists import read_seeds, url_error
 from .links import Links, Names, Patterns
+from .seeds.seed_lists import read_seeds, url_error
 from .session.session import Session
 from .session.turns import Turns
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
-from .storage.given import is_file, is_list, read_entries
+from .storage.named_files import is_file, is_list, read_entries
 from .storage.registry import SERVER
 from .web.bounds import root_of
 from .web.content_types import declared_type

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import Phase, settings
 from support.redis_server import Server
 
-from scrapy_aopic._engine.memory import resident
+from scrapy_aopic._engine.process_memory import resident
 from scrapy_aopic.session import footprint
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

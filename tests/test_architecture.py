@@ -30,8 +30,8 @@ ONLY_WHEN_CALLED = {"numpy": "graph.py"}
 OF_ONE_BACKEND = {
     "rocksdict": "rocksdb.py",
     "sqlite3": "sqlite.py",
-    "redis": "redis_link.py",
-    "hiredis": "redis_link.py",
+    "redis": "connection.py",
+    "hiredis": "connection.py",
 }
 
 # Attributes of Scrapy's engine, downloader, slots and middleware managers that no documentation promises.
@@ -42,7 +42,7 @@ PRIVATE_IN_SCRAPY = {
 }  # fmt: skip
 
 # The socket of a connection, for which redis-py has no public name; it is looked for at every connection.
-PRIVATE_IN_OTHERS = {"redis_link.py": {"_sock"}}
+PRIVATE_IN_OTHERS = {"connection.py": {"_sock"}}
 
 OF_PRIVATE_MATTERS = PACKAGE / "_engine"
 
@@ -166,14 +166,18 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     assert done.stdout.split() == []
 
 
+INSIDE_A_CRAWL = {"live", "live_stats", "telemetry", "url_settings"}
+"""Files of ``view`` that look at a crawl of this process, or read what it would be set to."""
+
+
 def test_a_job_folder_can_be_read_written_and_repaired_without_scrapy():
     """A dashboard, or a tool that looks at jobs, needs neither Scrapy nor a reactor."""
     modules = [
-        f"scrapy_aopic.job.{path.stem}" for path in (PACKAGE / "job").glob("*.py") if path.stem != "__init__"
+        f"scrapy_aopic.{folder}.{path.stem}"
+        for folder in ("job", "place", "seeds", "copies", "view")
+        for path in (PACKAGE / folder).glob("*.py")
+        if path.stem not in {"__init__", *INSIDE_A_CRAWL}
     ]
-    assert {f"scrapy_aopic.job.{name}" for name in ("queries", "report", "export", "backup", "repair")} <= {
-        *modules
-    }
     program = (
         f"import sys, {', '.join(modules)}\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules} & {'scrapy', 'twisted'}))"
@@ -208,6 +212,14 @@ def test_no_two_modules_of_tests_have_one_name():
     # pytest takes the second one for the first, and collects neither, but only if both are collected in one run.
     names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
     assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_no_two_files_have_one_name():
+    # A command has the name of what it carries out, and a middleware that of what it gives to Scrapy.
+    names = Counter(
+        path.name for path in FILES if path.parent.name not in {"commands", "downloadermiddlewares"}
+    )
+    assert [name for name, n in names.items() if n > 1] == ["__init__.py"]
 
 
 def test_modules_of_tests_share_nothing_but_what_is_in_support():
@@ -246,7 +258,7 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
         "strategy",
         "was_clean",
     }  # of what is refused with shards, or said by SharedJob
-    for folder in ("session", "watch"):
+    for folder in ("session", "view"):
         for path in (PACKAGE / folder).glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if not isinstance(node, ast.Attribute):
@@ -300,13 +312,13 @@ def test_a_crawl_needs_no_extra():
         "lab.comparison",
         "lab.graphs",
         "lab.results",
-        "storage.redis",
-        "storage.redis_ahead",
-        "storage.redis_commit",
-        "storage.redis_link",
-        "storage.redis_view",
+        "storage.redis.store",
+        "storage.redis.read_ahead",
+        "storage.redis.transaction",
+        "storage.redis.connection",
+        "storage.redis.frozen_view",
         "storage.rocksdb",
         "testing.contracts",
         "testing.crawls",
-        "watch.telemetry",
+        "view.telemetry",
     }

@@ -23,11 +23,11 @@ from work import GAP, measured, store, visits
 from world import policy
 
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import Address, open_snapshot, open_store
-from scrapy_aopic.storage.redis import RedisStore
-from scrapy_aopic.storage.redis_connect import connect
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.store import RedisStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 

@@ -14,10 +14,10 @@ from stage import OURS, Stage
 from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.job.folder import seeds_folder
-from scrapy_aopic.job.inbox import ROWS_A_TURN
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.seeds import give
+from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.seeds.folder_seeds import give
+from scrapy_aopic.seeds.inbox import ROWS_A_TURN
 
 _HOSTS = 1000
 

@@ -16,8 +16,8 @@ from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.web.request_rows import url_of
 

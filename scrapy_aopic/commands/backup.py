@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
 
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.job.backup import backup
+    from scrapy_aopic.copies.backup import backup
 
     write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, add_json, snapshot
 
@@ -32,10 +32,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     from scrapy_aopic.core.audit import Audit
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job.auditing import audit_store
-    from scrapy_aopic.job.queries import count_pages
-    from scrapy_aopic.job.report import format_audit
-    from scrapy_aopic.job.whole import audit_job, format_whole, is_cut
+    from scrapy_aopic.view.auditing import audit_store
+    from scrapy_aopic.view.queries import count_pages
+    from scrapy_aopic.view.text_report import format_audit
+    from scrapy_aopic.view.whole_job import audit_job, format_whole, is_cut
 
     if is_cut(opts.jobdir):
         whole = audit_job(opts.jobdir)

@@ -65,7 +65,7 @@ def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
         StorageError: If it is a file, or no key is given and there is not exactly one job on the server.
     """
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job.folder import check_job_folder
+    from scrapy_aopic.place.paths import check_job_folder
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage.address import Address
 
@@ -80,7 +80,7 @@ def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
         given = {name: value for name, value in named.parameters.items() if name not in places}
         job = Address(job.key, job.url, given)
     if not job.key:
-        from scrapy_aopic.storage.redis_keys import find_jobs
+        from scrapy_aopic.storage.redis.keys import find_jobs
 
         found = find_jobs(job)
         if len(found) != 1:
@@ -104,7 +104,7 @@ def snapshot(job: Path | Address) -> Iterator[Store]:
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
-    from scrapy_aopic.job.folder import store_place
+    from scrapy_aopic.place.paths import store_place
     from scrapy_aopic.storage import open_snapshot
 
     store = open_snapshot(store_place(job))

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, add_json
 
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.control import Control
-    from scrapy_aopic.job.control import change_control, read_control, remove_control, said
+    from scrapy_aopic.place.kept_control import change_control, read_control, remove_control, said
 
     if opts.action:
         _check_values(opts)
@@ -97,8 +97,8 @@ def _names(opts: argparse.Namespace) -> list[str]:
 def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
     """Names that the action is about, and of which the job knows no host; none if it cannot be looked at."""
     from scrapy_aopic.exceptions import AopicError
-    from scrapy_aopic.job.queries import unmet
-    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.view.queries import unmet
+    from scrapy_aopic.view.views import opened_views
 
     if not names or opts.action == "unblock":
         return []

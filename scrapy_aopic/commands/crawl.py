@@ -348,7 +348,7 @@ class _Job:
     """
 
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
-        from scrapy_aopic.job.folder import check_job_folder
+        from scrapy_aopic.place.paths import check_job_folder
         from scrapy_aopic.storage.address import Address
         from scrapy_aopic.storage.registry import SERVER
 
@@ -366,7 +366,7 @@ class _Job:
 
     def has_begun(self) -> bool:
         """Whether its store is there."""
-        from scrapy_aopic.job.folder import store_place
+        from scrapy_aopic.place.paths import store_place
         from scrapy_aopic.storage import exists
 
         return exists(store_place(self.place))
@@ -381,9 +381,9 @@ class _Job:
         Raises:
             ExchangeError, StorageError: If one of them cannot be used, or they cannot be put there.
         """
-        from scrapy_aopic.job.folder import seeds_folder
-        from scrapy_aopic.job.seeds import START, give
-        from scrapy_aopic.job.server_seeds import give_on_server
+        from scrapy_aopic.place.paths import seeds_folder
+        from scrapy_aopic.seeds.folder_seeds import START, give
+        from scrapy_aopic.seeds.server_seeds import give_on_server
 
         if not self.lists:
             return

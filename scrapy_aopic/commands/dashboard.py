@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import flush, write
+from scrapy_aopic.view.output import flush, write
 
 from .common import add_jobdir, crawl_settings
 
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.dashboard.stored import serve
+    from scrapy_aopic.dashboard.stored_job import serve
     from scrapy_aopic.exceptions import AopicError, SettingError, plainly
     from scrapy_aopic.settings import Listen, read
 

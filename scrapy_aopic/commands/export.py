@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
 
@@ -38,8 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import ExchangeError
-    from scrapy_aopic.job.export import check_export, export_links, export_pages
-    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.view.export import check_export, export_links, export_pages
+    from scrapy_aopic.view.views import opened_views
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")

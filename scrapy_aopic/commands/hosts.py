@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, add_json
 
@@ -36,9 +36,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     import msgspec
 
-    from scrapy_aopic.job.merged import hosts_by
-    from scrapy_aopic.job.report import format_host_rows
-    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.view.merged import hosts_by
+    from scrapy_aopic.view.text_report import format_host_rows
+    from scrapy_aopic.view.views import opened_views
 
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")

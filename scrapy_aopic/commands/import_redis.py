@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, complete, job_place
 
@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.job.scrapy_redis import Places, import_crawl
+    from scrapy_aopic.seeds.scrapy_redis import Places, import_crawl
 
     place = job_place(f"{opts.source or 'redis://'}#scrapy-redis")
     source = complete(place, settings)

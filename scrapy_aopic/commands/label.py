@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import flush, write
+from scrapy_aopic.view.output import flush, write
 
 from .common import add_jobdir, add_json
 
@@ -57,7 +57,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
     from scrapy_aopic.focus.labels import FILE_NAME, judge, read_labels, to_label, write_labels, write_sample
-    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.view.views import opened_views
 
     kept = opts.labels
     if kept is None:

@@ -16,8 +16,8 @@ from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 
 from scrapy_aopic.exceptions import AopicError, plainly
-from scrapy_aopic.job.output import OutputError, drop, flush
 from scrapy_aopic.version import __version__
+from scrapy_aopic.view.output import OutputError, drop, flush
 
 from . import (
     backup,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
 from scrapy_aopic.storage.address import MAX_SHARDS
+from scrapy_aopic.view.output import write
 
 from .common import complete, job_place
 
@@ -51,10 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.copies.moving import begin_anew, move
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job.folder import check_job_folder
-    from scrapy_aopic.job.home import read_home
-    from scrapy_aopic.job.moving import begin_anew, move
+    from scrapy_aopic.place.paths import check_job_folder
+    from scrapy_aopic.place.worker_folder import read_home
 
     numbers: tuple[int, ...] = opts.shards
     for place in (opts.source, opts.target):

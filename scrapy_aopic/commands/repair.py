@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
 
@@ -23,11 +23,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from pathlib import Path
 
-    from scrapy_aopic.job.repair import repair
-    from scrapy_aopic.job.report import format_repair
+    from scrapy_aopic.copies.repair import repair
+    from scrapy_aopic.view.text_report import format_repair
 
     if not isinstance(opts.jobdir, Path):
-        from scrapy_aopic.job.server_repair import repair_on_server
+        from scrapy_aopic.copies.server_repair import repair_on_server
 
         found = repair_on_server(opts.jobdir)
         for each in found:

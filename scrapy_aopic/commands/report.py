@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
 
@@ -24,12 +24,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
-    from scrapy_aopic.job.merged import top_hosts, top_pages, whole_snapshot
-    from scrapy_aopic.job.views import opened_views
-    from scrapy_aopic.storage.folder import writing
-    from scrapy_aopic.watch.history import FILE_NAME, read_history
-    from scrapy_aopic.watch.page import report_page
-    from scrapy_aopic.watch.verdict import verdict
+    from scrapy_aopic.storage.store_folder import writing
+    from scrapy_aopic.view.history import FILE_NAME, read_history
+    from scrapy_aopic.view.html_report import report_page
+    from scrapy_aopic.view.merged import top_hosts, top_pages, whole_snapshot
+    from scrapy_aopic.view.verdict import verdict
+    from scrapy_aopic.view.views import opened_views
 
     history = read_history(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else []
     with opened_views(opts.jobdir) as stores:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import complete, job_place
 
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.job.restore import restore
+    from scrapy_aopic.copies.restore import restore
 
     if isinstance(opts.target, Path):
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
 
@@ -32,9 +32,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.job.folder import seeds_folder, store_place
-    from scrapy_aopic.job.seeds import give
-    from scrapy_aopic.job.server_seeds import give_on_server
+    from scrapy_aopic.place.paths import seeds_folder, store_place
+    from scrapy_aopic.seeds.folder_seeds import give
+    from scrapy_aopic.seeds.server_seeds import give_on_server
     from scrapy_aopic.storage import Address, exists
 
     options = {"skip_bad": opts.skip_bad, "progress": True}

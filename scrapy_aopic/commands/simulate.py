@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 if TYPE_CHECKING:
     import argparse
@@ -234,7 +234,7 @@ def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
 
 def _save(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     from scrapy_aopic.exceptions import AopicError, plainly
-    from scrapy_aopic.storage.folder import writing
+    from scrapy_aopic.storage.store_folder import writing
 
     try:
         with writing(path) as file:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, add_json, snapshot
 
@@ -32,10 +32,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.job.queries import status, totals
-    from scrapy_aopic.job.report import format_status
-    from scrapy_aopic.job.whole import format_shards, is_cut, shards_status, stored_status
-    from scrapy_aopic.watch.history import FILE_NAME, read_history, recent
+    from scrapy_aopic.view.history import FILE_NAME, read_history, recent
+    from scrapy_aopic.view.queries import status, totals
+    from scrapy_aopic.view.text_report import format_status
+    from scrapy_aopic.view.whole_job import format_shards, is_cut, shards_status, stored_status
 
     if is_cut(opts.jobdir):
         whole = (stored_status if isinstance(opts.jobdir, Path) else shards_status)(opts.jobdir)
@@ -52,7 +52,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _show(state: dict[str, Any], as_text: Callable[[dict[str, Any]], str], opts: argparse.Namespace) -> None:
     """Write *state*, and what an operator asks of the crawl."""
-    from scrapy_aopic.job.control import read_control, said
+    from scrapy_aopic.place.kept_control import read_control, said
 
     asked = said(read_control(opts.jobdir))
     if opts.json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.job.output import flush, write
+from scrapy_aopic.view.output import flush, write
 
 from .common import add_jobdir, add_json
 
@@ -58,9 +58,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _show(opts: argparse.Namespace) -> None:
     from scrapy_aopic.core.ledger import TOTAL
-    from scrapy_aopic.job.merged import top_hosts, top_pages
-    from scrapy_aopic.job.report import format_hosts, format_pages
-    from scrapy_aopic.job.views import opened_views
+    from scrapy_aopic.view.merged import top_hosts, top_pages
+    from scrapy_aopic.view.text_report import format_hosts, format_pages
+    from scrapy_aopic.view.views import opened_views
 
     with opened_views(opts.jobdir) as stores:
         total = len(stores) * TOTAL

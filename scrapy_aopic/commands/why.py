@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.job.output import write
+from scrapy_aopic.view.output import write
 
 from .common import add_jobdir, add_json, crawl_settings
 
@@ -28,13 +28,13 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
     import msgspec
 
-    from scrapy_aopic.job.answers import why_in_shards, with_control
-    from scrapy_aopic.job.control import read_control
-    from scrapy_aopic.job.views import opened_views
-    from scrapy_aopic.job.whole import who_crawls
-    from scrapy_aopic.watch.dropped import FILE_NAME, read_dropped
-    from scrapy_aopic.watch.rules import CrawlRules
-    from scrapy_aopic.watch.why import with_dropped
+    from scrapy_aopic.place.kept_control import read_control
+    from scrapy_aopic.view.answers import why_in_shards, with_control
+    from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
+    from scrapy_aopic.view.url_settings import CrawlRules
+    from scrapy_aopic.view.views import opened_views
+    from scrapy_aopic.view.whole_job import who_crawls
+    from scrapy_aopic.view.why import with_dropped
 
     rules = CrawlRules(crawl_settings(settings))
     with opened_views(opts.jobdir) as stores:

@@ -12,7 +12,7 @@ In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (
 :mod:`.revisits` (visited pages that are visited again), :mod:`.kept_links` and :mod:`.graph` (links that are kept),
 :mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
 and :mod:`.caches` (how it is kept in a store), :mod:`.shard` and :mod:`.shards` (a job in several parts), :mod:`.walk`, :mod:`.audit` and
-:mod:`.repair` (whether it holds, and what to do if not).
+:mod:`.rebuild` (whether it holds, and what to do if not).
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
 from .saved import Saved, open_totals, read_saved
-from .shards.abroad import Abroad
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
+from .shards.remote_pages import Abroad
 from .support import Support
 from .tables import BlobTable
 from .visits import Visits, check_link
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from .politeness import Gap
     from .ports import Store
     from .records import Link, Page
-    from .revisits.policy import Recrawl
+    from .revisits.intervals import Recrawl
     from .shards.cut import ShardId
 
 

@@ -12,7 +12,7 @@ Rule 2: who names the page that it is proves nothing about that page; so a claim
 Rule 3: merged pages are at most :data:`~scrapy_aopic.core.pages.MAX_HEIGHT` hops from their root. Each page of an
 endless chain says that it is the next one.
 
-Rule 4: of a page of another shard nothing is known here but its address: :mod:`.shards.abroad` does by mail what this
+Rule 4: of a page of another shard nothing is known here but its address: :mod:`scrapy_aopic.core.shards.remote_pages` does by mail what this
 module does in one step.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .pages import Pages
     from .records import Page
-    from .shards.abroad import Abroad
+    from .shards.remote_pages import Abroad
 
 _UNJUDGED = Found()
 

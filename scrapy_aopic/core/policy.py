@@ -10,7 +10,7 @@ from .host_rules import NO_RULES, HostRules
 from .ledger import ENDOWMENT, SHARE
 from .order import Aopic, Order
 from .politeness import Politeness
-from .revisits.policy import Recrawl
+from .revisits.intervals import Recrawl
 from .window import Window
 
 

@@ -1,6 +1,6 @@
 """What the records of a job can hold, each by itself: numbers and times that some crawl could have written.
 
-:mod:`.audit` asks what is impossible; :mod:`.repair` makes possible what can be. Whether records agree with one another is
+:mod:`.audit` asks what is impossible; :mod:`.rebuild` makes possible what can be. Whether records agree with one another is
 said there.
 
 Each function returns what is impossible, as words that follow the name of what it is about; ``""`` for nothing.

@@ -5,7 +5,7 @@ memory of a chunk of pages, however many pages a host has.
 
 Rule 2: what follows from a page is said here and nowhere else: the rows that stand for it (:func:`index_rows`), its front
 queue (:func:`front_queue_of`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares it
-with what is stored, :mod:`.repair` writes it.
+with what is stored, :mod:`.rebuild` writes it.
 
 Rule 3: a record that cannot be understood is ``None``, never an error.
 """

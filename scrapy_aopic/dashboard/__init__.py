@@ -3,12 +3,12 @@
 ==================  ====================================================================================
 :mod:`.feed`        hands snapshots from the crawl to any number of threads
 :mod:`.guard`       who may see anything
-:mod:`.server`      HTTP, in threads of its own
+:mod:`.http_server`      HTTP, in threads of its own
 :mod:`.exposition`  the text that Prometheus reads
 :mod:`.past`        what is drawn over time
 :mod:`.questions`   answers what takes a look at the store
-:mod:`.live`        serves the crawl of this process
-:mod:`.stored`      serves a job folder, whether a crawl is using it or not
+:mod:`.running_job`        serves the crawl of this process
+:mod:`.stored_job`      serves a job folder, whether a crawl is using it or not
 ``static/``         the page: HTML, a style sheet and a module of JavaScript, as they are
 ==================  ====================================================================================
 

@@ -1,4 +1,4 @@
-"""Stats as the text that Prometheus reads (version 0.0.4 of its format): those of :mod:`scrapy_aopic.watch.measures`."""
+"""Stats as the text that Prometheus reads (version 0.0.4 of its format): those of :mod:`scrapy_aopic.view.measures`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.version import __version__
-from scrapy_aopic.watch.measures import measures
+from scrapy_aopic.view.measures import measures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_aopic.watch.history import column, read_history
+from scrapy_aopic.view.history import column, read_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable

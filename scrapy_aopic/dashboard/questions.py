@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.job.answers import why_in_shards, with_control
-from scrapy_aopic.job.control import read_control, said
-from scrapy_aopic.job.merged import top_pages
-from scrapy_aopic.job.views import opened_views
-from scrapy_aopic.job.whole import who_crawls
-from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import with_dropped
-
-from .domains import top_domains
+from scrapy_aopic.place.kept_control import read_control, said
+from scrapy_aopic.view.answers import why_in_shards, with_control
+from scrapy_aopic.view.domain_spread import top_domains
+from scrapy_aopic.view.merged import top_pages
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.whole_job import who_crawls
+from scrapy_aopic.view.why import with_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.watch.dropped import Sample
+    from scrapy_aopic.view.dropped import Sample
 
 _LONGEST = 8192
 """Characters of a question: more than a URL that is crawled has."""
@@ -57,7 +56,7 @@ class Questions:
             return top_pages(stores, n)
 
     def top_domains(self, n: int, *, has_importance: bool = False) -> dict[str, Any]:
-        """How fetches are spread over domains; see :func:`.domains.top_domains`.
+        """How fetches are spread over domains; see :func:`scrapy_aopic.view.domain_spread.top_domains`.
 
         Raises:
             StorageError: If the store cannot be read.

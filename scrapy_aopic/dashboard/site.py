@@ -14,8 +14,8 @@ import msgspec
 from scrapy_aopic.exceptions import AopicError, plainly
 
 from .exposition import CONTENT_TYPE, exposition
+from .http_server import Answer, Site, sentence
 from .past import Past
-from .server import Answer, Site, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -34,10 +34,10 @@ from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
 from scrapy_aopic.refusals import NetworkError, RedirectedFormError, RefusedError, ServiceError, resolved
-from scrapy_aopic.session.admission import is_of_seed, networks_of
 from scrapy_aopic.session.lateness import Lateness
+from scrapy_aopic.session.links.admission import is_of_seed, networks_of
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
-from scrapy_aopic.session.reach import Reach
+from scrapy_aopic.session.reachable import Reach
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after

@@ -47,7 +47,7 @@ from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
 from scrapy_aopic.session.pacer import JobPacer
-from scrapy_aopic.session.sitemaps import Sitemaps
+from scrapy_aopic.session.sitemap_requests import Sitemaps
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, slot_key

@@ -11,7 +11,7 @@ from scrapy.http import HtmlResponse
 from scrapy_aopic.core.focus.topic import Samples, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import TopicError, plainly
-from scrapy_aopic.storage.given import open_given
+from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.web.context import page_context
 
 if TYPE_CHECKING:

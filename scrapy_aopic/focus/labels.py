@@ -16,8 +16,8 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import TopicError, plainly
-from scrapy_aopic.storage.folder import writing
-from scrapy_aopic.storage.given import open_given
+from scrapy_aopic.storage.named_files import open_given
+from scrapy_aopic.storage.store_folder import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
 from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.exceptions import StorageError, TopicError, plainly
-from scrapy_aopic.storage.folder import writing
-from scrapy_aopic.storage.given import open_given
+from scrapy_aopic.storage.named_files import open_given
+from scrapy_aopic.storage.store_folder import writing
 
 from .tokenizers import Words
 

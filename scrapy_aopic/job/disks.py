@@ -1,7 +1,7 @@
 """A job in shards that are on the disks of the workers: this worker's part is what its job folder has.
 
 Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and nobody takes the shards of a worker that
-has died. Their mail waits until it is back, or until somebody decides that they are lost (:mod:`.moving`).
+has died. Their mail waits until it is back, or until somebody decides that they are lost (:mod:`scrapy_aopic.copies.moving`).
 
 Rule 2: what is on the disk counts. A worker that comes back after its lease has ended, or after a crash, opens its shards
 at their last commits and shows those. It does so only if nobody has seen later ones: then the folder is an old copy.
@@ -17,18 +17,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.core.shards.anew import Known, begin_anew
+from scrapy_aopic.core.shards.rebuilt_mail import Known, begin_anew
 from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.worker_folder import Home, read_home, shard_folder, shards_on_disk, write_home
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
-from scrapy_aopic.storage.redis_homes import InHomes, claim, new_name, place_of, read_homes, read_traces
-from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_lease import InUseError, Lease
-from scrapy_aopic.storage.redis_shards import Registry
+from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.membership import Registry
+from scrapy_aopic.storage.redis.writer_lease import InUseError, Lease
 
-from .folder import store_folder
-from .home import Home, read_home, shard_folder, shards_on_disk, write_home
-from .together import one_by_one
+from .joint_commits import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.place.shard_store import ShardStore
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis_homes import Homes
-    from scrapy_aopic.storage.redis_shards import JobCut, Look
-
-    from .shard_store import ShardStore
+    from scrapy_aopic.storage.disk_workers import Homes
+    from scrapy_aopic.storage.redis.membership import JobCut, Look
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from scrapy_aopic.exceptions import GoneError, LostError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_aopic.storage.redis_mail import Letter
-    from scrapy_aopic.storage.redis_shards import Look, Registry, State
+    from scrapy_aopic.storage.redis.mailboxes import Letter
+    from scrapy_aopic.storage.redis.membership import Look, Registry, State
 
-    from .held import Post
+    from .held_shard import Post
 
 _RETRY = 0.2
 """Seconds after which a server that did not reply is tried again."""

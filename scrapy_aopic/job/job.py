@@ -19,12 +19,12 @@ from scrapy_aopic.core.layout import CLOCK_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
 from scrapy_aopic.exceptions import LostError
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import Leased, is_safe, lock_job, note_server, open_store
 
 from .clock import JobClock
-from .commits import Commits, OwnWriter, WatchedStore
-from .folder import store_folder
-from .offsets import read_offsets
+from .commit_thread import Commits, OwnWriter, WatchedStore
 from .rescoring import Rescoring
 from .side_files import SideFiles
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
-    from .learning import SharedLearning
-    from .server_seeds import ServerSeeds
+    from .shared_learning import SharedLearning
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class Job:
 
     @property
     def is_torn(self) -> bool:
-        """Whether a read failed, so that nothing is committed any more: see :mod:`.commits`."""
+        """Whether a read failed, so that nothing is committed any more: see :mod:`.commit_thread`."""
         return self._watched.torn is not None
 
     @property

@@ -32,7 +32,7 @@ from scrapy_aopic.core.records import HOST_BYTES, host_key
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 
-from .learning import HarvestOfJob
+from .shared_learning import HarvestOfJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.shard import Shard
 
     from .clock import SharedClock
-    from .held import Held
+    from .held_shard import Held
 
 _MAX_HOSTS = 50_000
 """Hosts whose shards are remembered by key, some 6 MB: many times those that are in work."""
@@ -581,7 +581,7 @@ class Shards:
     # -- a topic
 
     def strategy(self) -> None:
-        """Nothing: what was learned is kept for all shards together, see :mod:`.learning`."""
+        """Nothing: what was learned is kept for all shards together, see :mod:`.shared_learning`."""
 
     def keep_strategy(self, data: bytes) -> None:
         """The same."""
@@ -661,7 +661,7 @@ class Shards:
 
 
 class Fronts:
-    """What :mod:`scrapy_aopic.watch` looks at of several frontiers, as of one.
+    """What :mod:`scrapy_aopic.view` looks at of several frontiers, as of one.
 
     Attributes:
         places: Hosts that are ready, and that wait.

@@ -9,7 +9,7 @@ Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with 
 ends the crawl, as it does for a job in one piece.
 
 Rule 3: a worker is done when no shard of the job has anything to do, and no letter is on its way: see
-:attr:`~scrapy_aopic.storage.redis_shards.Look.is_quiet`. Until then it stays, for letters may come, or shards of one that
+:attr:`~scrapy_aopic.storage.redis.membership.Look.is_quiet`. Until then it stays, for letters may come, or shards of one that
 dies.
 
 Rule 4: lists of seeds are taken up by whoever holds shard 0, with whose commits their offsets are stored; its letters bring
@@ -31,18 +31,18 @@ from typing import TYPE_CHECKING, cast
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
-from scrapy_aopic.storage.redis_lease import InUseError
+from scrapy_aopic.place.shard_places import OnServer
+from scrapy_aopic.seeds.offsets import Offsets
+from scrapy_aopic.storage.redis.writer_lease import InUseError
 
 from .clock import ServerTime, SharedClock
 from .exchange import Exchange
-from .held import Held
+from .held_shard import Held
 from .job import Job, PartOfJob
-from .keeping import OnServer
-from .learning import SharedLearning
-from .offsets import Offsets
+from .joint_commits import Together
 from .shards import Shards
+from .shared_learning import SharedLearning
 from .side_files import SideFiles
-from .together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
+    from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
-    from scrapy_aopic.storage.redis_shards import Look, State
+    from scrapy_aopic.storage.redis.membership import Look, State
 
-    from .held import Post
-    from .keeping import Keeper
-    from .server_seeds import ServerSeeds
+    from .held_shard import Post
 
 logger = logging.getLogger(__name__)
 
@@ -544,7 +544,7 @@ class SharedJob(Job):
             self._exchange.post(post)
 
     def _route(self, to: int) -> int | str:
-        """By which way letters to the shard *to* go; see :meth:`~.held.Held.take_post`."""
+        """By which way letters to the shard *to* go; see :meth:`~.held_shard.Held.take_post`."""
         if (opened := self._near.get(to)) is not None:
             return opened
         if to in self._shards.held or (self._keeper.own is not None and to in self._keeper.own):

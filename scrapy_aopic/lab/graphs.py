@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.exceptions import AopicError, plainly
-from scrapy_aopic.storage.given import open_given, read_lines
+from scrapy_aopic.storage.named_files import open_given, read_lines
 from scrapy_aopic.web.origins import host_name
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ class Costs(NamedTuple):
         server_url: Bytes of the server's memory a URL.
         disk_url: Bytes of the workers' disks a URL.
         worker_mb: Megabytes of a worker, beside the caches.
-        looks: Looks of a worker at all shards a second (:mod:`scrapy_aopic.job.keeping`, :mod:`scrapy_aopic.job.disks`).
+        looks: Looks of a worker at all shards a second (:mod:`scrapy_aopic.place.shard_places`, :mod:`scrapy_aopic.job.disks`).
     """
 
     worker_ms: float

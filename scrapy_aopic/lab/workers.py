@@ -16,7 +16,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.shard import Shard, ShardId
-from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.watch.dropped import Dropped
+    from scrapy_aopic.view.dropped import Dropped
 
     from .bodies import Bodies
-    from .focus import Focus
     from .intake import Intake
     from .queued import QueuedRequests
     from .stats import Stats
+    from .topic.grading import Focus
     from .trouble import Trouble
     from .visit import Visit, Visits
 

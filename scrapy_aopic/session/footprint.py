@@ -11,7 +11,7 @@ import logging
 from time import thread_time
 from typing import TYPE_CHECKING
 
-from scrapy_aopic._engine.memory import give_back, resident
+from scrapy_aopic._engine.process_memory import give_back, resident
 
 from .stats import FirstOnly
 

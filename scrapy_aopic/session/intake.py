@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import PageKeys
 
-    from .admission import Admission
-    from .duplicates import Duplicates
+    from .links.admission import Admission
+    from .links.known_pages import Duplicates
     from .queued import QueuedRequests
     from .reloads import Reloads
     from .seeding import Seeding

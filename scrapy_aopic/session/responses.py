@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.refusals import RefusedError
     from scrapy_aopic.web.page_keys import PageKeys
 
-    from .admission import Admission
     from .bodies import Bodies
     from .intake import Intake
+    from .links.admission import Admission
     from .stats import Stats
     from .trouble import Trouble
     from .visit import Visit, Visits

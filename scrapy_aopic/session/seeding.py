@@ -11,8 +11,8 @@ from scrapy.utils.url import url_is_from_any_domain
 
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
-from scrapy_aopic.job.inbox import Inbox
-from scrapy_aopic.watch.dropped import REASONS
+from scrapy_aopic.seeds.inbox import Inbox
+from scrapy_aopic.view.dropped import REASONS
 from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.job.seeds import Seed
-    from scrapy_aopic.watch.dropped import Dropped
+    from scrapy_aopic.seeds.folder_seeds import Seed
+    from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.page_keys import PageKeys
 
-    from .admission import Admission
-    from .duplicates import Duplicates
+    from .links.admission import Admission
+    from .links.known_pages import Duplicates
     from .queued import QueuedRequests
     from .stats import Stats
 

@@ -56,29 +56,29 @@ from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.output import OutputError, drop
-from scrapy_aopic.job.report import print_report
 from scrapy_aopic.settings import read
-from scrapy_aopic.watch.live import Watch
+from scrapy_aopic.view.live import Watch
+from scrapy_aopic.view.output import OutputError, drop
+from scrapy_aopic.view.text_report import print_report
 from scrapy_aopic.web.page_keys import PageKeys
 
 from .bodies import Bodies
 from .convergence import CONVERGED, Convergence
 from .dispatch import Dispatch
-from .duplicates import Duplicates
-from .focus import Focus
 from .footprint import Footprint
 from .intake import Intake
 from .lateness import Lateness
+from .links.admitted import Places
+from .links.known_pages import Duplicates
 from .pacer import JobPacer
 from .patience import WAITING, Patience
-from .places import Places
 from .queued import QueuedRequests
 from .reloads import Reloads
 from .responses import Responses
 from .seeding import SOON, Seeding
 from .stats import Stats
 from .steering import Steering
+from .topic.grading import Focus
 from .trouble import Trouble, guarded
 from .visit import Visits
 
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.addresses import Addresses
     from scrapy_aopic._engine.closing import Closing
 
-    from .opening import OpenJob
+    from .open_job import OpenJob
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

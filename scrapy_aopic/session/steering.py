@@ -7,15 +7,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control
-from scrapy_aopic.job.control import said
-from scrapy_aopic.watch.live import Asked
+from scrapy_aopic.place.kept_control import said
+from scrapy_aopic.view.live import Asked
 
 if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.job.control import ControlWatch
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.place.kept_control import ControlWatch
 
     from .visit import Visits
 

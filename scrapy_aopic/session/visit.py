@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
-from scrapy_aopic.core.focus.results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ComponentError
@@ -67,7 +67,7 @@ _NO_TEXT = LinkText("")
 
 
 class Seen(Struct):
-    """What was read of a page in work for a topic (:mod:`.focus`).
+    """What was read of a page in work for a topic (:mod:`scrapy_aopic.session.topic.grading`).
 
     Attributes:
         grade: How relevant it is.

@@ -30,7 +30,7 @@ from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.host_rules import HostRule, HostRules
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainly
-from scrapy_aopic.storage.given import is_file, is_list, read_entries, read_given
+from scrapy_aopic.storage.named_files import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
 from scrapy_aopic.web.networks import Allowed

@@ -2,8 +2,8 @@
 
 In reading order: :mod:`.registry` (which kinds of store there are, and what a kind must be able to do), :mod:`.opening`,
 :mod:`.copying`; :mod:`.rocksdb`, :mod:`.sqlite` and :mod:`.memory` (the kinds of this package),
-:mod:`.redis` with :mod:`.address` (a store on a server); :mod:`.folder` and
-:mod:`.landed` (what a folder says of its store, without opening it), :mod:`.lock` (one writer at a time).
+:mod:`scrapy_aopic.storage.redis.store` with :mod:`.address` (a store on a server); :mod:`.store_folder` and
+:mod:`.commit_number` (what a folder says of its store, without opening it), :mod:`.lock` (one writer at a time).
 docs/stores.md shows how to write a kind of your own.
 """
 

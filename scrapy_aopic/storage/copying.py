@@ -14,10 +14,10 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
 from .address import Address
-from .folder import check_format, write_format
 from .lock import sync_folder
 from .opening import COPY_MB, best_kind, exists
 from .registry import Compacts, VerifiesStructure, kind_in, make, note_kind
+from .store_folder import check_format, write_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable

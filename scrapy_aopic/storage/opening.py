@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError, plainly, plainly_said
 
 from .address import Address
-from .folder import check_format, forget_sizes, replace_file, write_format
-from .given import read_given
-from .landed import forget_landed, read_landed
+from .commit_number import forget_landed, read_landed
 from .lock import sync_names
-from .redis_connect import needs_library
+from .named_files import read_given
+from .redis.connect import needs_library
 from .registry import KINDS, SERVER, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
+from .store_folder import check_format, forget_sizes, replace_file, write_format
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
 
-    from .redis import RedisStore
+    from .redis.store import RedisStore
     from .registry import Kind
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def exists(place: Path | Address) -> bool:
         StorageError: If the folder does not say which it is although it should, or the server cannot be reached.
     """
     if isinstance(place, Address):
-        from .redis_keys import exists_at  # noqa: PLC0415 (only for jobs on a server)
+        from .redis.keys import exists_at  # noqa: PLC0415 (only for jobs on a server)
 
         return exists_at(place)
     return kind_of(place) is not None
@@ -62,7 +62,7 @@ def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: i
     """
     if isinstance(place, Address):
         try:
-            from .redis import RedisStore  # noqa: PLC0415 (only for jobs on a server)
+            from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
         except ImportError as error:
             raise needs_library(place, error) from error
         return RedisStore(place)
@@ -94,7 +94,7 @@ def open_store_of_shard(address: Address) -> RedisStore:
         InUseError: If one has.
         StorageError: If it cannot be opened.
     """
-    from .redis import RedisStore  # noqa: PLC0415 (only for jobs on a server)
+    from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
 
     return RedisStore(address, is_one_of_many=True)
 
@@ -105,8 +105,8 @@ def open_snapshots(address: Address) -> list[Store]:
     Raises:
         StorageError: If there is no job, or it cannot be opened.
     """
-    from .redis_shards import read_cut  # noqa: PLC0415 (only for jobs on a server)
-    from .redis_view import RedisView  # noqa: PLC0415
+    from .redis.frozen_view import RedisView  # noqa: PLC0415
+    from .redis.membership import read_cut  # noqa: PLC0415 (only for jobs on a server)
 
     cut = read_cut(address)
     if cut is not None and cut.disks:
@@ -127,7 +127,7 @@ def open_snapshot(place: Path | Address, *, memory_mb: int = COPY_MB) -> Store:
     """
     if isinstance(place, Address):
         try:
-            from .redis_view import RedisView  # noqa: PLC0415 (only for jobs on a server)
+            from .redis.frozen_view import RedisView  # noqa: PLC0415 (only for jobs on a server)
         except ImportError as error:
             raise needs_library(place, error) from error
         return RedisView(place)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from scrapy_aopic.exceptions import LostError, SettingError, StorageError, plainly
 
-from .folder import replace_file
-from .given import open_given
+from .named_files import open_given
+from .store_folder import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

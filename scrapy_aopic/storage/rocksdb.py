@@ -47,10 +47,10 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError, plainly_said
 
-from .folder import check_sizes, damaged, in_use, not_made, note_sizes
-from .landed import Landed, read_landed
+from .commit_number import Landed, read_landed
 from .lock import hold_store, lock_store
 from .rocksdb_log import check_logs, find_end
+from .store_folder import check_sizes, damaged, in_use, not_made, note_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

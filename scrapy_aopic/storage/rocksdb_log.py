@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .folder import damaged
-from .landed import check_landed
+from .commit_number import check_landed
+from .store_folder import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS, compatible
 
-from .links import Page
+from .link_extraction import Page
 
 Element: TypeAlias = Any
 """An element of lxml."""

@@ -12,7 +12,7 @@ from scrapy.statscollectors import StatsCollector
 from support.small_web import Web, html
 
 from scrapy_aopic import metrics
-from scrapy_aopic.session import focus, learning
+from scrapy_aopic.session.topic import grading, learning
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 
@@ -43,7 +43,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def same_chance_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl for a topic draws the same in every run: by chance alone, what one learns may be of little use at first."""
-    for module in (focus, learning):
+    for module in (grading, learning):
         monkeypatch.setattr(module, "Random", lambda: Random(0))
 
 

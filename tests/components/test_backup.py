@@ -14,10 +14,10 @@ from support import processes
 from support.small_web import check, html
 from support.stored_jobs import make_job, rows
 
+from scrapy_aopic.copies.backup import backup
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.backup import backup
-from scrapy_aopic.job.folder import seeds_folder, store_folder
-from scrapy_aopic.job.seeds import give
+from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.seeds.folder_seeds import give
 from scrapy_aopic.storage import exists, lock_job, open_store
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 

@@ -20,7 +20,7 @@ from support.small_web import Web, check, crawl
 from scrapy_aopic import Links, Scheduler
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Answer

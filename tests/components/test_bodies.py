@@ -18,7 +18,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.small_web import Web, crawl
 
-from scrapy_aopic._engine import memory
+from scrapy_aopic._engine import process_memory
 from scrapy_aopic.session import bodies, footprint
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.visit import Visits
@@ -312,14 +312,14 @@ def test_garbage_is_collected_unless_the_collector_was_switched_off() -> None:
     gc.disable()
     try:
         first = weakref.ref(Cycle())
-        memory.give_back()
+        process_memory.give_back()
         assert first() is not None
         gc.enable()
         gc.set_threshold(0)
-        memory.give_back()
+        process_memory.give_back()
         assert first() is not None
         gc.set_threshold(*was)
-        memory.give_back()
+        process_memory.give_back()
         assert first() is None
     finally:
         gc.set_threshold(*was)
@@ -332,15 +332,15 @@ def test_a_system_without_glibc_gives_nothing_back(monkeypatch: pytest.MonkeyPat
             pass
 
     monkeypatch.setattr("ctypes.CDLL", Musl)
-    memory._trim.cache_clear()
+    process_memory._trim.cache_clear()
     try:
-        assert memory._trim() is None
-        memory.give_back()
+        assert process_memory._trim() is None
+        process_memory.give_back()
     finally:
-        memory._trim.cache_clear()
+        process_memory._trim.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _no_trim_left() -> Iterator[None]:
     yield
-    memory._trim.cache_clear()
+    process_memory._trim.cache_clear()

@@ -25,7 +25,7 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 
 pytestmark = pytest.mark.slow
@@ -331,7 +331,7 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scrapy_aopic.job.queries.status", interrupt)
+    monkeypatch.setattr("scrapy_aopic.view.queries.status", interrupt)
     with pytest.raises(SystemExit) as exited:
         execute(["scrapy", "aopic", "status", str(closed_job)], Settings())
     assert exited.value.code == 130

@@ -25,17 +25,17 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.records import HostRecord, host_key, pack_host
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
-from scrapy_aopic.dashboard.domains import top_domains
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.site import health, readiness
-from scrapy_aopic.dashboard.stored import StoredJob
-from scrapy_aopic.dashboard.stored import serve as serve_job
+from scrapy_aopic.dashboard.stored_job import StoredJob
+from scrapy_aopic.dashboard.stored_job import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.job.queries import totals
-from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.domain_spread import top_domains
+from scrapy_aopic.view.queries import totals
+from scrapy_aopic.view.views import opened_views
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
 TOKEN = "sixteen-characters-or-more"
@@ -55,7 +55,11 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def addresses(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.dashboard.live"]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "scrapy_aopic.dashboard.running_job"
+    ]
 
 
 class Curious(Spider):
@@ -151,7 +155,7 @@ async def test_there_is_none_unless_it_is_wanted(
     def listen(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("scrapy_aopic.dashboard.live.listen", listen)
+    monkeypatch.setattr("scrapy_aopic.dashboard.running_job.listen", listen)
     serve(PAGES)
     caplog.set_level(logging.INFO)
     await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": False})

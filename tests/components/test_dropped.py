@@ -20,8 +20,8 @@ from support.small_web import Follow, Web, crawl, html
 from scrapy_aopic import Links
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.watch import dropped
-from scrapy_aopic.watch.dropped import FILE_NAME, REASONS, Drop, Dropped, read_dropped
+from scrapy_aopic.view import dropped
+from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, read_dropped
 
 Serve = Callable[[dict[str, Any]], Web]
 

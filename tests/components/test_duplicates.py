@@ -17,8 +17,8 @@ from support.small_web import Follow, Web, ask, check, crawl, html
 from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.view.queries import status, top_pages
 from scrapy_aopic.web.page_text import (
     MAX_SKIMMED,
     MIN_TEXT,
@@ -367,7 +367,7 @@ async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
     serve({HOME: page(words("x"), links), ONE: page(words("x"), links), TWO: page(words("x"), links)})
     crawler = await run(tmp_path, **APART)
     assert stat(crawler, "content/links_dropped") == 4
-    logged = [record for record in caplog.records if record.name == "scrapy_aopic.session.page_links"]
+    logged = [record for record in caplog.records if record.name == "scrapy_aopic.session.links.page_links"]
     assert [record.levelname for record in logged] == ["WARNING"]
     assert all(text in logged[0].getMessage() for text in (ONE, HOME, "AOPIC_FOLLOW_DUPLICATES = True"))
 

@@ -19,9 +19,9 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError
-from scrapy_aopic.job.export import export_links, export_pages
-from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.export import export_links, export_pages
+from scrapy_aopic.view.queries import top_pages
 
 NOW = 1_700_000_000.0
 
@@ -85,7 +85,9 @@ def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: 
 def test_a_page_names_the_one_that_stands_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.export.CHUNK", 2)  # pages that stand for others are in other chunks
+    monkeypatch.setattr(
+        "scrapy_aopic.view.export.CHUNK", 2
+    )  # pages that stand for others are in other chunks
     store = MemoryStore()
     crawl = Crawl(store, Policy(), NOW)
     home, *chain = (link(f"http://{name}.test/") for name in "habcde")

@@ -19,8 +19,8 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask, crawl, html
 from twisted.python.failure import Failure
 
-from scrapy_aopic.job.queries import status
 from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.view.queries import status
 
 ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_POLITENESS_FACTOR": 0}

@@ -17,7 +17,7 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, crawl
 
-from scrapy_aopic.job.queries import status
+from scrapy_aopic.view.queries import status
 
 Serve = Callable[[dict[str, Any]], Web]
 

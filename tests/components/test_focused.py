@@ -29,11 +29,11 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.focus import read_folder, save_model, train
-from scrapy_aopic.job.export import export_pages
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.links import Links
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.export import export_pages
 
 Serve = Callable[[dict[str, Any]], Web]
 

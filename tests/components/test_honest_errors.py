@@ -336,10 +336,10 @@ OURS = {
 
 OF_THE_USER = {
     "focus/tokenizers.py": "the user's function raised it",
-    "session/duplicates.py": "the user's dupefilter raised it",
-    "session/focus.py": "the user's class raised it",
-    "session/judging.py": "the user's function raised it",
-    "session/state.py": "the state is the user's object",
+    "session/links/known_pages.py": "the user's dupefilter raised it",
+    "session/topic/grading.py": "the user's class raised it",
+    "session/topic/judging.py": "the user's function raised it",
+    "session/spider_state.py": "the state is the user's object",
     "settings/build.py": "an import path of the user's",
     "settings/parse.py": "import paths, functions and regular expressions of the user's",
     "spiders.py": "a regular expression of the user's",

@@ -23,8 +23,8 @@ from support.commands import run_aopic
 from support.small_web import Web, crawl
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.former import SCHEMES, keep_former, make_former, read_former
-from scrapy_aopic.job.scrapy_redis import _queue_values
+from scrapy_aopic.seeds.earlier_crawl import SCHEMES, keep_former, make_former, read_former
+from scrapy_aopic.seeds.scrapy_redis import _queue_values
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 
 if redis_server.find_server() is None:

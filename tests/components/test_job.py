@@ -15,12 +15,12 @@ from support.stored_jobs import link, make_job
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.commits import Commits
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.job.commit_thread import Commits
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.queries import status
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.queries import status
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
@@ -124,7 +124,7 @@ def test_a_commit_is_due_when_many_pages_have_changed(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the interval is; and a tick does not both land a large one and take the next."""
-    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_CHANGED", 3)
+    monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_CHANGED", 3)
     job = Job(tmp_path / "job", Policy(), kind=store, interval=float("inf"))
 
     def seed(*numbers: int) -> None:
@@ -156,7 +156,7 @@ def test_a_commit_is_due_when_many_pages_have_changed(
 async def test_pages_with_many_links_are_committed_although_no_time_has_passed(
     serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_CHANGED", 40)
+    monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_CHANGED", 40)
     take, taken = Commits.take, list[int]()
 
     def note(self: Commits, **options: bool) -> None:

@@ -17,8 +17,8 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl
 
 import scrapy_aopic
-from scrapy_aopic._engine.memory import GarbageThreshold
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic._engine.process_memory import GarbageThreshold
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import lock_job
 
 pytestmark = pytest.mark.slow

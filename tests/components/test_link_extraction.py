@@ -22,7 +22,7 @@ from scrapy_aopic import LinkExtractor, Links
 from scrapy_aopic.spiders import FIELDS
 from scrapy_aopic.web import bounds
 from scrapy_aopic.web.context import page_context
-from scrapy_aopic.web.links import Extraction, Page, extraction, note_joined, request_for
+from scrapy_aopic.web.link_extraction import Extraction, Page, extraction, note_joined, request_for
 from scrapy_aopic.web.page_text import read_canonical
 
 if TYPE_CHECKING:
@@ -254,8 +254,8 @@ def page(body: str, url: str = "http://h.test/a/b") -> HtmlResponse:
 )
 def test_usual_links_are_plain(link: str, monkeypatch: pytest.MonkeyPatch):
     """They are joined without a step of Scrapy's, which the results alone would not show."""
-    monkeypatch.setattr("scrapy_aopic.web.links.safe_url_string", None)
-    monkeypatch.setattr("scrapy_aopic.web.links.urljoin", None)
+    monkeypatch.setattr("scrapy_aopic.web.link_extraction.safe_url_string", None)
+    monkeypatch.setattr("scrapy_aopic.web.link_extraction.urljoin", None)
     assert Page("http://h.test/a/b", "http://h.test/a/b?x=1", "gb18030").join(link)
 
 

@@ -17,9 +17,9 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
-from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.queries import top_pages
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -23,7 +23,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.queries import status, top_hosts
+from scrapy_aopic.view.queries import status, top_hosts
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -30,10 +30,10 @@ from zope.interface import implementer
 from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
 from scrapy_aopic.downloadermiddlewares.politeness import read_outcome
-from scrapy_aopic.job.queries import status
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.testing.server_log import Entry, audit
+from scrapy_aopic.view.queries import status
 from scrapy_aopic.web.http_dates import read_retry_after
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -15,10 +15,10 @@ from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask, check, crawl
 
-from scrapy_aopic.job.queries import status
 from scrapy_aopic.refusals import UnwantedTypeError
-from scrapy_aopic.session.purpose import link_test
+from scrapy_aopic.session.links.purpose import link_test
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.queries import status
 from scrapy_aopic.web.meta import SITEMAP
 
 Serve = Callable[[dict[str, Any]], Web]

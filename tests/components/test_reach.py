@@ -18,9 +18,9 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Web, ask, crawl
 
 from scrapy_aopic.commands import AopicCommand
-from scrapy_aopic.job.queries import status
-from scrapy_aopic.session.reach import Reach
+from scrapy_aopic.session.reachable import Reach
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.queries import status
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -39,7 +39,9 @@ def nobody() -> Iterator[str]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.session.reach"]
+    return [
+        record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.session.reachable"
+    ]
 
 
 def ask_in_vain(reach: Reach, hosts: range, n_hosts: int = 1000) -> None:

@@ -32,14 +32,14 @@ from support.small_web import Follow, Web, ask, check, html
 
 from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.dashboard.domains import top_domains
 from scrapy_aopic.job import clock as job_clock
-from scrapy_aopic.job.merged import each_page, top_hosts
-from scrapy_aopic.job.queries import status, top_pages
-from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import why
+from scrapy_aopic.view.domain_spread import top_domains
+from scrapy_aopic.view.merged import each_page, top_hosts
+from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.why import why
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-from scrapy_aopic.storage.redis import RedisStore
+from scrapy_aopic.storage.redis.store import RedisStore
 
 pytestmark = pytest.mark.slow
 

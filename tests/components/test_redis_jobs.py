@@ -20,7 +20,7 @@ from support.redis_server import Server
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.job.server_seeds import give_on_server
+from scrapy_aopic.seeds.server_seeds import give_on_server
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
 from scrapy_aopic.testing.server import Exchange
@@ -324,7 +324,7 @@ def test_the_job_must_be_named_if_there_are_several(settings, tmp_path, server, 
 
 
 def test_large_lists_of_seeds_wait_in_pieces(settings, tmp_path, client, monkeypatch):
-    from scrapy_aopic.job import server_seeds
+    from scrapy_aopic.seeds import server_seeds
 
     monkeypatch.setattr(server_seeds, "_PIECE_BYTES", 1_000)
     address = read_address(settings, "follow")

@@ -15,13 +15,13 @@ from support import processes
 from support.small_web import check
 from support.stored_jobs import link, make_job, rows
 
+from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.folder import store_folder
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.repair import repair
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
 
 pytestmark = pytest.mark.slow

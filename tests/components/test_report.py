@@ -15,11 +15,11 @@ from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl
 
-from scrapy_aopic.watch import history, live
-from scrapy_aopic.watch.history import COLUMNS, FILE_NAME, History, column, read_history, row_of
-from scrapy_aopic.watch.page import report_page
-from scrapy_aopic.watch.snapshot import HostRow, Hosts, Pages, Snapshot, StoreState
-from scrapy_aopic.watch.verdict import Verdict
+from scrapy_aopic.view import history, live
+from scrapy_aopic.view.history import COLUMNS, FILE_NAME, History, column, read_history, row_of
+from scrapy_aopic.view.html_report import report_page
+from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Snapshot, StoreState
+from scrapy_aopic.view.verdict import Verdict
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror='a()'>\u202egnp.exe\n\x1b[31m&amp;"
 

@@ -13,8 +13,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
 from support.small_web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.job.queries import status
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.view.queries import status
 
 Serve = Callable[[dict[str, Any]], Web]
 WEB = {

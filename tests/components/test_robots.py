@@ -27,12 +27,12 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
-from scrapy_aopic.session import sitemaps
+from scrapy_aopic.session import sitemap_requests
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.testing.server_log import audit
-from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import why
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.why import why
 from scrapy_aopic.web import sitemaps as of_web
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
@@ -1094,7 +1094,7 @@ async def test_sitemaps_of_every_format_and_type_are_read(serve: Serve) -> None:
 async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(
     serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sitemaps, "MAX_SITEMAPS", 3)
+    monkeypatch.setattr(sitemap_requests, "MAX_SITEMAPS", 3)
     monkeypatch.setattr(of_web, "MAX_ENTRIES", 4)
     index = sitemap(*(f"http://a.com/i{n}" for n in range(5)), kind="sitemapindex", entry="sitemap")
     answers = {
@@ -1106,9 +1106,11 @@ async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(
     cut = Answer(body=sitemap("http://a.com/2", "http://a.com/3")[:-30])
     web = serve({**of_robots_txt("a.com", answers), "http://a.com/cut": cut})
     crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
-    counted = {reason: stat(crawler, f"aopic/sitemaps/left_out/{reason}") for reason in sitemaps.LEFT_OUT}
+    counted = {
+        reason: stat(crawler, f"aopic/sitemaps/left_out/{reason}") for reason in sitemap_requests.LEFT_OUT
+    }
     left_out = {"sitemaps": 1 + 1, "entries": 5 + 1, "domain": 1, "url": 2, "rest": 1}
-    assert counted == dict.fromkeys(sitemaps.LEFT_OUT) | left_out
+    assert counted == dict.fromkeys(sitemap_requests.LEFT_OUT) | left_out
     assert "http://a.com/fourth" not in web.asked
     said = [each.getMessage() for each in caplog.records if "is not followed in full" in each.getMessage()]
     assert len(said) == 5
@@ -1122,7 +1124,7 @@ async def test_indexes_above_each_other_have_an_end(serve: Serve) -> None:
     endless = {f"http://a.com/{'/' * n}i{'x' * n}": index for n in range(10)}
     web = serve({**of_robots_txt("a.com", {"/i": Answer()}), **endless})
     crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
-    assert sum("i" in url.rpartition("/")[2] for url in web.asked) == sitemaps.MAX_DEPTH + 1
+    assert sum("i" in url.rpartition("/")[2] for url in web.asked) == sitemap_requests.MAX_DEPTH + 1
     assert stat(crawler, "aopic/sitemaps/left_out/depth") == 1
 
 

@@ -16,14 +16,14 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
 from support.small_web import Follow, Web, ask, check, crawl, html
 
+from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Batch, Family, Store
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import status, top_pages
-from scrapy_aopic.job.repair import repair
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.queries import status, top_pages
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 Serve = Callable[[dict[str, Any]], Web]

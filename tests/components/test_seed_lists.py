@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from scrapy_aopic.exceptions import ExchangeError
-from scrapy_aopic.job.seed_lists import read_seeds
+from scrapy_aopic.seeds.seed_lists import read_seeds
 
 
 def seeds(path: Path, content: str | bytes) -> list[tuple[str, float | None]]:

@@ -25,11 +25,11 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
-from scrapy_aopic.job.folder import seeds_folder, store_folder
-from scrapy_aopic.job.inbox import Inbox
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.queries import top_pages
-from scrapy_aopic.job.seeds import Seed, give
+from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.seeds.folder_seeds import Seed, give
+from scrapy_aopic.seeds.inbox import Inbox
+from scrapy_aopic.view.queries import top_pages
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -264,7 +264,7 @@ def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
 def test_memory_stays_flat_when_commits_are_far_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_UNCOMMITTED", 900)
+    monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_UNCOMMITTED", 900)
     path, _ = many(tmp_path)
     give(seeds_folder(tmp_path), [str(path)])
     intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
@@ -378,7 +378,7 @@ async def test_a_job_starts_from_known_importances_best_first(serve: Serve, tmp_
 async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.commits.MAX_UNCOMMITTED", 500)
+    monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_UNCOMMITTED", 500)
     path = tmp_path / "scores.csv"
     urls = [f"http://a.test/{n}" for n in range(1000)]
     lines = [f"{url},1" for url in urls] + ["http://b.test/best,1000"]

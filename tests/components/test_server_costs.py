@@ -13,11 +13,11 @@ from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.store_waits import PATTERN
 
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis_homes import InHomes, claim
-from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_lease import Lease
-from scrapy_aopic.storage.redis_mail import Addressed, Letter, read_bundle, write_bundle
-from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
+from scrapy_aopic.storage.disk_workers import InHomes, claim
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.mailboxes import Addressed, Letter, read_bundle, write_bundle
+from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
+from scrapy_aopic.storage.redis.writer_lease import Lease
 from scrapy_aopic.testing.server import Server
 
 if redis_server.find_server() is None:

@@ -17,15 +17,15 @@ from support import redis_server
 from support.commands import run_aopic
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.copies.server_repair import repair_on_server
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.server_repair import repair_on_server
-from scrapy_aopic.job.views import opened_views
-from scrapy_aopic.job.whole import audit_job
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:
@@ -76,7 +76,7 @@ def settings(server, client) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts are left alone for a minute after a repair, which is shown elsewhere."""
-    monkeypatch.setattr("scrapy_aopic.core.repair._PAUSE", 0.05)
+    monkeypatch.setattr("scrapy_aopic.core.rebuild._PAUSE", 0.05)
 
 
 @pytest.fixture

@@ -15,19 +15,19 @@ from support import redis_server
 from support.commands import run_aopic, said
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.restore import restore
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job import merged
-from scrapy_aopic.job.backup import backup
-from scrapy_aopic.job.restore import restore
-from scrapy_aopic.job.views import opened_views
-from scrapy_aopic.job.whole import audit_job
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
-from scrapy_aopic.storage.redis_moving import beside
+from scrapy_aopic.storage.redis.replacing import beside
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view import merged
+from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:
@@ -230,7 +230,7 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
         return copy(*arguments)
 
     copy = restore.__globals__["copy_rows"]
-    monkeypatch.setattr("scrapy_aopic.job.restore.copy_rows", kill)
+    monkeypatch.setattr("scrapy_aopic.copies.restore.copy_rows", kill)
     with pytest.raises(Killed):
         restore(tmp_path / "copy", address)
     monkeypatch.undo()

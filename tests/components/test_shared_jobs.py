@@ -24,6 +24,8 @@ from support import processes, redis_server
 from support.core_crawl import link
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.restore import restore
 from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.control import Control
@@ -32,22 +34,21 @@ from scrapy_aopic.core.order import BreadthFirst, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
-from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
-from scrapy_aopic.job.backup import backup
-from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.job import PartOfJob
-from scrapy_aopic.job.restore import restore
-from scrapy_aopic.job.server_seeds import give_on_server
 from scrapy_aopic.job.shared import SharedJob
-from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.place.cutting import begin_cut
+from scrapy_aopic.seeds.server_seeds import give_on_server
 from scrapy_aopic.session.steering import Steering
-from scrapy_aopic.storage import Address, open_snapshot, redis_lease
+from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.storage.opening import open_snapshots
-from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_link import Link
-from scrapy_aopic.storage.redis_shards import JobCut, begin
+from scrapy_aopic.storage.redis import writer_lease
+from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.membership import JobCut, begin
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -218,7 +219,7 @@ async def test_who_begins_at_the_same_moment_with_other_settings_is_refused(
         assert begin(address, cut._replace(**other), *arguments, **options)
         return begin(address, cut, *arguments, **options)
 
-    monkeypatch.setattr("scrapy_aopic.job.cutting.begin", begin_second)
+    monkeypatch.setattr("scrapy_aopic.place.cutting.begin", begin_second)
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, settings)
     assert said in caplog.text
@@ -551,7 +552,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         shards.seed(link(f"host{n}.test", n), job.clock())
     tick_until(job, lambda: all(held.shard.counts.queued for held in shards.held.values()))
     with monkeypatch.context() as patch:
-        patch.setattr(redis_lease.Lease, "is_fading", True)
+        patch.setattr(writer_lease.Lease, "is_fading", True)
         now = job.clock()
         found = shards.lease(now)
         assert isinstance(found, NotBefore)
@@ -614,7 +615,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
     assert of_page()
     assert of_robots()
     with monkeypatch.context() as patch:
-        patch.setattr(redis_lease.Lease, "is_fading", True)
+        patch.setattr(writer_lease.Lease, "is_fading", True)
         assert not of_page()
         assert not of_robots()
     assert of_page()

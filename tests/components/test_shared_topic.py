@@ -25,8 +25,8 @@ from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.job.cutting import begin_cut
 from scrapy_aopic.job.shared import SharedJob
+from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.storage import Address
 from scrapy_aopic.testing.server import Answer
 
@@ -35,7 +35,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-from scrapy_aopic.job.learning import HarvestOfJob, SharedLearning
+from scrapy_aopic.job.shared_learning import HarvestOfJob, SharedLearning
 
 if TYPE_CHECKING:
     from scrapy_aopic.job.shards import Shards

@@ -17,8 +17,8 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.testing.server_log import audit
-from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import why
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.why import why
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import lock_job
 
 SETTINGS = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "sqlite", "AOPIC_REPORT": False}

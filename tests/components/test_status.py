@@ -18,10 +18,10 @@ from scrapy_aopic.core.layout import LATE
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import State, pack_host, unpack_host, unpack_page
-from scrapy_aopic.job.queries import hosts_by, status, totals
-from scrapy_aopic.job.report import format_status
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.watch.history import FILE_NAME
+from scrapy_aopic.view.history import FILE_NAME
+from scrapy_aopic.view.queries import hosts_by, status, totals
+from scrapy_aopic.view.text_report import format_status
 
 COUNTED = {
     "outcomes", "set_aside", "waits", "longest_waits", "slow_hosts", "failing_hosts", "front_queues",

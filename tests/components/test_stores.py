@@ -15,7 +15,7 @@ from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.settings import read
 from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
 from scrapy_aopic.storage.memory import MemoryStore

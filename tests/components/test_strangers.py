@@ -18,13 +18,13 @@ from support.small_web import Web, crawl, html
 from scrapy_aopic import BroadSpider
 from scrapy_aopic.core.printable import printable
 from scrapy_aopic.exporters import TableExporter
-from scrapy_aopic.job.export import export_pages
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.formats import cell
-from scrapy_aopic.job.output import write
+from scrapy_aopic.place.file_formats import cell
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.refusals import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.view.output import write
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -11,16 +11,16 @@ import pytest
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.job import together as together_module
+from scrapy_aopic.job import joint_commits as together_module
+from scrapy_aopic.job.joint_commits import Together, one_by_one
 from scrapy_aopic.job.side_files import SideFiles
-from scrapy_aopic.job.together import Together, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Batch
-    from scrapy_aopic.job.shard_store import ShardStore
+    from scrapy_aopic.place.shard_store import ShardStore
 
 
 class Store:

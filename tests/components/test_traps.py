@@ -19,8 +19,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl, html
 
-from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.testing.server import Answer
+from scrapy_aopic.view.queries import status, top_pages
 
 Serve = Callable[[dict[str, Any]], Web]
 

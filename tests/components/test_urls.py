@@ -27,9 +27,9 @@ from w3lib.url import canonicalize_url
 from scrapy_aopic import Addon
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.job.queries import status, top_pages
 from scrapy_aopic.settings import read
 from scrapy_aopic.testing.server import Answer, Exchange
+from scrapy_aopic.view.queries import status, top_pages
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS

@@ -22,18 +22,18 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
-from scrapy_aopic.job.commits import WatchedStore
-from scrapy_aopic.job.merged import whole_snapshot
-from scrapy_aopic.job.queries import totals
+from scrapy_aopic.job.commit_thread import WatchedStore
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.watch import live
-from scrapy_aopic.watch.host_walk import HostWalk
-from scrapy_aopic.watch.live import snapshot
-from scrapy_aopic.watch.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, forecast
-from scrapy_aopic.watch.stored import snapshot_of
-from scrapy_aopic.watch.verdict import Verdict, verdict
+from scrapy_aopic.view import live
+from scrapy_aopic.view.host_walk import HostWalk
+from scrapy_aopic.view.live import snapshot
+from scrapy_aopic.view.merged import whole_snapshot
+from scrapy_aopic.view.queries import totals
+from scrapy_aopic.view.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, forecast
+from scrapy_aopic.view.stored import snapshot_of
+from scrapy_aopic.view.verdict import Verdict, verdict
 
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
 

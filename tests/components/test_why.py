@@ -21,11 +21,11 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
-from scrapy_aopic.job.queries import each_page
 from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.watch.rules import CrawlRules
-from scrapy_aopic.watch.why import Answer as Because
-from scrapy_aopic.watch.why import why
+from scrapy_aopic.view.queries import each_page
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.why import Answer as Because
+from scrapy_aopic.view.why import why
 from scrapy_aopic.web.request_rows import encode_url
 from scrapy_aopic.web.url_keys import key_of_url
 

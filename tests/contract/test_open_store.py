@@ -20,8 +20,8 @@ from support.stores import each_kind, needs_rocksdict
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
-from scrapy_aopic.storage.folder import write_format
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.storage.store_folder import write_format
 from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
 
 CLASSES = {"rocksdb": "RocksStore", "sqlite": "SqliteStore", "memory": "MemoryStore"}

@@ -28,10 +28,10 @@ if find_server() is None:
 redis = pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.storage import redis_lease
 from scrapy_aopic.storage.address import Address
-from scrapy_aopic.storage.redis import RedisStore
-from scrapy_aopic.storage.redis_view import RedisView
+from scrapy_aopic.storage.redis import writer_lease
+from scrapy_aopic.storage.redis.frozen_view import RedisView
+from scrapy_aopic.storage.redis.store import RedisStore
 
 URL = "AOPIC_TEST_REDIS_URL"
 """Environment variable by which processes of a test find its server."""
@@ -116,7 +116,7 @@ class TestRedisStore(StoreContract):
     @pytest.mark.parametrize("most_rows", [2, 5])
     def test_leaves_are_cut_and_joined(self, folder: Path, monkeypatch, most_rows: int) -> None:
         """A random walk over leaves so small that nearly every batch changes which there are."""
-        from scrapy_aopic.storage import redis_leaves
+        from scrapy_aopic.storage.redis import leaves
 
         for name, value in (
             ("MOST", most_rows),
@@ -124,8 +124,8 @@ class TestRedisStore(StoreContract):
             ("_CUT", most_rows),
             ("_FEW", most_rows // 2),
         ):
-            monkeypatch.setattr(redis_leaves, f"{name}_ROWS", value)
-        monkeypatch.setattr(redis_leaves, "_JOINED_ROWS", most_rows)
+            monkeypatch.setattr(leaves, f"{name}_ROWS", value)
+        monkeypatch.setattr(leaves, "_JOINED_ROWS", most_rows)
         self.test_a_random_walk_agrees_with_the_model()
         self.test_a_view_shows_the_moment_it_was_made(self.make_store(folder), folder)
 
@@ -152,7 +152,7 @@ def test_a_lease_that_cannot_be_renewed_fades_before_it_ends(server, monkeypatch
     class Clock:
         monotonic = staticmethod(lambda: now[0])
 
-    monkeypatch.setattr(redis_lease, "time", Clock)
+    monkeypatch.setattr(writer_lease, "time", Clock)
     with Proxy(server.port) as between:
         store = RedisStore(Address("fading", between.url, lease=60.0))
         between.stall()
@@ -336,8 +336,8 @@ def test_only_the_fence_keeps_a_writer_that_was_taken_for_dead_from_harm(
 ):
     """Without it, which is the control, its next batch lands on top of what it has never seen."""
     if not is_fenced:
-        monkeypatch.setattr(redis_lease.Lease, "why_refused", lambda self, data: "")
-        monkeypatch.setattr(redis_lease.Lease, "check", lambda self: None)
+        monkeypatch.setattr(writer_lease.Lease, "why_refused", lambda self, data: "")
+        monkeypatch.setattr(writer_lease.Lease, "check", lambda self: None)
     where = address(tmp_path)
     with closing(RedisStore(where)) as late:
         write_transfers(late, n_batches=5)

@@ -21,9 +21,9 @@ if find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.storage import redis_leaves
 from scrapy_aopic.storage.address import Address
-from scrapy_aopic.storage.redis import RedisStore
+from scrapy_aopic.storage.redis import leaves
+from scrapy_aopic.storage.redis.store import RedisStore
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,7 @@ def wait_for(store: RedisStore, number: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_reads_agree_with_a_dict_whatever_was_asked_for_before(store, monkeypatch, seed):
     for name, rows in (("MOST", 6), ("_BULK", 6), ("_CUT", 4), ("_FEW", 2), ("_JOINED", 5)):
-        monkeypatch.setattr(
-            redis_leaves, f"{name}_ROWS", rows
-        )  # so that leaves are cut and joined all the time
+        monkeypatch.setattr(leaves, f"{name}_ROWS", rows)  # so that leaves are cut and joined all the time
     rng = random.Random(seed)
     model: dict[Family, dict[bytes, bytes]] = {}
     families = (Family.PAGES, Family.CONTENT)

@@ -10,14 +10,14 @@ from support import redis_server
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.job.whole import audit_books, format_whole
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis_homes import InHomes, assign, claim, read_homes, read_traces, registry_of
-from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_lease import Lease
-from scrapy_aopic.storage.redis_link import Link
-from scrapy_aopic.storage.redis_mail import Letter
-from scrapy_aopic.storage.redis_shards import JobCut, Registry, State, begin
+from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_traces, registry_of
+from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.mailboxes import Letter
+from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
+from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.view.whole_job import audit_books, format_whole
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

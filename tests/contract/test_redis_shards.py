@@ -13,9 +13,9 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
-from scrapy_aopic.storage.redis_connect import connect
-from scrapy_aopic.storage.redis_mail import Letter
-from scrapy_aopic.storage.redis_shards import JobCut, Look, Registry, State, begin, read_cut
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.mailboxes import Letter
+from scrapy_aopic.storage.redis.membership import JobCut, Look, Registry, State, begin, read_cut
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

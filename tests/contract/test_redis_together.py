@@ -25,12 +25,12 @@ if find_server() is None:
 redis = pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.storage import redis_leaves
 from scrapy_aopic.storage.address import Address
-from scrapy_aopic.storage.redis import RedisStore
-from scrapy_aopic.storage.redis_commit import Together
-from scrapy_aopic.storage.redis_link import Link
-from scrapy_aopic.storage.redis_view import RedisView
+from scrapy_aopic.storage.redis import leaves as redis_leaves
+from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.frozen_view import RedisView
+from scrapy_aopic.storage.redis.store import RedisStore
+from scrapy_aopic.storage.redis.transaction import Together
 
 N = 3
 """Stores that are written to together."""

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.bm25 import Found, Index
+from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.jlse import FIELDS, NO_EVIDENCE
 from scrapy_aopic.core.focus.jlse_as_printed import AtaAsPrinted, JlseAsPrinted, best_score, idf, unit_vector
 from scrapy_aopic.core.focus.naive_bayes import NaiveBayes
 from scrapy_aopic.core.focus.result_pages import RESULT_PAGES
-from scrapy_aopic.core.focus.results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
 from scrapy_aopic.core.focus.words import all_words

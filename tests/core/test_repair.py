@@ -19,8 +19,8 @@ from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.rebuild import Repaired, repair
 from scrapy_aopic.core.records import State, pack_page, unpack_page
-from scrapy_aopic.core.repair import Repaired, repair
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore

@@ -23,13 +23,13 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Sums
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.rebuild import repair
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, host_key, pack, page_key
-from scrapy_aopic.core.repair import repair
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Received, Shard, ShardId
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
 from scrapy_aopic.core.shards.letters import Letter, Payment, Target, read_letter, write_letter
-from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 

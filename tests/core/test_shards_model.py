@@ -31,10 +31,10 @@ from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, unpac
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shard import Shard, ShardId
-from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.views import views_of
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.views import views_of
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from scrapy_aopic.watch.lines import duration, size, summary
-from scrapy_aopic.watch.live_stats import live_stats
-from scrapy_aopic.watch.snapshot import (
+from scrapy_aopic.view.lines import duration, size, summary
+from scrapy_aopic.view.live_stats import live_stats
+from scrapy_aopic.view.snapshot import (
     Connections,
     Forecast,
     HostRow,
@@ -22,7 +22,7 @@ from scrapy_aopic.watch.snapshot import (
     Topic,
     Transfers,
 )
-from scrapy_aopic.watch.verdict import LIMITS, Limit, Verdict, verdict
+from scrapy_aopic.view.verdict import LIMITS, Limit, Verdict, verdict
 
 BEFORE = Snapshot(
     at=1000.0,

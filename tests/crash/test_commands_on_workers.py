@@ -16,14 +16,14 @@ pytest.importorskip("hiredis")
 from support.commands import said
 from support.workers import SHARDS, Workers, check_all, running
 
+from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.restore import restore
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.shards.whole import audit_shards
-from scrapy_aopic.job import merged
-from scrapy_aopic.job.backup import backup
-from scrapy_aopic.job.restore import restore
-from scrapy_aopic.job.views import opened_views
-from scrapy_aopic.job.whole import audit_job
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.storage import Address
+from scrapy_aopic.view import merged
+from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
 pytestmark = pytest.mark.slow

@@ -19,9 +19,9 @@ from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.workers import IN_A_STEP
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.shards.whole import audit_shards
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.home import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing import server_log
 from scrapy_aopic.testing.server import Running, Server

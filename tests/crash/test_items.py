@@ -27,8 +27,8 @@ from support.small_web import ask, check, html
 
 from scrapy_aopic.core.records import State
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.testing.server import Answer, Exchange, Server
+from scrapy_aopic.view.queries import top_pages
 
 SPIDER = Path(__file__).parents[1] / "support" / "items_spider.py"
 DOCS = Path(__file__).parents[2] / "docs" / "after-a-crash.md"

@@ -19,11 +19,11 @@ from support.small_web import Web, ask, check
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import top_pages
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import use
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.testing.server_log import Entry, audit
+from scrapy_aopic.view.queries import top_pages
 
 
 @pytest.mark.parametrize("store", some_of(["rocksdb", "sqlite", "support.journal_store.JournalStore"]))

@@ -25,9 +25,9 @@ from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.core.layout import HARVEST_KEY, LEADS
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
-from scrapy_aopic.job.views import opened_views
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis_lessons import BEGINNING, LessonBoard
+from scrapy_aopic.storage.redis.shared_lessons import BEGINNING, LessonBoard
+from scrapy_aopic.view.views import opened_views
 
 pytestmark = pytest.mark.slow
 

@@ -23,9 +23,9 @@ from scrapy_aopic import metrics
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.dashboard.site import EXPLAINER
-from scrapy_aopic.job.export import LINK_COLUMNS, PAGE_COLUMNS
 from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.spiders import AREAS, CHECKS, FIELDS
+from scrapy_aopic.view.export import LINK_COLUMNS, PAGE_COLUMNS
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, RULES, TRACKING
 
 ROOT = Path(__file__).parents[2]
@@ -292,7 +292,7 @@ def test_generated_parts_are_up_to_date() -> None:
 
 
 def test_every_module_is_in_a_picture() -> None:
-    pictured = set(re.findall(r"<!-- generated: imports ?(\S*?) ?-->", TEXTS["docs/how-it-works.md"]))
+    pictured = set(re.findall(r"<!-- generated: imports ?(\S*?) ?-->", TEXTS["docs/imports.md"]))
     assert pictured == {"", *(Path(name).parent.as_posix() for name in generate.modules() if "/" in name)}
 
 

@@ -23,11 +23,11 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import QUEUED, Page
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, _rounded
-from scrapy_aopic.job.folder import store_folder
-from scrapy_aopic.job.queries import top_hosts, top_pages
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.simulation import Simulation
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.view.queries import top_hosts, top_pages
 
 ROOT = Path(__file__).parents[2]
 EXPLAINER = ROOT / "docs" / "opic"

@@ -24,8 +24,8 @@ from scrapy.settings import default_settings
 
 from scrapy_aopic.settings import SETTINGS, read
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis_checks import check_server
-from scrapy_aopic.storage.redis_connect import connect
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.server_checks import check_server
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "example_project" / "deploy"

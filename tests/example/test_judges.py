@@ -26,7 +26,7 @@ from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.focus import LinkScorer, PageScorer
-from scrapy_aopic.session.judging import OutOfPatienceError, Valuing
+from scrapy_aopic.session.topic.judging import OutOfPatienceError, Valuing
 from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 STARS = "a comet and its tail beside two galaxies, seen in a telescope among the stars"

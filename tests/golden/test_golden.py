@@ -27,9 +27,9 @@ from scrapy_aopic.core.records import (
 )
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.saved import read_saved
-from scrapy_aopic.job.queries import top_pages
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.sqlite import SqliteStore
+from scrapy_aopic.view.queries import top_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

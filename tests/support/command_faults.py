@@ -28,16 +28,16 @@ from scrapy import Request
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
-from scrapy_aopic.job.control import read_control
 from scrapy_aopic.job.disks import open_home
-from scrapy_aopic.job.folder import seeds_folder, store_folder
-from scrapy_aopic.job.former import SCHEMES, read_former
-from scrapy_aopic.job.home import read_home, shard_folder, shards_on_disk
-from scrapy_aopic.job.seeds import give, lists
+from scrapy_aopic.place.kept_control import read_control
+from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_former
+from scrapy_aopic.seeds.folder_seeds import give, lists
 from scrapy_aopic.storage import Address, open_snapshot, open_store
-from scrapy_aopic.storage.redis_homes import claim, place_of, read_homes
-from scrapy_aopic.storage.redis_keys import Keys
-from scrapy_aopic.storage.redis_shards import JobCut, begin
+from scrapy_aopic.storage.disk_workers import claim, place_of, read_homes
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.membership import JobCut, begin
 
 from . import processes
 from .proxy import Proxy

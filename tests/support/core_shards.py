@@ -12,8 +12,8 @@ from scrapy_aopic.core.ledger import NOWHERE
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, Page
 from scrapy_aopic.core.shard import Shard, ShardId
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
-from scrapy_aopic.core.shards.whole import audit_shards
 from scrapy_aopic.storage.memory import MemoryStore
 from support.core_crawl import NOW, link
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.guard import Guard
-from scrapy_aopic.dashboard.server import Answer, Server, Site, sentence
-from scrapy_aopic.dashboard.stored import serve
+from scrapy_aopic.dashboard.http_server import Answer, Server, Site, sentence
+from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.storage import Address

@@ -14,11 +14,11 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic.core.audit import Audit
-from scrapy_aopic.job.auditing import audit_store
-from scrapy_aopic.job.folder import store_folder
+from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.testing.server import Server
 from scrapy_aopic.testing.server_log import Entry
+from scrapy_aopic.view.auditing import audit_store
 
 
 class Web:

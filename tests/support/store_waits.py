@@ -17,8 +17,8 @@ from typing import Any
 from scrapy import signals
 from scrapy.crawler import Crawler
 
-from scrapy_aopic.storage.redis_ahead import Ahead
-from scrapy_aopic.storage.redis_link import Link
+from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.read_ahead import Ahead
 
 PATTERN = "store-waits-*.json"
 """Names of the files, one for each process, in its working folder: an object with ``waits``, seconds of each wait,

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scrapy_aopic.storage.redis_link import Link
+from scrapy_aopic.storage.redis.connection import Link
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.storage.redis_lease import Lease
+from scrapy_aopic.storage.redis.writer_lease import Lease
 from support.follow_spider import Follow as _Follow
 
 

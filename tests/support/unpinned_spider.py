@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.storage.redis_link import Link
+from scrapy_aopic.storage.redis.connection import Link
 from support.follow_spider import Follow as _Follow
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.shards.whole import audit_shards
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.testing import server_log

@@ -25,11 +25,11 @@ from support.dashboard import TOKEN, Served, run_with_dashboard
 from support.small_web import ask, html
 
 from scrapy_aopic.dashboard.site import make_site
-from scrapy_aopic.dashboard.stored import serve
-from scrapy_aopic.job.queries import totals
+from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.watch.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
+from scrapy_aopic.view.queries import totals
+from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 

@@ -18,9 +18,9 @@ import pytest
 from support.dashboard import TOKEN, Served
 
 from scrapy_aopic.dashboard import guard as guard_module
-from scrapy_aopic.dashboard import server as server_module
+from scrapy_aopic.dashboard import http_server as server_module
 from scrapy_aopic.dashboard.guard import Guard, new_token
-from scrapy_aopic.dashboard.server import STREAMS, Answer, sentence
+from scrapy_aopic.dashboard.http_server import STREAMS, Answer, sentence
 from scrapy_aopic.settings import is_loopback
 
 Serve = Callable[..., Served]

@@ -24,7 +24,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.dashboard.whole import WholeJob, figures_of_whole
+from scrapy_aopic.dashboard.sharded_job import WholeJob, figures_of_whole
 from scrapy_aopic.storage import Address
 
 SHARDS = 4

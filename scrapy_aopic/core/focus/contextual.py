@@ -17,7 +17,7 @@ from zlib import crc32
 from scrapy_aopic.core.records import HOST_BYTES
 
 from .learned import Learned, Where
-from .weights import BITS
+from .model_weights import BITS
 
 LEVELS = 3
 """Degrees of relevance of a page that are distinguished."""

@@ -14,10 +14,10 @@ from itertools import chain
 from typing import ClassVar
 
 from .bm25 import Document, Found, Index
+from .harvest_results import SupportVectors
 from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
 from .naive_bayes import NaiveBayes
 from .result_pages import RESULT_PAGES
-from .results import SupportVectors
 from .strategy import Chance, PageSeen, Strategy
 from .success_graph import GAMMA
 from .topic import LinkText, Topic

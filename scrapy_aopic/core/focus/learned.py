@@ -27,9 +27,9 @@ from scrapy_aopic.exceptions import StorageError
 from .classifier import logistic
 from .first_guess import BY_EXAMPLES, BY_KEYWORDS
 from .leads import bounded
+from .model_weights import BITS, Weights
 from .strategy import MOST_OF_MEMO, WithMemos
 from .topic import RELEVANT
-from .weights import BITS, Weights
 from .words import Places
 
 if TYPE_CHECKING:

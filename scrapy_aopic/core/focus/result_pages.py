@@ -3,7 +3,7 @@ that it has not seen are put into the right class (benchmarks/result_pages.py, w
 
 from __future__ import annotations
 
-from .results import Degrees, SupportVectors
+from .harvest_results import Degrees, SupportVectors
 
 RESULT_PAGES = SupportVectors(
     0.1,

@@ -11,7 +11,7 @@ that changes faster than it can be followed, both count for less.
 2. :mod:`.looks`: the priority of a page is looked at again each time S has grown by half, at instants that the store
    remembers.
 3. :mod:`.due`: pages that were looked at wait until a visit is paid for. The frontier has them from then on.
-4. :mod:`.revisits` does the looking and the letting in; :mod:`.policy` says how often.
+4. :mod:`.revisits` does the looking and the letting in; :mod:`.intervals` says how often.
 
 Sources: Cho and Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", TODS 28(4), 2003, and "Estimating
 Frequency of Change", TOIT 3(3), 2003; Azar et al., "Tractable near-optimal policies for crawling", PNAS 2018.
@@ -19,7 +19,7 @@ Frequency of Change", TOIT 3(3), 2003; Azar et al., "Tractable near-optimal poli
 
 from __future__ import annotations
 
-from .policy import Recrawl
+from .intervals import Recrawl
 from .rates import Rates, Version
 
 __all__ = ["Rates", "Recrawl", "Version"]

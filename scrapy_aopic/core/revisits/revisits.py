@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
 
     from .due import DuePages
+    from .intervals import Recrawl
     from .looks import Looks
-    from .policy import Recrawl
     from .rates import Rates, Version
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.order import Order
     from scrapy_aopic.core.records import Page
 
-    from .policy import Recrawl
+    from .intervals import Recrawl
     from .rates import Rates
 
 

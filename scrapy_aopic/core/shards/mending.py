@@ -5,7 +5,7 @@ all others are lost, and their sender has not sent them.
 
 Rule 2: if what a receiver has applied is lost, it is what its sender has deleted: letters after that may be applied twice.
 
-Rule 3: what a shard holds must be what its mail says afterwards; :mod:`scrapy_aopic.core.repair` makes its virtual page, or its pages,
+Rule 3: what a shard holds must be what its mail says afterwards; :mod:`scrapy_aopic.core.rebuild` makes its virtual page, or its pages,
 give or take the difference. So the cash of the whole job is right again, to the unit.
 """
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.pages import Pages
     from scrapy_aopic.core.support import Support
 
-    from .abroad import Abroad
     from .letters import Letter
     from .mail import Mail
+    from .remote_pages import Abroad
 
 
 _MOST_PREPARED = 256

@@ -1,0 +1,1 @@
+"""Copies of jobs, and damaged jobs made whole."""

@@ -1,0 +1,123 @@
+"""Puts the copy of a job that lies in a folder onto a server, from where any machine crawls it.
+
+Rule 1: the job is there only when all of it is. Of a job in shards, how it is cut is noted last; the store of a job in one
+piece is made beside its place, and renamed.
+
+Rule 2: while it is being made, the leases of its stores are held, so that no crawl begins with half of it. What a restore left
+behind that was killed is removed by the next one.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.copied_shards import read_parts
+from scrapy_aopic.place.cutting import find_suffixes
+from scrapy_aopic.place.kept_control import copy_control
+from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
+from scrapy_aopic.seeds.folder_seeds import lists
+from scrapy_aopic.seeds.server_seeds import put_on_server
+from scrapy_aopic.storage import exists
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.membership import begin, read_cut
+from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
+from scrapy_aopic.storage.redis.server_checks import check_server
+from scrapy_aopic.view.views import open_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis.membership import JobCut
+
+_ROWS_AT_ONCE = 2_000
+"""Rows in a transaction: some milliseconds of the server, on which others may crawl."""
+
+
+def restore(source: Path, target: Address, *, progress: bool = False) -> int:
+    """Put the job in the folder *source*, which no crawl uses, to *target*, where there is none; returns rows copied.
+
+    Raises:
+        StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
+    """
+    check_job_folder(source)
+    if not source.is_dir():
+        raise StorageError(f"There is no job in the folder {source}.")
+    cut = read_parts(source)
+    if cut is None and not exists(store_folder(source)):
+        raise StorageError(f"There is no job in the folder {source}.")
+    if exists(target):
+        raise StorageError(
+            f"There is a job in {target}: remove its keys first, or give the restored one another key. Nothing was changed."
+        )
+    with closing(connect(target)) as link:
+        check_server(link, target)
+    with (
+        ExitStack() as opened,
+        tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
+    ):
+        stores = open_stores(source)
+        for store in stores:
+            opened.callback(store.close)
+        copy_control(source, target)
+        put_on_server(target, lists(seeds_folder(source)))  # first: they are part of it
+        if cut is None:
+            return _restore_one(stores[0], target, line.update)
+        return _restore_shards(stores, target, cut, find_suffixes(source), line.update)
+
+
+def _restore_one(store: Store, target: Address, progress: Callable[[int], object]) -> int:
+    made = beside(target)
+    remove_store(made)
+    with closing(open_store_of_shard(made)) as copy:
+        n = copy_rows(store, copy, progress)
+    put_in_place([Move(made, target)])
+    return n
+
+
+def _restore_shards(
+    stores: Sequence[Store],
+    target: Address,
+    cut: JobCut,
+    suffixes: bytes,
+    progress: Callable[[int], object],
+) -> int:
+    n = 0
+    with ExitStack() as opened:
+
+        def make() -> None:
+            nonlocal n
+            for number, store in enumerate(stores):
+                place = target.of_shard(number)
+                if exists(place):  # of a restore that was killed
+                    remove_store(place)
+                copy = open_store_of_shard(place)
+                opened.callback(copy.close)
+                n += copy_rows(store, copy, progress)
+
+        if not begin(target, cut, make, suffixes=suffixes) or read_cut(target) != cut:
+            raise StorageError(
+                f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
+            )
+    return n
+
+
+def copy_rows(store: Store, copy: Store, progress: Callable[[int], object]) -> int:
+    """Write all rows of *store* to *copy*; returns how many."""
+    n = 0
+    for family in Family:
+        rows = store.scan(family)
+        while chunk := dict(islice(rows, _ROWS_AT_ONCE)):
+            copy.write({family: {**chunk}}, sync=False)
+            n += len(chunk)
+            progress(len(chunk))
+    return n

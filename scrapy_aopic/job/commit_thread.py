@@ -1,0 +1,303 @@
+"""What a crawl changes reaches its store: batch by batch, from a thread of its own.
+
+Rule 1: the event loop never waits for the disk. A commit is taken in one step and written by a thread, while the crawl goes
+on; there is one at a time.
+
+Rule 2: work is durable within about the interval that was asked for. If the disk is slower than that, no page is leased
+until it has caught up, so that a crash never leaves more unknown than ``Policy.commit_within`` says.
+
+Rule 3: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
+nothing is committed any more, and the job ends as if its process had died.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
+from scrapy_aopic.core.ports import prefetching
+from scrapy_aopic.core.records import pack
+from scrapy_aopic.exceptions import StorageError, plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.seeds.offsets import Offsets
+
+    from .clock import JobClock
+    from .side_files import SideFiles
+
+MAX_UNCOMMITTED = 50_000
+"""Steps after which a commit is due however long the interval is, so that memory stays flat."""
+
+MAX_CHANGED = 10_000
+"""Pages that have changed after which a commit is due, too: the event loop waits while it is taken, some 15 ms for as many,
+with their queue rows. Ordinary pages change fewer in half a second; a few with thousands of links change more."""
+
+
+class WatchedStore:
+    """*store* as the crawl reads it.
+
+    Attributes:
+        read_ahead: That of the store.
+        prefetch, has_come: Those of the store; ``None`` if it does not do that.
+        most_steps: Steps of the crawl after which a commit is due however long the interval is.
+        torn: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
+            state that a crawl can be in.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read_ahead: int = getattr(store, "read_ahead", 0)
+        self.most_steps: int = getattr(store, "most_steps", MAX_UNCOMMITTED)
+        self.torn: StorageError | None = None
+        ahead = prefetching(store)
+        self.prefetch = ahead.prefetch if ahead is not None else None
+        self.has_come = ahead.has_come if ahead is not None else None
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            return self._store.get_many(family, keys)
+        except StorageError as error:
+            self.torn = self.torn or error
+            raise
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._store.scan(family, start, stop)
+        except StorageError as error:
+            self.torn = self.torn or error
+            raise
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        self._store.write(batch, sync=sync)
+
+    def size_bytes(self) -> int:
+        return self._store.size_bytes()
+
+    def verify(self) -> None:
+        self._store.verify()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Writer(Protocol):
+    """What writes the commits of one crawl, in a thread."""
+
+    def write(self, batch: Batch) -> Future[None]:
+        """Write *batch*, at the latest when :meth:`flush` was called."""
+        ...
+
+    def flush(self) -> None:
+        """Begin to write what was put off."""
+        ...
+
+
+class OwnWriter:
+    """Writes to *store*, which has a thread of its own for that.
+
+    Args:
+        check: Raises an error if the job is no longer ours; called before each write, in that thread.
+        side_files: Those of the job.
+    """
+
+    def __init__(self, store: Store, check: Callable[[], object], side_files: SideFiles) -> None:
+        self._store = store
+        self._check = check
+        self._side_files = side_files
+        self._executor = ThreadPoolExecutor(1, "aopic-commit")
+
+    def write(self, batch: Batch) -> Future[None]:
+        return self._executor.submit(self._write, batch, self._side_files.flush())
+
+    def _write(self, batch: Batch, sync: Callable[[], None]) -> None:
+        self._check()
+        sync()
+        self._store.write(batch, sync=True)
+
+    def flush(self) -> None:
+        """Nothing: nothing is put off."""
+
+    def run(self, task: Callable[[], object]) -> Future[object]:
+        """Run *task*, which may wait for the disk, between two commits."""
+        return self._executor.submit(task)
+
+    def close(self) -> None:
+        """End the thread, with what it was given to do."""
+        self._executor.shutdown()
+
+
+class Commits:
+    """Writes the changes of *crawl*, with what the job remembers beside them, by *writer*.
+
+    Args:
+        store: What the crawl reads.
+        interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
+        shift: Of the instants at which commits are due, which are one *interval* from the next, in seconds; ``None`` for one an
+            interval after the last one, whenever that was.
+        within: Seconds; a commit that landed longer ago than this is too old for another lease.
+        saved_at: Instant of the last commit that has landed; by default now.
+        name: What the job is called in messages.
+
+    Attributes:
+        failure: Why the last commit was not stored; ``None`` if it was.
+        taken_at: Instant at which the last one was taken.
+        n_landed: Commits that were stored.
+        slowest: Seconds that the slowest of them took.
+        last: Seconds that the last of them took.
+    """
+
+    def __init__(
+        self,
+        store: WatchedStore,
+        crawl: Crawl,
+        clock: JobClock,
+        offsets: Offsets,
+        *,
+        writer: Writer,
+        interval: float,
+        shift: float | None = None,
+        within: float,
+        saved_at: float | None = None,
+        name: str,
+    ) -> None:
+        self._store = store
+        self._crawl = crawl
+        self._clock = clock
+        self._offsets = offsets
+        self._interval = interval
+        self._shift = shift
+        self._within = within
+        self._name = name
+        self._writer = writer
+        self._write: Future[None] | None = None
+        self.taken_at = clock()
+        self._saved_at = saved_at if saved_at is not None else self.taken_at
+        self._steps = 0
+        self._is_urgent = False
+        self.failure: StorageError | None = None
+        self.n_landed = 0
+        self.slowest = self.last = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last commit that landed is too old to lease another page."""
+        return self._clock() - self._saved_at > self._within
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether that is because the disk has not taken the next one yet, and not because there was nothing to commit."""
+        return self.is_behind and self._write is not None and not self._write.done()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the moment of the last commit that landed."""
+        return self._clock() - self._saved_at
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages have changed that a commit is due."""
+        return self._crawl.n_changed > MAX_CHANGED
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._write is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is being written, and nothing will be before the end unless more changes."""
+        return self._write is None and (not self._crawl.has_changes or self._interval == math.inf)
+
+    def tick(self, steps: int = 1) -> None:
+        """Take note of a commit that ended; start the next one when it is due. Never waits.
+
+        Args:
+            steps: Of the crawl since the last tick; 0 if there will be another one soon.
+        """
+        self._steps += steps
+        if self._write is not None:
+            if not self._write.done():
+                return
+            self.land()
+            if not steps and self.is_full:
+                return  # to land a commit takes as long as to take one, which the next tick does
+        if self._store.torn is not None:
+            return
+        now = self._clock()
+        is_due = self._is_time(now) or self._steps > self._store.most_steps or self.is_full or self._is_urgent
+        if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
+            self.take()
+
+    def _is_time(self, now: float) -> bool:
+        """Whether another commit is due by the clock."""
+        interval, shift = self._interval, self._shift
+        if shift is None or not 0 < interval < math.inf:
+            return now - self.taken_at >= interval
+        return (now - shift) // interval > (self.taken_at - shift) // interval
+
+    def look(self) -> None:
+        """Take note of a commit that ended, and begin none."""
+        if self._write is not None and self._write.done():
+            self.land()
+
+    def hurry(self) -> None:
+        """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
+        self._is_urgent = self._interval != math.inf
+
+    def take(self, *, is_clean: bool = False) -> None:
+        """Start a commit of all that has changed; *is_clean* says that it is the last one."""
+        self.taken_at, self._steps, self._is_urgent = self._clock(), 0, False
+        batch = self._crawl.take_changes(self.taken_at, is_clean=is_clean)
+        batch[Family.META][SEEDS_KEY] = self._offsets.take()
+        batch[Family.META][CLOCK_KEY] = pack(self._clock.mark())
+        self._note_taken(batch, is_clean=is_clean)
+        self._write = self._writer.write(batch)
+
+    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
+        """*batch* is about to be written; for subclasses."""
+
+    def _note_landed(self) -> None:
+        """It is stored; for subclasses."""
+
+    def land(self) -> None:
+        """Take note of how the commit that was under way ended; waits for it."""
+        write, self._write = self._write, None
+        if write is None:
+            return
+        if not write.done():
+            self._writer.flush()
+        error = write.exception()
+        if error is None:
+            self._crawl.changes_landed()
+            self._offsets.land()
+            self._saved_at = self.taken_at
+            self.n_landed += 1
+            self.last = self._clock() - self.taken_at
+            self.slowest = max(self.slowest, self.last)
+            self.failure = None
+            self._note_landed()
+            return
+        self._crawl.changes_failed()
+        if not isinstance(error, StorageError):
+            error = StorageError(f"The job folder {self._name} cannot be written: {plainly(error)}.")
+        self.failure = error
+
+    def begin(self, *, is_clean: bool = False) -> None:
+        """Start a commit now, once the one that is under way has ended, unless a read has failed."""
+        self.land()
+        if self._store.torn is None:
+            self.take(is_clean=is_clean)
+
+    def commit(self, *, is_clean: bool = False) -> None:
+        """Commit now and wait for it, unless a read has failed."""
+        self.begin(is_clean=is_clean)
+        self.land()

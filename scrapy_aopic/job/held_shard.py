@@ -1,0 +1,466 @@
+"""A shard of a job that this process holds: its store, its crawl, its commits and its mail.
+
+Rule 1: a shard is opened by a thread, up to the commit that says that a crash from here on is one; only then it is handed to
+the event loop, which alone touches it from there on.
+
+Rule 2: what is posted of it is what its last commit holds: see :mod:`scrapy_aopic.storage.redis.membership`.
+
+Rule 3: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
+no pause in other hands. One that was lost is dropped as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, SEEDS_KEY, Family
+from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.core.shard import Shard
+from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.seeds.offsets import read_offsets
+from scrapy_aopic.storage import is_safe
+from scrapy_aopic.storage.redis.mailboxes import Letter
+from scrapy_aopic.storage.redis.membership import State
+
+from .commit_thread import Commits, WatchedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.place.shard_store import ShardStore
+
+    from .clock import SharedClock
+    from .commit_thread import Writer
+    from .joint_commits import Together
+
+_READ_SECONDS = 0.01
+"""Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
+
+_EXPECTED = 4
+"""Letters of one sender, one after another, for which the store reads at once; there is seldom more than one."""
+
+_EXPECTED_SECONDS = 0.1
+"""Seconds for which letters wait for that, so that the event loop need not: many times what a server takes."""
+
+_SEND_AGAIN = 30.0
+"""Seconds after which letters are sent again of which none was acknowledged: many times what a commit takes."""
+
+_RETRY = 0.2
+"""Seconds between tries to make a commit that has failed."""
+
+_AT_ONCE = 16
+"""Letters to one shard that are sent at once, of those that are no longer in memory."""
+
+_WINDOW = 64
+"""Letters to one shard that are on the server at most: many times those of the second that an answer takes. So a shard that
+nobody has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
+
+
+class Held:
+    """The shard *shard_id* of a job, whose *store* is the caller's own.
+
+    Args:
+        name: What messages call it.
+        policy: How its cash is spent; its own.
+        interval: Seconds between commits.
+        phase: Part of *interval* by which its commits are shifted: all commits with the same one are due at the same instants.
+        together: By which its commits are written.
+        worker: Token of this process.
+
+    Attributes:
+        number: Which shard it is.
+        shard: Its crawl.
+        offsets: How far lists of seeds were taken up.
+        is_leaving: Whether it is to be handed over; nothing is leased from it then.
+        has_ended: Whether its last commit was begun; nothing may be changed any more then.
+        wakes_at: Nothing can be leased from it before this instant, unless something changes.
+        steps: Of its crawl since its commits were last told.
+        state: What it was like at its last commit.
+        run: Of the server that has its rows: it is lost after that, and what other runs have said of it does not count. Empty
+            if its rows are on a disk of this machine.
+
+    Raises:
+        StorageError: If it cannot be opened; the store is closed then.
+    """
+
+    def __init__(
+        self,
+        store: ShardStore,
+        name: str,
+        policy: Policy,
+        clock: SharedClock,
+        shard_id: ShardId,
+        *,
+        interval: float,
+        phase: float,
+        together: Together,
+        worker: str,
+    ) -> None:
+        self.number = shard_id.number
+        self.is_leaving = self.has_ended = False
+        self.wakes_at = 0.0
+        self.steps = 0
+        self._worker = worker
+        self._store = store
+        self.run: bytes = getattr(store, "run", b"")
+        self._retry_at = 0.0
+        try:
+            mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
+            if mark is not None:
+                clock.advance(unpack(mark)[0])
+            self._watched = WatchedStore(self._store)
+            self.shard = Shard(self._watched, policy, clock(), shard_id)
+            self.offsets = read_offsets(self._store)
+            now = clock()
+            batch = self.shard.take_changes(now)
+            batch[Family.META][SEEDS_KEY] = self.offsets.take()
+            batch[Family.META][CLOCK_KEY] = pack(clock.mark())
+            self._watched.write(batch, sync=True)
+            self.shard.changes_landed()
+            self.offsets.land()
+        except BaseException:
+            self._store.close()
+            raise
+        self._taken: dict[tuple[int, int], bytes] = {}
+        self._letters: dict[tuple[int, int], bytes] = {}
+        self._sent: dict[int, int] = {}
+        self._first: dict[int, tuple[int, float]] = {}
+        self._routes: dict[int, int | str] = {}
+        self._inbox: dict[tuple[int, int], bytes] = {}
+        self._expected = 0.0
+        self._request = 0
+        self._from_server: set[tuple[int, int]] = set()
+        self._to_remove: set[tuple[int, int]] = set()
+        self._is_idle = self._look_idle(now)
+        self._sums = self.shard.sums
+        self.state: State = self._read_state()
+        self._is_state_new = True
+        self.commits = _ShardCommits(
+            self,
+            self._watched,
+            clock,
+            writer=together.writer_of(self._store),
+            interval=interval,
+            shift=phase * interval,
+            within=policy.commit_within,
+            saved_at=now,
+            name=name,
+        )
+
+    # -- how it is
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
+        try:
+            self._store.check_lease()
+        except LostError as error:
+            return error
+        return self._watched.torn or self.commits.failure
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
+        return self._watched.torn is not None
+
+    def tear(self, error: StorageError) -> None:
+        """What was read cannot be, because of *error*: leave everything as it is from now on."""
+        self._watched.torn = self._watched.torn or error
+
+    @property
+    def has_post(self) -> bool:
+        """Whether others should be shown something."""
+        return self._is_state_new or bool(self._to_remove)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a page may be leased, as far as store and commits are concerned."""
+        if self.is_leaving or self.commits.is_behind or self._store.is_fading:
+            return False
+        return self.failure is None
+
+    def is_safe(self, lease: Lease | None) -> bool:
+        """Whether a host of it may still be requested: nobody else can have the shard meanwhile.
+
+        Args:
+            lease: Of the page that is requested; ``None`` if it is none.
+        """
+        return is_safe(self._store) and (lease is None or self.shard.is_leased(lease))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of it is in flight."""
+        return not self.shard.n_leased
+
+    def has_work(self, now: float) -> bool:
+        """Whether it has pages to fetch, letters to apply, or changes to store that are not stored yet."""
+        is_stored = not (self.shard.has_changes or self.commits.is_writing)
+        return bool(self._inbox) or not is_stored or self.shard.has_work(now)
+
+    def touch(self) -> None:
+        """Something changes."""
+        self.steps += 1
+        self.wakes_at = 0.0
+
+    def tick(self, now: float) -> None:
+        """Let a commit begin or end, if it is time; none begins while there is nothing to do, so that all can see that."""
+        if self.has_work(now):
+            self.commits.tick(self.steps)
+            self.steps = 0
+
+    # -- hand-over
+
+    def end(self) -> bool:
+        """Make the last commit; returns whether it has landed. Called until it has."""
+        if not self.has_ended:
+            self.commits.tick(0)
+            if self.commits.is_writing:
+                return False
+            self.has_ended = True
+            self.commits.take(is_clean=True)
+        self.commits.look()
+        return not self.commits.is_writing and self.failure is None
+
+    def retry(self) -> None:
+        """Try again to make a commit that has failed, now and then."""
+        if self.commits.is_writing:
+            self.commits.look()
+        elif time.monotonic() > self._retry_at:
+            self._retry_at = time.monotonic() + _RETRY
+            self.commits.take(is_clean=self.has_ended)
+
+    def close(self) -> None:
+        """Let others have it. May take long, and may be called by any thread."""
+        self._store.close()
+
+    # -- mail
+
+    def note_taken(self, letters: Mapping[tuple[int, int], bytes], now: float) -> None:
+        """A commit with *letters* in it, by shard and number, was taken."""
+        self._taken = dict(letters)
+        self._is_idle, self._sums = self._look_idle(now), self.shard.sums
+
+    def note_landed(self) -> None:
+        """It is stored."""
+        waiting = self.shard.mail_waiting()
+        for (to, number), data in self._taken.items():
+            if number < waiting.get(to, (number, 0))[0] + _WINDOW:
+                self._letters[to, number] = data
+        self._taken = {}
+        self.state = self._read_state()
+        self._is_state_new = True
+        got = self.shard.mail_received()
+        for sender, number in list(self._inbox):
+            if number <= got.get(sender, 0):
+                del self._inbox[sender, number]
+        applied = {(sender, number) for sender, number in self._from_server if number <= got.get(sender, 0)}
+        self._from_server -= applied
+        self._to_remove |= applied
+
+    def _look_idle(self, now: float) -> bool:
+        return not self.shard.n_leased and not self.shard.has_work(now)
+
+    def _read_state(self) -> State:
+        return State(
+            self._store.head.decode(),
+            self._worker,
+            self._is_idle,
+            self._sums,
+            self.shard.mail_sent(),
+            self.shard.mail_received(),
+            self.shard.counts,
+            *self.shard.mail_units(),
+        )
+
+    def deliver(self, letters: Iterable[Letter]) -> None:
+        """Take *letters* of the server in, to be read by and by."""
+        for letter in letters:
+            self._inbox.setdefault((letter.sender, letter.number), letter.data)
+            self._from_server.add((letter.sender, letter.number))
+
+    def hand_in(self, letter: Letter) -> None:
+        """Take in the *letter* of another shard of this process."""
+        if letter.number >= self.shard.next_letter(letter.sender):
+            self._inbox.setdefault((letter.sender, letter.number), letter.data)
+
+    def read(self, clock: Callable[[], float]) -> int:
+        """Apply some of the letters that can be; returns how many.
+
+        Raises:
+            StorageError: If one cannot be read.
+        """
+        if not self._inbox or self.has_ended or self.commits.is_behind:
+            return 0
+        if self.shard.prefetches and not self._has_expected():
+            return 0
+        n, until = 0, time.perf_counter() + _READ_SECONDS
+        for sender in {sender for sender, _ in self._inbox}:
+            while (data := self._inbox.get((sender, self.shard.next_letter(sender)))) is not None:
+                self.shard.receive((data,), clock())
+                self.touch()
+                n += 1
+                if time.perf_counter() > until:
+                    return n
+        return n
+
+    def _has_expected(self) -> bool:
+        """Let the store read what the letters are about that come next; whether it has, or took too long for those before."""
+        if not self._expected:
+            for sender in {sender for sender, _ in self._inbox}:
+                first = self.shard.next_letter(sender)
+                for number in range(first, first + _EXPECTED):
+                    if (data := self._inbox.get((sender, number))) is None:
+                        break
+                    self._request = max(self._request, self.shard.expect(data))
+                    self._expected = time.perf_counter() + _EXPECTED_SECONDS
+        if not self._expected or (
+            not self.shard.has_come(self._request) and time.perf_counter() < self._expected
+        ):
+            return False
+        self._expected, self._request = 0.0, 0
+        return True
+
+    def acknowledged(self, states: Mapping[int, State]) -> None:
+        """Other shards have *states*, and so have received letters of this one.
+
+        Raises:
+            StorageError: If one has a letter that was never written.
+        """
+        if self.has_ended:
+            return
+        for other, (first, _) in self.shard.mail_waiting().items():
+            state = states.get(other)
+            number = state.got.get(self.number, 0) if state is not None else 0
+            if number >= first:
+                self.shard.acknowledged(other, number)
+                self.wakes_at = 0.0
+        waiting = self.shard.mail_waiting()
+        for to, number in list(self._letters):
+            if number < waiting.get(to, (number + 1, 0))[0]:
+                del self._letters[to, number]
+
+    def compare(self, state: State | None) -> None:
+        """Others see *state*: show the right one again if a worker that held the shard before has shown its own late."""
+        if state is None or state.head != self.state.head:
+            self._is_state_new = True
+
+    def take_post(self, route_to: Callable[[int], int | str]) -> Post:
+        """What others should be shown of the last commit, and have not been yet.
+
+        Args:
+            route_to: By which way letters to a shard go now: a number if this process holds it, too, and which time it was opened;
+                a name if they go by the server; ``""`` if they wait.
+
+        Raises:
+            StorageError: If a letter cannot be read.
+        """
+        post = Post(self)
+        now = time.monotonic()
+        for to, (first, end) in self.shard.mail_waiting().items():
+            if not (route := route_to(to)):
+                continue
+            if self._routes.get(to, route) != route:
+                self._sent[to] = first - 1  # what was sent the other way may be lost with it
+            self._routes[to] = route
+            letters = post.near if isinstance(route, int) else post.letters
+            if self._first.get(to, (0, 0.0))[0] != first:
+                self._first[to] = first, now
+            elif now - self._first[to][1] > _SEND_AGAIN:
+                self._first[to] = first, now
+                self._sent[to] = first - 1
+            begin = max(self._sent.get(to, 0), first - 1) + 1
+            last = min(end, first + _WINDOW - 1)
+            while begin <= last and (data := self._letters.get((to, begin))) is not None:
+                letters.append((to, Letter(self.number, begin, data)))
+                begin += 1
+            if begin <= last:
+                some = self.shard.letters(to, begin - 1, _AT_ONCE)
+                letters += [(to, Letter(self.number, n, data)) for n, data in enumerate(some, begin)]
+                begin += len(some)
+            self._sent[to] = begin - 1
+        post.read, self._to_remove = sorted(self._to_remove), set()
+        if self._is_state_new or post.near:
+            post.state, self._is_state_new = self.state, False
+        return post
+
+    def post_failed(self, post: Post) -> None:
+        """*post* may not have reached the server: it is to be posted again."""
+        for to, letter in (*post.letters, *post.near):
+            self._sent[to] = min(self._sent.get(to, 0), letter.number - 1)
+        self._to_remove |= {*post.read}
+        self._is_state_new = True
+
+
+class Post:
+    """What one shard shows others.
+
+    Attributes:
+        sender: The shard, as it was opened.
+        number: Which shard.
+        run: Of the server, on which it was opened.
+        letters: Letters to shards of other processes.
+        near: Letters to shards of this process: they are handed in when the rest is posted, so that nothing of this shard is
+            ever heard of before its state is shown.
+        read: Letters to it, by sender and number, that are in a commit that has landed.
+        state: What it was like at its last commit, if that is new.
+    """
+
+    __slots__ = ("letters", "near", "number", "read", "run", "sender", "state")
+
+    def __init__(self, sender: Held) -> None:
+        self.sender, self.number, self.run = sender, sender.number, sender.run
+        self.letters: list[tuple[int, Letter]] = []
+        self.near: list[tuple[int, Letter]] = []
+        self.read: list[tuple[int, int]] = []
+        self.state: State | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.letters or self.near or self.read or self.state)
+
+
+class _ShardCommits(Commits):
+    """Commits of a shard, which learns what is in them."""
+
+    def __init__(
+        self,
+        held: Held,
+        store: WatchedStore,
+        clock: SharedClock,
+        *,
+        writer: Writer,
+        interval: float,
+        shift: float,
+        within: float,
+        saved_at: float,
+        name: str,
+    ) -> None:
+        super().__init__(
+            store,
+            held.shard,
+            clock,
+            held.offsets,
+            writer=writer,
+            interval=interval,
+            shift=shift,
+            within=within,
+            saved_at=saved_at,
+            name=name,
+        )
+        self._held = held
+
+    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
+        del is_clean
+        letters = {
+            (int.from_bytes(row[1:3], "big"), int.from_bytes(row[3:], "big")): data
+            for row, data in batch[Family.META].items()
+            if row[:1] == OUTBOX and data is not None
+        }
+        self._held.note_taken(letters, self.taken_at)
+
+    def _note_landed(self) -> None:
+        self._held.note_landed()

@@ -1,0 +1,146 @@
+"""Whether a job may be crawled in so many shards: what was said when it began, and what cannot be done in shards."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.order import BatchOrder, order_name
+from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.storage.redis.membership import JobCut, begin, read_cut, read_suffixes
+from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
+
+from .copied_shards import read_part_suffixes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.storage import Address
+
+logger = logging.getLogger(__name__)
+
+
+def check_cut(
+    address: Address | None, shards: int, policy: Policy, *, interval: float, disks: int = 0
+) -> None:
+    """Do nothing if the job at *address* may be crawled in so many *shards*; ``None`` is a job in a folder.
+
+    Args:
+        disks: Job folders among which they are divided; 0 if they are on the server.
+        interval: Seconds between commits.
+
+    Raises:
+        SettingError: If other settings do not go with shards.
+        StorageError: If it was begun with another number, or the server cannot be reached.
+    """
+    if address is None:
+        if shards > 1:
+            raise SettingError(
+                f'AOPIC_SHARDS ({shards}) needs AOPIC_STORE = "redis", where other processes find the shards, or AOPIC_DISKS, the '
+                "number of workers that have shards on their disks: set one of them, or AOPIC_SHARDS = 1."
+            )
+        return
+    _check_begun(address, shards, disks, order_name(policy.order))
+    if disks and shards < max(disks, 2):
+        raise SettingError(
+            f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
+            "to some four to eight times as many."
+        )
+    if shards == 1:
+        return
+    if policy.by_address:
+        raise SettingError(
+            "AOPIC_POLITENESS_KEY has 'address', but hosts of one address may be in several shards, which cannot wait for "
+            "each other: leave it out, or set AOPIC_SHARDS = 1."
+        )
+    if isinstance(policy.order, BatchOrder):
+        raise SettingError(
+            f"AOPIC_ORDER ({order_name(policy.order)}) looks at the whole graph, of which a shard has a part: use another order, "
+            "or AOPIC_SHARDS = 1."
+        )
+    if interval == math.inf:
+        raise SettingError(
+            'AOPIC_DURABILITY = "close" stores nothing before the end, so that no shard would hear of another: set a number '
+            "of milliseconds, or AOPIC_SHARDS = 1."
+        )
+
+
+def _check_begun(address: Address, shards: int, disks: int, order: str) -> None:
+    """Do nothing if the job at *address* has not begun, or began like this.
+
+    Raises:
+        StorageError: If it began otherwise, or the server cannot be reached.
+    """
+    cut = read_cut(address)
+    if cut is None:
+        return
+    if cut.shards != shards:
+        raise StorageError(
+            f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
+            f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
+    if cut.disks != disks:
+        is_there = f"on the disks of {cut.disks} workers" if cut.disks else "on the server"
+        raise StorageError(
+            f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
+            f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+        )
+    if cut.order not in {"", order}:
+        raise StorageError(
+            f"The job in {address} is crawled in the order {cut.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
+            f"{order}: set AOPIC_ORDER as all other workers have it, or begin another job with another AOPIC_REDIS_KEY. Nothing was "
+            "changed."
+        )
+    check_suffixes(address, cut)
+
+
+def check_suffixes(job: Path | Address, cut: JobCut) -> None:
+    """Cut domains as *cut*, that of *job*, does from now on: else this process would look for hosts in other shards.
+
+    Raises:
+        StorageError: If it cannot.
+    """
+    if cut.suffixes == list_name():
+        return
+    if not use_list(cut.suffixes, find_suffixes(job)):
+        raise StorageError(
+            f"The job in {job} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
+            f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of tldextract "
+            "with which the job began. Nothing was changed."
+        )
+    logger.info(
+        "Domains are cut by the list of public suffixes with which the job in %(job)s began, not by the one that is installed",
+        {"job": job},
+    )
+
+
+def find_suffixes(job: Path | Address) -> bytes:
+    """The list of public suffixes by which *job* is cut; empty if it is not there.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    return (read_part_suffixes(job) if isinstance(job, Path) else read_suffixes(job)) or b""
+
+
+def begin_cut(
+    address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0, order: str = ""
+) -> bool:
+    """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
+
+    Args:
+        disks: Job folders among which they are divided; 0 if they are on the server.
+        order: Name of the order in which it is crawled.
+        prepare: Does what belongs to it before, such as to put its seeds there.
+
+    Raises:
+        StorageError: If there is a job that began otherwise, maybe at this moment, or the server does not work.
+    """
+    cut = JobCut(shards, list_name(), disks, order)
+    is_new = begin(address, cut, prepare, suffixes=packed_list())
+    if not is_new:
+        _check_begun(address, shards, disks, order)
+    return is_new

@@ -1,0 +1,75 @@
+"""What lies where in a job folder.
+
+``aopic/`` holds the store and may change without warning between format versions; seeds wait in ``aopic-seeds/``
+(see :mod:`scrapy_aopic.seeds.folder_seeds`); beside them is what Scrapy itself keeps.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.storage.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scrapy_aopic.storage.lock import Lock
+
+STATE_FILE = "spider.state"
+"""What Scrapy itself keeps in a job folder: the state of the spider."""
+
+
+def store_place(job: Path | Address) -> Path | Address:
+    """Where the store of a *job* is, which is a job folder, or is itself on a server."""
+    return job if isinstance(job, Address) else store_folder(job)
+
+
+def store_folder(job_folder: Path) -> Path:
+    """Where in a job folder the store is."""
+    return job_folder / "aopic"
+
+
+def seeds_folder(job_folder: Path) -> Path:
+    """Where in a job folder seeds wait."""
+    return job_folder / "aopic-seeds"
+
+
+def check_job_folder(job: Path) -> None:
+    """Do nothing if *job* is a folder, or may become one.
+
+    Raises:
+        StorageError: If it is something else.
+    """
+    try:
+        if job.is_dir():
+            return
+        if job.exists():
+            raise StorageError(
+                f"{job} is a file, and no job folder: give the JOBDIR of a crawl, or a new name."
+            )
+        if job.is_symlink():
+            raise StorageError(f"{job} is a symbolic link to {job.readlink()}, which is not there.")
+        for parent in job.parents:
+            if parent.exists() and not parent.is_dir():
+                raise StorageError(f"{job} can be no job folder, because {parent} is a file.")
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"{job} can be no job folder: {plainly(error)}.") from error
+
+
+@contextmanager
+def named_as_given(lock: Lock, job: Path) -> Iterator[None]:
+    """Make errors name the folder of the locked job as the user named it: *job*, not the path behind *lock*."""
+    where = str(lock.around.where)
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(str(error).replace(where, str(job))) from error
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(where, str(job))
+        raise

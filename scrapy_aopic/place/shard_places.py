@@ -1,0 +1,114 @@
+"""Where the shards of a job are, and which of them a worker may open: those on the server are anybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+from scrapy_aopic.storage import note_server
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis.membership import Registry
+
+from .paths import store_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.redis.membership import Look
+    from scrapy_aopic.storage.redis.store import RedisStore
+
+    from .shard_store import ShardStore
+
+
+class Keeper(Protocol):
+    """What keeps the shards of a job.
+
+    Attributes:
+        registry: This worker's way to the server; whoever uses it closes it.
+        pause: Seconds between looks at the other workers.
+        own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
+    """
+
+    registry: Registry
+    pause: float
+    own: Sequence[int] | None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why this worker may go on with no shard at all; ``None`` if it may."""
+        ...
+
+    @property
+    def is_fading(self) -> bool:
+        """Whether that may soon be so, so that nothing new should be begun in any shard."""
+        ...
+
+    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, in a thread; *look* is the last one.
+
+        Raises:
+            InUseError: If another worker has it open.
+            StorageError: If it cannot be opened.
+        """
+        ...
+
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
+        """Write *batches*, in a thread, each to a store that it has opened.
+
+        Returns:
+            Why each was not stored; ``None`` if it was.
+        """
+        ...
+
+    def say_asleep(self, numbers: Sequence[int]) -> None:
+        """Say where the shards *numbers* are, which nobody has open; in a thread."""
+        ...
+
+    def close(self) -> None:
+        """Let others have what this worker has, all of which is closed."""
+        ...
+
+
+class OnServer:
+    """Shards whose stores are on the server: whoever has the lease of one may open it, for so long.
+
+    Args:
+        folder: Job folder of the worker, if it has one.
+        shards: Of the job at *address*.
+
+    Raises:
+        StorageError: If the server cannot be reached, or the folder is of another job.
+    """
+
+    pause = 0.2  # what a hand-over takes; a look takes the server some tens of microseconds
+    own: Sequence[int] | None = None
+    failure: StorageError | None = None
+    is_fading = False  # each shard has a lease of its own
+
+    def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
+        from scrapy_aopic.storage.redis.transaction import Together  # noqa: PLC0415 (only for jobs on a server)
+
+        if folder is not None:
+            note_server(store_folder(folder), address)
+        self._address = address
+        self._together = Together(address)
+        self.registry = Registry(address, shards)
+
+    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, if no other worker has it open."""
+        del look, clock
+        return open_store_of_shard(self._address.of_shard(number))
+
+    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
+        """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""
+        return self._together.write([(cast("RedisStore", store).opened, batch) for store, batch in batches])
+
+    def say_asleep(self, numbers: Sequence[int]) -> None:
+        """Nothing: a shard that nobody has open is soon opened by somebody."""
+
+    def close(self) -> None:
+        """Close the connection that commits share."""
+        self._together.close()

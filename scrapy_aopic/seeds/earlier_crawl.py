@@ -1,0 +1,170 @@
+"""Pages that another crawl has fetched, of which nothing is known but fingerprints: a job that goes on with it does not fetch them.
+
+They lie beside the job, in the file ``aopic-former`` of its folder or under the key ``former`` on its server: a line of JSON, then
+the first 8 bytes of each fingerprint, in their order. Two of a million pages have the same 8 bytes once in 37 million crawls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from array import array
+from bisect import bisect_left
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from w3lib.url import canonicalize_url
+
+from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.storage.named_files import read_given
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.replacing import put_pieces
+from scrapy_aopic.storage.store_folder import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy_aopic.storage import Address
+
+_FILE = "aopic-former"
+
+_BYTES = 8
+"""Of a fingerprint that are kept."""
+
+_PIECE_BYTES = 1 << 22
+"""Of a value on a server: some milliseconds of it."""
+
+
+def _of_scrapy_redis(method: str, url: str, body: bytes) -> bytes:
+    data = {"method": method, "url": canonicalize_url(url), "body": body.hex()}
+    return hashlib.sha1(json.dumps(data, sort_keys=True).encode(), usedforsecurity=False).digest()
+
+
+def _of_scrapy(method: str, url: str, body: bytes) -> bytes:
+    data = {"method": method, "url": canonicalize_url(url), "body": body.hex(), "headers": {}}
+    return hashlib.sha1(json.dumps(data, sort_keys=True).encode(), usedforsecurity=False).digest()
+
+
+def _of_old_scrapy(method: str, url: str, body: bytes) -> bytes:
+    return hashlib.sha1(
+        method.encode() + canonicalize_url(url).encode() + body, usedforsecurity=False
+    ).digest()
+
+
+SCHEMES: dict[str, Callable[[str, str, bytes], bytes]] = {
+    "scrapy-redis": _of_scrapy_redis,
+    "scrapy": _of_scrapy,
+    "scrapy-2.6": _of_old_scrapy,
+}
+"""Fingerprints of method, URL and body: of scrapy-redis since 0.8, of Scrapy since 2.7, and of both before."""
+
+
+class Former:
+    """The pages that a former crawl has fetched.
+
+    Args:
+        scheme: Which of :data:`SCHEMES` their fingerprints are of.
+        numbers: The beginnings of these, in their order.
+    """
+
+    def __init__(self, scheme: str, numbers: array[int]) -> None:
+        self.scheme = scheme
+        self._fingerprint = SCHEMES[scheme]
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def has(self, method: str, url: str, body: bytes) -> bool:
+        """Whether such a request was made."""
+        number = beginning(self._fingerprint(method, url, body))
+        at = bisect_left(self._numbers, number)
+        return at < len(self._numbers) and self._numbers[at] == number
+
+    def pieces(self) -> Iterator[bytes]:
+        """As it is kept."""
+        yield json.dumps({"scheme": self.scheme, "n": len(self)}).encode() + b"\n"
+        step = _PIECE_BYTES // _BYTES
+        for begin in range(0, len(self), step):
+            part = self._numbers[begin : begin + step]
+            if sys.byteorder == "little":
+                part.byteswap()
+            yield part.tobytes()
+
+
+def beginning(fingerprint: bytes) -> int:
+    """What is kept of *fingerprint*."""
+    return int.from_bytes(fingerprint[:_BYTES], "big")
+
+
+def make_former(scheme: str, numbers: Iterable[int]) -> Former:
+    """The former pages whose fingerprints begin with *numbers*, in whatever order."""
+    return Former(scheme, array("Q", sorted({*numbers})))
+
+
+def keep_former(job: Path | Address, former: Former) -> None:
+    """Let *former* lie beside *job*, in the place of what was there.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    if isinstance(job, Path):
+        try:
+            job.mkdir(parents=True, exist_ok=True)
+            with replacing(job / _FILE) as file:
+                file.writelines(former.pieces())
+        except OSError as error:
+            raise StorageError(f"{job / _FILE} cannot be written: {plainly(error)}.") from error
+        return
+    key = Keys(job).of_job(b"former")
+    with closing(connect(job)) as link:
+        put_pieces(link, key, former.pieces())
+
+
+def read_former(job: Path | Address | None) -> Former | None:
+    """What lies beside *job*, which may have no place; ``None`` if nothing does.
+
+    Raises:
+        StorageError: If it cannot be read.
+    """
+    if job is None:
+        return None
+    try:
+        if isinstance(job, Path):
+            data = read_given(job / _FILE)
+        else:
+            key, n, parts = Keys(job).of_job(b"former"), 0, []
+            with closing(connect(job)) as link:
+                while piece := link.ask((b"LINDEX", key, n))[0]:
+                    parts.append(piece)
+                    n += 1
+            data = b"".join(parts)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"{job}: the pages of the former crawl cannot be read: {plainly(error)}."
+        ) from error
+    return _read(job, data) if data else None
+
+
+def _read(job: Path | Address, data: bytes) -> Former:
+    head, _, rest = data.partition(b"\n")
+    try:
+        said = json.loads(head)
+        numbers = array("Q", rest)
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        if said["n"] != len(numbers):
+            raise ValueError(f"{len(numbers)} of {said['n']} fingerprints")
+        return Former(said["scheme"], numbers)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise StorageError(
+            f"The pages of the former crawl that lie beside the job in {job} are damaged: import them again "
+            "('scrapy aopic import-redis')."
+        ) from error

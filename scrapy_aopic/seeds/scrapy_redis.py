@@ -1,0 +1,339 @@
+"""What a crawl with scrapy-redis has left on its server, taken over into a job; the server is only read.
+
+- Its queue (``SPIDER:requests``) and its start URLs (``SPIDER:start_urls``) become seeds that wait beside the job, each a whole
+  request: it is taken up once, whether the crawl runs, was stopped or has not begun.
+- Of its fetched pages only fingerprints are left (``SPIDER:dupefilter``). Those that are not of queued requests lie beside the job
+  from then on (:mod:`.earlier_crawl`).
+
+Requests were pickled, or written as JSON. Nothing is unpickled: see :mod:`scrapy_aopic.web.plain_pickle`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from tqdm import tqdm
+
+from scrapy_aopic.exceptions import ExchangeError, plainly
+from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
+from scrapy_aopic.web.request_rows import pack_values
+
+from .earlier_crawl import SCHEMES, beginning, keep_former, make_former
+from .folder_seeds import Seed, lists, wait
+from .seed_lists import url_error
+from .server_seeds import put_on_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy_aopic.storage.redis.connection import Link
+
+_AT_ONCE = 500
+"""Requests that are read at once: about a megabyte."""
+
+_OF_SCRAPY = re.compile(r"scrapy\.http\.(request\.)?(form\.|json_request\.)?\w*Request")
+"""Classes whose requests are as good as plain ones once they are made."""
+
+_OF_TRANSFERS = ("download_latency", "_auth_proxy", "_scheme_proxy")
+"""Keys of ``meta`` that say what the transfer of the page was like that had the link."""
+
+_TEXTS = ("url", "method", "callback", "errback", "encoding")
+
+
+class Places(NamedTuple):
+    """Where a crawl of scrapy-redis keeps what it has, on the server of *address*.
+
+    Attributes:
+        queue, start_urls, fingerprints: Keys; ``""`` for what is not to be taken over.
+    """
+
+    address: Address
+    queue: str
+    start_urls: str
+    fingerprints: str
+
+
+@dataclass(slots=True)
+class Imported:
+    """What was taken over.
+
+    Attributes:
+        requests: Of the queue.
+        start_urls: That waited for the spider.
+        former: Fingerprints of pages that are not fetched again.
+        scheme: What made them; ``""`` if there are none.
+        bad: Requests left out.
+        first_bad: What is wrong with the first of them.
+    """
+
+    requests: int = 0
+    start_urls: int = 0
+    former: int = 0
+    scheme: str = ""
+    bad: int = 0
+    first_bad: str = ""
+    hits: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, set[int]] = field(default_factory=dict)
+
+
+def import_crawl(
+    places: Places, job: Path | Address, *, scheme: str = "", skip_bad: bool = False, progress: bool = False
+) -> Imported:
+    """Take over into *job* what is at *places*, all of it or nothing.
+
+    Args:
+        scheme: What made the fingerprints (:data:`.earlier_crawl.SCHEMES`); ``""`` to find out by the queue.
+        skip_bad: Leave out requests that cannot be taken over, instead of refusing all.
+
+    Raises:
+        ExchangeError: If there is nothing, or not all of it can be taken over.
+        StorageError: If a server cannot be reached, or the job cannot be written.
+    """
+    found = Imported()
+    with closing(connect(places.address)) as link, TemporaryDirectory(prefix="scrapy-aopic-") as temporary:
+        former: set[int] = set()
+        if places.fingerprints:
+            former = _read_fingerprints(link, places.fingerprints, progress=progress)
+        rows = _rows(link, places, former, found, progress=progress)
+        folder = seeds_folder(Path(temporary))
+        wait(folder, rows)
+        n = found.requests + found.start_urls
+        if found.bad and not skip_bad:
+            raise ExchangeError(
+                f"{found.first_bad}. Requests that cannot be taken over: {found.bad} of {n + found.bad}, so none was taken: leave "
+                "them out with --skip-bad, or let the old crawl fetch them first."
+            )
+        if not n and not former:
+            raise ExchangeError(
+                f"There is nothing of a crawl at {_server(places.address)} under {_names(places)}: give the spider's name as the old "
+                "crawl had it, or the keys with --queue, --start-urls and --dupefilter."
+            )
+        if former:
+            found.scheme = scheme or _scheme(found)
+            kept = make_former(found.scheme, former - found.numbers[found.scheme])
+            found.former = len(kept)
+            keep_former(job, kept)  # before the requests, none of which it has
+        if n:
+            _put(job, folder)
+    return found
+
+
+def _put(job: Path | Address, folder: Path) -> None:
+    """Let the list in *folder* wait beside *job*."""
+    if isinstance(job, Path):
+        for path in lists(folder):
+            with path.open(encoding="ascii") as lines:
+                wait(seeds_folder(job), lines)
+    else:
+        put_on_server(job, lists(folder))
+
+
+def _server(address: Address) -> str:
+    return str(address).partition("#")[0]
+
+
+def _names(places: Places) -> str:
+    return ", ".join(filter(None, (places.queue, places.start_urls, places.fingerprints)))
+
+
+def _scheme(found: Imported) -> str:
+    """What made the fingerprints, as those of the queued requests show."""
+    best = max(found.hits, key=lambda name: found.hits[name])
+    if found.hits[best]:
+        return best
+    raise ExchangeError(
+        "None of the queued requests is in the dupefilter by a fingerprint that is known here, so nothing can be said of the pages "
+        f"that were fetched: say what made the fingerprints (--fingerprints {', '.join(SCHEMES)}), or leave them out with "
+        "--dupefilter ''; then those pages are fetched again. Nothing was taken."
+    )
+
+
+# -- fingerprints
+
+
+def _read_fingerprints(link: Link, key: str, *, progress: bool) -> set[int]:
+    """The beginnings of all fingerprints in the set *key*."""
+    kind = _kind(link, key)
+    if kind == "none":
+        return set()
+    if kind != "set":
+        raise ExchangeError(f"The key {key} holds a {kind}, and not a set of fingerprints.")
+    found: set[int] = set()
+    cursor = b"0"
+    with tqdm(unit=" fingerprints", unit_scale=True, disable=None if progress else True, leave=False) as line:
+        while True:
+            ((cursor, members),) = link.ask((b"SSCAN", key.encode(), cursor, b"COUNT", 2 * _AT_ONCE))
+            found |= {_number(member, key) for member in members}
+            line.update(len(members))
+            if cursor == b"0":
+                return found
+
+
+def _number(member: bytes, key: str) -> int:
+    """The beginning of a fingerprint in the set *key*."""
+    try:
+        return beginning(bytes.fromhex(member.decode("ascii")))
+    except ValueError:
+        raise ExchangeError(
+            f"{member[:80]!r} in {key} is no fingerprint in hexadecimal: leave the dupefilter out with --dupefilter ''; then the "
+            "pages that were fetched are fetched again. Nothing was taken."
+        ) from None
+
+
+def _kind(link: Link, key: str) -> str:
+    said = link.ask((b"TYPE", key.encode()))[0]
+    return said.decode() if isinstance(said, bytes) else str(said)
+
+
+# -- requests
+
+
+def _rows(link: Link, places: Places, former: set[int], found: Imported, *, progress: bool) -> Iterator[str]:
+    """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
+    found.hits = dict.fromkeys(SCHEMES, 0)
+    found.numbers = {name: set() for name in SCHEMES}
+    for is_start, key in ((True, places.start_urls), (False, places.queue)):
+        if not key:
+            continue
+        rows = tqdm(
+            _members(link, key),
+            unit=" requests",
+            unit_scale=True,
+            disable=None if progress else True,
+            leave=False,
+        )
+        for number, data in enumerate(rows, 1):
+            try:
+                values = _start_values(data) if is_start else _queue_values(data)
+                seed = Seed(values["url"], None, pack_values(values))
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
+                found.bad += 1
+                why = str(error) if type(error) in (ValueError, TypeError) else plainly(error)
+                found.first_bad = found.first_bad or f"{key}, number {number}: {why}"
+                continue
+            if is_start:
+                found.start_urls += 1
+            else:
+                found.requests += 1
+                _note(values, former, found)
+            yield seed.line()
+
+
+def _note(values: dict[str, Any], former: set[int], found: Imported) -> None:
+    """Note the fingerprints of a queued request, which is not fetched yet although the dupefilter has it."""
+    for name, fingerprint in SCHEMES.items():
+        number = beginning(fingerprint(values.get("method", "GET"), values["url"], values.get("body", b"")))
+        if number in former:
+            found.hits[name] += 1
+            found.numbers[name].add(number)
+
+
+def _members(link: Link, key: str) -> Iterator[bytes]:
+    """All members of a list, a set or a sorted set, in the order in which they would be taken; nothing is removed."""
+    kind, name = _kind(link, key), key.encode()
+    if kind == "none":
+        return
+    if kind == "set":
+        cursor, seen = b"0", set[bytes]()
+        while True:
+            ((cursor, members),) = link.ask((b"SSCAN", name, cursor, b"COUNT", _AT_ONCE))
+            seen |= {*members}
+            if cursor == b"0":
+                yield from sorted(seen)  # the same order each time: see :mod:`.folder_seeds`
+                return
+    words = {"list": b"LRANGE", "zset": b"ZRANGE"}
+    if kind not in words:
+        raise ExchangeError(
+            f"The key {key} holds a {kind}, and not a list, a set or a sorted set of requests."
+        )
+    at = 0
+    while members := link.ask((words[kind], name, at, at + _AT_ONCE - 1))[0]:
+        yield from members
+        at += _AT_ONCE
+
+
+def _start_values(data: bytes) -> dict[str, Any]:
+    """A start URL, or JSON with one, as scrapy-redis reads it."""
+    text = data.decode("utf-8").strip()
+    values: dict[str, Any] = {"url": text}
+    if text.startswith("{"):
+        said = json.loads(text)
+        if others := said.keys() - {"url", "meta", "method"}:
+            raise ValueError(
+                f"it has {min(others)!r} for a form: let a RedisSpider take it, or give it as a request of your own"
+            )
+        values = {"url": said.get("url"), "meta": said.get("meta") or {}}
+        values["method"] = str(said.get("method") or "GET").upper()
+    return _checked({**values, "dont_filter": True})
+
+
+def _queue_values(data: bytes) -> dict[str, Any]:
+    """A request of the queue, which was pickled or written as JSON."""
+    if data[:1] == b"\x80":
+        try:
+            said = read_pickle(data)
+        except NotPlainError as error:
+            raise ValueError(f"the pickled request cannot be read as plain data: {error}") from error
+    elif data[:1] == b"{":
+        said = json.loads(data)
+    else:
+        raise ValueError(
+            f"{data[:40]!r} is neither a pickle nor JSON, so a SCHEDULER_SERIALIZER of its own wrote it"
+        )
+    if not isinstance(said, dict) or not all(isinstance(name, str) for name in said):
+        raise ValueError("it holds no request")
+    if "_encoding" in said:
+        said["encoding"] = said.pop("_encoding")
+    return _checked(said)
+
+
+def _checked(said: dict[str, Any]) -> dict[str, Any]:
+    """What of a request, as Scrapy's ``to_dict`` says it, differs from the defaults.
+
+    Raises:
+        ValueError, TypeError: If it is no request.
+    """
+    if error := url_error(said.get("url")):
+        raise ValueError(error)
+    values = {name: value for name, value in said.items() if value}
+    for name in _TEXTS:
+        if not isinstance(values.get(name, ""), str):
+            raise TypeError(f"its {name} ({values[name]!r}) is no text")
+    if isinstance(values.get("body"), str):
+        values["body"] = values["body"].encode()
+    if not isinstance(values.get("body", b""), bytes):
+        raise TypeError("its body is no bytes")
+    for name, kind in (("meta", dict), ("cb_kwargs", dict), ("headers", dict), ("priority", int)):
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"its {name} is no {kind.__name__}")
+    for name, default in (("method", "GET"), ("encoding", "utf-8")):
+        if values.get(name) == default:
+            del values[name]
+    if _OF_SCRAPY.fullmatch(str(values.get("_class", ""))):
+        del values["_class"]
+        values.pop("dumps_kwargs", None)
+    if "meta" in values:
+        values["meta"] = _kept(values["meta"], values["url"])
+    return {name: value for name, value in values.items() if value}
+
+
+def _kept(meta: dict[Any, Any], url: str) -> dict[Any, Any]:
+    """Of *meta* what the spider has put there."""
+    of_slot = meta.get("download_slot") == urlsplit(url).hostname
+    return {
+        key: value
+        for key, value in meta.items()
+        if key not in _OF_TRANSFERS
+        and not str(key).startswith("_aopic")
+        and not (key == "download_slot" and of_slot)
+    }

@@ -1,0 +1,254 @@
+"""What may be queued, under which URL, and which responses are read: the rules on URLs and types in a crawl."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from scrapy.settings import SETTINGS_PRIORITIES
+
+from scrapy_aopic.exceptions import ANY_ERROR
+from scrapy_aopic.refusals import UnwantedTypeError
+from scrapy_aopic.session.stats import FirstOnly
+from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.web.content_types import content_type, declared_type
+from scrapy_aopic.web.meta import PURPOSE, SEEDED
+from scrapy_aopic.web.networks import Networks
+from scrapy_aopic.web.origins import host_name
+from scrapy_aopic.web.url_rules import FAULTS
+from scrapy_aopic.web.urls import Normaliser, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.http.headers import Headers
+
+logger = logging.getLogger(__name__)
+
+_CANNOT_BE = ("invalid", "scheme", "host", "port")
+"""Reasons to refuse a row of a list of seeds: no errback would hear of the failure."""
+
+_SHOWN = 200
+"""Characters of a URL that are shown in the log; hostile ones have a megabyte."""
+
+
+_NETWORKS: WeakKeyDictionary[Crawler, ReferenceType[Networks]] = WeakKeyDictionary()
+
+
+def networks_of(crawler: Crawler) -> Networks:
+    """Where *crawler* may go: one for what queues requests and for what sends them, which have to keep it.
+
+    Raises:
+        SettingError: If its setting cannot be used.
+    """
+    known = _NETWORKS.get(crawler)
+    networks = known() if known is not None else None
+    if networks is None:
+        networks = Networks(read(crawler.settings, "AOPIC_ALLOW_NETWORKS"))
+        _NETWORKS[crawler] = ref(networks)
+    return networks
+
+
+def is_of_seed(request: Request) -> bool:
+    """Whether *request* is a seed, or one that its own host has redirected elsewhere on itself: what an operator has named."""
+    if request.meta.get(PURPOSE) != SEEDED:
+        return False
+    before = request.meta.get("redirect_urls")
+    return not before or host_name(str(before[0])) == host_name(request.url)
+
+
+class Admission:
+    """Gives links the normal form of their URL, and turns away those that are not worth fetching.
+
+    What the spider requests on purpose (:mod:`scrapy_aopic.session.links.purpose`) is marked, and left as it is except for the
+    spelling of its host. Refusals are counted, and the first for each reason is logged.
+
+    Raises:
+        SettingError: If one of its settings cannot be used.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        self._crawler = crawler
+        self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
+        self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
+        self._first = FirstOnly(logger, crawler)
+        self.refused: dict[str, int] = {}
+        """URLs that were turned away, by reason; once a job is open, those of all of its runs."""
+        addon = SETTINGS_PRIORITIES["addon"]
+        self._lacks_cookies = (
+            not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
+        )
+        rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
+        self._has_schemes = "scheme" in rules
+        rewrite = self._rewrite if self._user_rewrite is not None else None
+        self.networks = networks_of(crawler)
+        self._normalise = read_normaliser(settings, rewrite, self.networks)
+        self.networks.on_change(self._normalise.forget)
+        # One host must have one name, or two requests would be sent to it at once.
+        self._spell = Normaliser(
+            rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
+        )
+
+    def admit_link(self, request: Request, page: str) -> Request | None:
+        """*request*, a link of the page with the URL *page*, as it is to be queued; ``None`` if it is turned away."""
+        request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
+        verdict = self._normalise(request.url)
+        if not verdict.reason and verdict.url == request.url:
+            return request
+        return self._follow(verdict, request, page)
+
+    @property
+    def has_own_rule(self) -> bool:
+        """Whether the user has a rule of their own (``AOPIC_URL_REWRITE``)."""
+        return self._user_rewrite is not None
+
+    def judge_link(self, url: str) -> Verdict:
+        """What is to be done with *url*, that of a link; nothing is counted."""
+        return self._normalise(url)
+
+    def admit_found(self, url: str, verdict: Verdict, page: str) -> bool:
+        """Whether *url*, that of a link of the page with the URL *page*, is queued as *verdict* says, which is counted."""
+        if verdict.reason:
+            self._refuse(verdict, page)
+            return False
+        if verdict.url != url:
+            self._count("aopic/urls/changed")
+        return True
+
+    def admit(self, request: Request, page: str = "") -> Request | None:
+        """*request*, which the spider makes on purpose, as it is to be queued; ``None`` if it is turned away.
+
+        Args:
+            page: URL of the page for which a callback yields it, ``""`` if none does.
+        """
+        # A callback may have copied the meta of its page.
+        is_seed = not page and (request.meta.get(PURPOSE) == SEEDED or request.meta.get("is_start_request"))
+        request.meta[PURPOSE] = SEEDED if is_seed else True
+        if is_of_seed(request):
+            self.networks.name(request.url)
+        elif not request.errback:  # which hears of it when it is to be sent
+            reason = self.networks.refusal(request.url, is_by_others=bool(request.meta.get("proxy")))
+            if reason:
+                self._refuse(Verdict(request.url, reason), page)
+                return None
+        if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
+            self._miss_cookies(request)
+        if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
+            return request
+        return self._follow(self._judge(request, page), request, page)
+
+    def _follow(self, verdict: Verdict, request: Request, page: str) -> Request | None:
+        """*request* with the URL that *verdict* wants; ``None`` if it is refused."""
+        if verdict.reason:
+            self._refuse(verdict, page)
+            return None
+        if verdict.url == request.url:
+            return request
+        self._count("aopic/urls/changed")
+        return request.replace(url=verdict.url)
+
+    def admit_target(self, request: Request) -> Request | None:
+        """*request*, the target of a redirect, which is what the request was that was redirected."""
+        return self.admit(request) if request.meta.get(PURPOSE) else self.admit_link(request, "")
+
+    def admit_url(self, url: str) -> str | None:
+        """Normal form of *url*, a row of a list of seeds; ``None`` if it is turned away."""
+        verdict = self._normalise(url)
+        self.networks.name(verdict.url)
+        if verdict.reason in (*_CANNOT_BE, "user"):
+            self._refuse(verdict, "")
+            return None
+        if verdict.url != url:
+            self._count("aopic/urls/changed")
+        return verdict.url
+
+    def is_wanted(self, headers: Headers) -> bool:
+        """Whether a response with *headers* may be of a content type that is read: if they say nothing, its body shows."""
+        kind = declared_type(headers).essence
+        return not kind or self._is_wanted(kind)
+
+    def is_read(self, response: Response) -> bool:
+        """Whether *response* is of a content type that is read."""
+        return self._is_wanted(content_type(response))
+
+    def unwanted(self, response: Response) -> UnwantedTypeError:
+        """The error for *response*, which is of a type that is not read; the first one is logged."""
+        kind = content_type(response)
+        self._first.warning(
+            "content type",
+            "%(url)s is not read, because links to %(kind)s are not (AOPIC_CONTENT_TYPES); further answers of such types "
+            "are only counted (aopic/outcomes/content type)",
+            url=_short(response.url),
+            kind=kind,
+        )
+        return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
+
+    def note_answer(self, request: Request, headers: Headers) -> None:
+        """Warn if the response to *request*, such as a form that logs in, has cookies in its *headers*: they are not kept."""
+        if self._lacks_cookies and request.method != "GET" and "Set-Cookie" in headers:
+            self._miss_cookies(request)
+
+    def _miss_cookies(self, request: Request) -> None:
+        self._first.warning(
+            "cookies",
+            "%(url)s needs cookies, and they are neither sent nor kept, because the add-on turns them off: set "
+            "COOKIES_ENABLED = True to log in. Further such requests are not logged",
+            url=_short(request.url),
+        )
+
+    def _judge(self, request: Request, page: str) -> Verdict:
+        """What is to be done with *request*, which the spider makes on purpose."""
+        url = request.url
+        if not url.startswith(("http://", "https://", "data:")) and page.startswith("http"):
+            # The author of a page must not be able to make a crawler read local files, whatever the callback does.
+            return Verdict(url, "scheme" if self._has_schemes and not request.dont_filter else "")
+        verdict = self._spell(url)
+        if verdict.reason == "user" and not request.dont_filter:
+            return verdict
+        return Verdict(url if verdict.reason == "invalid" else verdict.url)  # the errback gets the failure
+
+    def _refuse(self, verdict: Verdict, page: str) -> None:
+        """Count a URL that is turned away; the first for each reason is logged."""
+        reason = verdict.reason
+        self._count(f"aopic/urls/refused/{reason}")
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+        self._first.warning(
+            reason,
+            "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "
+            "(aopic/urls/refused/%(reason)s)",
+            url=_short(verdict.url),
+            where=f" on {_short(page)}" if page else "",
+            why=FAULTS[reason],
+            reason=reason,
+        )
+
+    def _rewrite(self, url: str) -> str | None:
+        """The user's rule on *url*; no change if it fails, which is counted and logged once."""
+        assert self._user_rewrite is not None
+        try:
+            rewritten = self._user_rewrite(url)
+            if rewritten is not None and not isinstance(rewritten, str):
+                raise TypeError(f"{rewritten!r} is neither a URL nor None")
+        except ANY_ERROR:  # logged once, whatever the user's function raises
+            self._count("aopic/urls/unrewritten")
+            self._first.exception(
+                "rewrite",
+                "AOPIC_URL_REWRITE fails on %(url)s, which is not rewritten; further ones are only counted "
+                "(aopic/urls/unrewritten)",
+                url=url,
+            )
+            return url
+        return rewritten
+
+    def _count(self, name: str) -> None:
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value(name)
+
+
+def _short(url: str) -> str:
+    return url if len(url) <= _SHOWN else f"{url[:_SHOWN]}..."

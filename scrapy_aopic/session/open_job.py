@@ -1,0 +1,300 @@
+"""Opens the job of a crawl: its settings, its lock, the seeds that it starts from, its store; and releases them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, cast
+
+from scrapy.utils.job import job_dir
+
+from scrapy_aopic.core.order import order_name
+from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
+from scrapy_aopic.job.disks import OnDisk
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.shared import SharedJob
+from scrapy_aopic.place.copied_shards import check_no_parts
+from scrapy_aopic.place.cutting import begin_cut, check_cut
+from scrapy_aopic.place.kept_control import ControlWatch
+from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
+from scrapy_aopic.place.worker_folder import check_no_home
+from scrapy_aopic.seeds.earlier_crawl import read_former
+from scrapy_aopic.seeds.folder_seeds import START, give
+from scrapy_aopic.seeds.server_seeds import ServerSeeds, give_on_server
+from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
+from scrapy_aopic.storage import exists, lock_job
+from scrapy_aopic.storage.redis.membership import JobCut
+from scrapy_aopic.storage.registry import SERVER
+from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
+from scrapy_aopic.view.dropped import Dropped
+from scrapy_aopic.view.history import FILE_NAME, History
+from scrapy_aopic.web.page_keys import PageKeys
+from scrapy_aopic.web.suffixes import list_name
+
+from .links.admission import Admission
+from .spider_state import StateKeeper
+from .topic.grading import GivenTopic
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings, Settings
+
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.settings.parse import TopicGiven
+    from scrapy_aopic.storage import Address
+    from scrapy_aopic.storage.lock import Lock
+
+logger = logging.getLogger(__name__)
+
+
+class OpenJob:
+    """The job of *crawler*, and what else must be released when it ends.
+
+    Attributes:
+        job: The job itself.
+        admission: What may be queued, under which URL.
+        former: Pages that a crawl had fetched from which the job goes on, if it does.
+        persists: Whether what is queued is there in the next run.
+        recrawls: Whether pages are visited again.
+        max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
+        max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
+        min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
+        content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
+        topic: What pages are to be relevant to; ``None`` for no topic.
+        reports: Whether a report is printed at the end (``AOPIC_REPORT``).
+        history: Where what the crawl was like is kept; ``None`` if nowhere.
+        dropped: Links that do not reach the queue.
+        seeds: Folder where seeds wait, as messages name it; ``None`` if none can.
+        seeds_path: Path to it.
+
+    Raises:
+        SettingError, StorageError: If a setting or the job folder cannot be used; nothing is left open.
+    """
+
+    def __init__(self, crawler: Crawler, spider: Spider) -> None:
+        self._crawler = crawler
+        self._extra = {"spider": spider}
+        self._lock: Lock | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._state: StateKeeper | None = None
+        self._server_seeds: ServerSeeds | None = None
+        self.control: ControlWatch | None = None
+        settings = crawler.settings
+        try:
+            policy = replace(read_policy(settings, crawler.spider), has_url_keys=_has_url_keys(crawler))
+            for idle in idle_options(policy):
+                logger.warning(
+                    "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
+                )
+            policy.domain_of(
+                ""
+            )  # reads the public suffix list, a tenth of a second, before anything has to be in time
+            self.recrawls = policy.recrawl is not None
+            self.admission = Admission(crawler)
+            self.max_links: int = read(settings, "AOPIC_MAX_LINKS")
+            self.max_wait: float = read(settings, "AOPIC_MAX_WAIT")
+            self.min_convergence: float = read(settings, "AOPIC_MIN_CONVERGENCE")
+            self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
+            self.reports: bool = read(settings, "AOPIC_REPORT")
+            kind: str = read(settings, "AOPIC_STORE")
+            folder = _job_folder(settings)
+            shards: int = read(settings, "AOPIC_SHARDS")
+            disks: int = read(settings, "AOPIC_DISKS")
+            given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
+            self.topic = GivenTopic(given, crawler) if given is not None else None
+            address = read_address(settings, spider.name) if kind == SERVER or disks else None
+            check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
+            if disks:
+                _check_disks(folder, kind, disks)
+            elif folder is not None:
+                check_no_home(folder)
+            self.persists = (folder is not None or address is not None) and kind != "memory"
+            # Before the seeds that it starts from: they are part of it.
+            self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
+            self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
+            self.former = read_former(address or folder)
+            self.control = self._watch_control(folder, address)
+            self.job = self._open_job(folder, policy, address, kind)
+        except (SettingError, StorageError):
+            self.release()
+            StateKeeper.replacing(crawler, None)
+            raise
+        self.job.server_seeds = self._server_seeds
+        self.admission.refused = self.job.crawl.counters.refused
+        self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
+        self.dropped = Dropped(
+            self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
+        )
+        self.history: History | None = None
+        if self._lock is not None and self.persists and read(settings, "AOPIC_HISTORY_SECONDS"):
+            self.history = History(self._lock.around.where / FILE_NAME)
+        self._tell(folder if address is None else None)
+        self._state = StateKeeper.replacing(crawler, self._lock)
+
+    def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
+        """See what is asked of the job, if it outlives this run."""
+        if address is not None:
+            return ControlWatch(address, address)
+        if folder is not None and self._lock is not None and self.persists:
+            return ControlWatch(folder, self._lock.around.where)
+        return None
+
+    def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
+        """Open the job itself, or this process's part of it."""
+        settings = self._crawler.settings
+        interval: float = read(settings, "AOPIC_DURABILITY")
+        shards: int = read(settings, "AOPIC_SHARDS")
+        disks: int = read(settings, "AOPIC_DISKS")
+        if address is not None and shards > 1:
+            keeper: Keeper | None = None
+            if disks and folder is not None:
+                cut = JobCut(shards, list_name(), disks)
+                keeper = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
+            return SharedJob(
+                folder,
+                policy,
+                address,
+                shards,
+                lock=self._lock,
+                server_seeds=self._server_seeds,
+                interval=interval,
+                keeper=keeper,
+                has_topic=self.topic is not None,
+            )
+        return Job(
+            folder,
+            policy,
+            address=address,
+            lock=self._lock,
+            kind=kind,
+            interval=interval,
+            memory_mb=store_memory(settings),
+        )
+
+    def _give_seeds(
+        self, folder: Path | None, address: Address | None, shards: int, disks: int, order: str
+    ) -> Path | None:
+        """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
+        source: str = read(self._crawler.settings, "AOPIC_SEEDS")
+        if folder is None:
+            if not source and address is None:
+                return None
+            self._temporary = TemporaryDirectory(prefix="scrapy-aopic-")
+            waiting = Path(self._temporary.name)
+        else:
+            waiting = seeds_folder(folder)
+        place = address or (store_folder(folder) if folder is not None else None)
+        # Before the job begins: a crash from here on leaves a job that knows of them, or none.
+        begin = partial(self._put_seeds, source, waiting, address)
+        if address is not None and shards > 1:
+            has_begun = not begin_cut(address, shards, begin, disks=disks, order=order)
+        elif not (has_begun := place is not None and exists(place)):
+            begin()
+        if has_begun and source:
+            logger.info(
+                "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
+                {"source": source, "folder": address or folder},
+                extra=self._extra,
+            )
+        if address is not None:
+            self._server_seeds = ServerSeeds(address, waiting)
+        return waiting
+
+    def _put_seeds(self, source: str, waiting: Path, address: Address | None) -> None:
+        """Let the seeds of *source*, if it is one, wait for the job that begins."""
+        if not source:
+            return
+        try:
+            if address is not None:
+                given = give_on_server(address, [source], name=START)
+            else:
+                given = give(waiting, [source], name=START)
+        except ExchangeError as error:
+            raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
+        logger.info(
+            "The crawl starts from %(rows)d seeds of %(source)s",
+            {"rows": given.rows, "source": source},
+            extra=self._extra,
+        )
+
+    def _tell(self, folder: Path | None) -> None:
+        """Say what the crawl goes on with."""
+        crawl = self.job.crawl
+        if self.job.is_shared:
+            return  # it says so when it has shards
+        if crawl.is_resumed:
+            counts = crawl.counts
+            pause = max(crawl.not_before(b"") - self.job.clock(), 0.0)
+            logger.info(
+                "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+                {
+                    "folder": self.job.name,
+                    "how": ""
+                    if crawl.was_clean
+                    else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                    f"{pause:.0f} s",
+                    "queued": counts.queued,
+                    "visited": counts.visited,
+                    "hosts": counts.hosts,
+                },
+                extra=self._extra,
+            )
+        elif folder is not None and (folder / "requests.queue").exists():
+            logger.warning(
+                "%(folder)s holds a queue of another scheduler, which is not read; this crawl begins anew.",
+                {"folder": folder},
+                extra=self._extra,
+            )
+
+    def release(self) -> None:
+        """Remove what is temporary, and let others have the job, unless the spider's state is still to be written to it."""
+        if self._server_seeds is not None:
+            self._server_seeds.close()
+        if self.control is not None:
+            self.control.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        if self._lock is not None and (self._state is None or self._crawler.engine is None):
+            self._lock.release()
+
+
+def _has_url_keys(crawler: Crawler) -> bool:
+    """Whether *crawler* makes page keys of URLs."""
+    assert crawler.request_fingerprinter is not None
+    return PageKeys(crawler.request_fingerprinter).are_of_urls
+
+
+def _job_folder(settings: BaseSettings) -> Path | None:
+    """The folder of the job, which is made if need be; ``None`` if it has none.
+
+    Raises:
+        StorageError: If there can be none, or it holds the copy of a job in shards.
+    """
+    if given := settings.get("JOBDIR"):
+        check_job_folder(Path(given))
+    path = job_dir(cast("Settings", settings))
+    folder = Path(path) if path else None
+    check_no_parts(folder)
+    return folder
+
+
+def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
+    """Raise an error if no shard can be on a disk.
+
+    Raises:
+        SettingError: If there is no job folder, or the store is none on a disk.
+    """
+    if kind in {SERVER, "memory"}:
+        raise SettingError(
+            f'AOPIC_DISKS ({disks}) is for shards on the disks of workers, and AOPIC_STORE is "{kind}": set AOPIC_STORE = "auto", or '
+            "AOPIC_DISKS = 0."
+        )
+    if folder is None:
+        raise SettingError(
+            f"AOPIC_DISKS ({disks}) needs a JOBDIR, where this worker's shards are: set one, or AOPIC_DISKS = 0."
+        )

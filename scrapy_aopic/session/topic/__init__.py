@@ -1,0 +1,1 @@
+"""A crawl for a topic: pages are graded, links get values, and a strategy learns."""

@@ -1,0 +1,221 @@
+"""A strategy that learns, in a crawl: what it has learned is kept with the job, and waiting pages are valued anew.
+
+Rule 1: a beat costs a bounded time: work that takes long goes to a thread, one piece at a time, and waiting pages are
+valued anew a slice at a time.
+
+Rule 2: a piece of work that fails, or takes long, leaves the strategy as it was.
+
+Rule 3: workers that share a job have a strategy each, which learns from the pages of the others, too
+(:mod:`scrapy_aopic.job.shared_learning`); what they keep is for those that start later.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.focus.leads import unpack_lead
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, WithMemos
+from scrapy_aopic.core.order import whole_value
+from scrapy_aopic.core.records import NO_RECORD, pack, unpack
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_aopic.core.focus.leads import Lead
+    from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.job.shared_learning import SharedLearning
+    from scrapy_aopic.session.stats import FirstOnly, Stats
+
+logger = logging.getLogger(__name__)
+
+_KEPT_EACH = 100
+"""Pages, at least, from one time to the next that what was learned is kept, which takes some 6 ms."""
+
+_AT_ONCE = 50
+"""Waiting pages that are valued anew in one beat, at most: some 3 ms."""
+
+_HEARD_AT_ONCE = 5
+"""Pages of other workers that are learned from in one beat, at most: some 2 ms."""
+
+
+class Learning:
+    """Lets *strategy*, which may learn, go on where the job's last run stopped.
+
+    Args:
+        name: What the job remembers the strategy by.
+        make: Makes a new one.
+        set_stat: Says the value of a stat.
+        values_links: Whether the order values links: else there is nothing to learn from.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        make: Callable[[], Strategy],
+        *,
+        stats: Stats,
+        first: FirstOnly,
+        set_stat: Callable[[str, object], None],
+        values_links: bool,
+    ) -> None:
+        self._job = job
+        self._name = name
+        self._stats = stats
+        self._first = first
+        self._set_stat = set_stat
+        self.strategy = make()
+        self.is_on = self.strategy.learns and values_links
+        if self.is_on:
+            self._restore(make)
+        self._chance = Random()  # noqa: S311 - of nothing secret
+        # What is read of a store on a server is waited for, so more is read less often.
+        self._least = _AT_ONCE if job.is_shared else REVALUED
+        self._version = self.strategy.version  # that which waiting pages were last valued by, or are being
+        self._kept = self._version
+        self._n_not_kept = _KEPT_EACH
+        self._at: bytes | None = None
+        self._credit = 0
+        self._thread: ThreadPoolExecutor | None = None
+        self._refit: Future[object] | None = None
+        self._began = 0.0
+
+    def _restore(self, make: Callable[[], Strategy]) -> None:
+        """Go on from what the job has kept."""
+        shared = self._job.learning
+        data = shared.known if shared is not None else self._job.crawl.strategy()
+        if not data:
+            return
+        try:
+            name, learned = unpack(data)
+            if name != self._name:
+                logger.info(
+                    "This job has learned by the strategy %(old)s, and %(new)s begins anew",
+                    {"old": name, "new": self._name},
+                )
+                return
+            self.strategy.restore(learned)
+        except (StorageError, *NO_RECORD) as error:
+            logger.warning(
+                "What the strategy %(name)s has learned in this job cannot be read (%(error)s): it learns anew. Nothing "
+                "else is lost",
+                {"name": self._name, "error": plainly(error)},
+            )
+            self.strategy = make()
+
+    # -- a page
+
+    def lead(self, key: bytes) -> Lead | None:
+        """What led to the page under *key*; ``None`` if nobody remembers it."""
+        return unpack_lead(self._job.crawl.lead(key)) if self.is_on else None
+
+    def learn(self, page: PageSeen) -> None:
+        """Learn from what became of *page*, and let other workers do so."""
+        if not self.is_on:
+            return
+        self._credit = min(self._credit + REVALUED, _AT_ONCE)
+        self._learn(page)
+        if self._job.learning is not None:
+            self._job.learning.tell(page, self._chance)
+
+    def _learn(self, page: PageSeen) -> None:
+        self._n_not_kept += 1
+        try:
+            self.strategy.learn(page)
+        except ANY_ERROR:  # logged once, whatever a strategy raises
+            self._stats.count("aopic/topic/unlearned")
+            self._first.exception(
+                "learn",
+                "AOPIC_LINK_SCORER cannot learn from %(page)s; further such pages are only counted "
+                "(aopic/topic/unlearned)",
+                page=page.url,
+            )
+
+    # -- beats
+
+    def step(self) -> None:
+        """Do a bit of what is due. Never waits."""
+        shared = self._job.learning
+        if not self.is_on or self._job.is_torn:
+            return
+        self._work()
+        if shared is not None:
+            self._hear(shared)
+        version = self.strategy.version
+        if version != self._kept and (self._n_not_kept >= _KEPT_EACH if shared is None else shared.is_due):
+            self._keep()
+        if self._at is None and version != self._version:
+            self._at, self._version = b"", version
+        if self._at is not None and self._credit >= self._least:
+            n, at = self._job.crawl.revalue(self._worth, self._job.clock(), self._at, self._credit)
+            self._at, self._credit = at or None, 0
+            if n:
+                self._stats.counts["aopic/topic/revalued"] += n
+
+    def _hear(self, shared: SharedLearning) -> None:
+        """Learn from pages of other workers."""
+        for _ in range(_HEARD_AT_ONCE):
+            if (page := shared.hear()) is None:
+                break
+            self._learn(page)
+            self._stats.count("aopic/topic/lessons")
+
+    def _worth(self, lead: Lead) -> int | None:
+        """What a waiting page is worth by what led to it."""
+        strategy = self.strategy
+        value = None
+        if lead.link is not None:
+            value = strategy.revalue(lead.grade, lead.link, lead.parent)
+        elif isinstance(strategy, WithMemos):
+            value = strategy.revalue_memo(lead.grade, lead.memo, lead.parent)
+        return whole_value(max(value, FLOOR)) if value is not None else None
+
+    def _work(self) -> None:
+        """Give work to the thread, or take its result."""
+        if self._refit is None:
+            task = self.strategy.refit()
+            if task is not None:
+                self._thread = self._thread or ThreadPoolExecutor(1, "aopic-learn")
+                self._refit, self._began = self._thread.submit(task), perf_counter()
+        elif self._refit.done():
+            refit, self._refit = self._refit, None
+            self._set_stat("aopic/topic/refit_seconds", round(perf_counter() - self._began, 3))
+            self._stats.count("aopic/topic/refits")
+            if (error := refit.exception()) is not None:
+                self.strategy.refit_failed()
+                self._first.warning(
+                    "refit",
+                    "The strategy %(name)s could not learn (%(error)r) and goes on with what it knew; further such errors "
+                    "are not logged",
+                    name=self._name,
+                    error=error,
+                )
+            else:
+                self.strategy.adopt(refit.result())
+
+    def _keep(self) -> None:
+        """Keep what was learned in the next commit."""
+        self._kept, self._n_not_kept = self.strategy.version, 0
+        self._set_stat("aopic/topic/version", self._kept)
+        shared = self._job.learning
+        if shared is not None and not self._job.takes_seeds:  # whoever holds shard 0 does
+            return
+        if learned := self.strategy.pack():
+            data = pack((self._name, learned))
+            if shared is not None:
+                shared.keep(data)
+            else:
+                self._job.crawl.keep_strategy(data)
+
+    def close(self) -> None:
+        """Keep what was learned; a piece of work under way is not waited for."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+        if self.is_on and not self._job.is_torn:
+            self._keep()

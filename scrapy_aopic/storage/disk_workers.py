@@ -1,0 +1,396 @@
+"""What workers whose shards are on their own disks have in common: which folder has which shard, and the letters.
+
+1. Each shard has one *home*, a job folder, which the server names. Free shards are given to the folders that come first;
+   after that a home changes only by a command (``scrapy aopic move``), while no worker has the folders in use.
+2. A worker has a *lease* of its folder (:mod:`scrapy_aopic.storage.redis.writer_lease`), one for all shards in it. It keeps a copy of the folder on
+   another machine from being crawled at the same time.
+3. The *fence* is around the mail, because commits are made on a disk that no server can fence: a worker shows states and
+   sends letters in a transaction that is refused once its lease has another token. What it has committed after that is
+   on its disk alone, and as if it had never been done; what it committed before stands, for the folder is still the home.
+4. With a state goes the *book* of the shard, in the same transaction: the units that it sent to each other shard and
+   received. From the books and the letters that are on the server a shard whose disk is lost can be begun anew, so that
+   the cash of the whole job is the same, to the unit.
+5. Letters between shards of one worker do not go by the server. So of a letter that a lost shard has sent in this way only
+   the receiver knows whether it was applied, and its shown state may be older than its disk: the lost shard begins anew
+   only after the receiver was open once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy_aopic.exceptions import StorageError
+
+from .disk_shard import number_of
+from .redis.connect import connect
+from .redis.keys import Keys
+from .redis.mailboxes import HomeMail, read_bundle
+from .redis.membership import Registry, State, read_cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .address import Address
+    from .redis.connection import Argument, Link, Reply
+    from .redis.membership import JobCut
+    from .redis.writer_lease import Lease
+
+_ATTEMPTS = 20
+"""Times that something is tried while others change what it depends on."""
+
+
+def new_name() -> str:
+    """A name for a job folder that no other has."""
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the shards of a job are.
+
+    Attributes:
+        of: Name of the folder that has each shard, by number; shards that none has yet are left out.
+        folders: Where each folder is, as ``HOST:PATH``, by its name.
+        anew: Shards that were begun anew because their disk is lost, and the number of the last commit that was known of
+            them.
+    """
+
+    of: Mapping[int, str]
+    folders: Mapping[str, str]
+    anew: Mapping[int, int]
+
+    def place(self, number: int) -> str:
+        """Where the folder that has a shard is, for people."""
+        name = self.of.get(number)
+        return f"{self.folders.get(name, 'a folder')} ({name})" if name is not None else "no folder yet"
+
+
+def read_homes(address: Address) -> Homes:
+    """Where the shards of the job at *address* are.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    with closing(connect(address)) as link:
+        return _homes(Keys(address), link)
+
+
+def _homes(keys: Keys, link: Link) -> Homes:
+    of, folders, anew = link.ask(
+        *((b"HGETALL", keys.of_job(name)) for name in (b"homes", b"folders", b"anew"))
+    )
+    return Homes(
+        {number: name.decode() for number, name in _numbered(keys, of).items()},
+        {name.decode(): place.decode("utf-8", "replace") for name, place in _pairs(folders)},
+        {number: int(last) for number, last in _numbered(keys, anew).items()},
+    )
+
+
+def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterable[int]) -> Homes:
+    """Let the folder called *name* have the shards that are its own, or its part of those that are free.
+
+    Args:
+        place: Where the folder is.
+        on_disk: Shards that are in it. If the server knows no home of one, because it has lost everything, it is this.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        for _ in range(_ATTEMPTS):
+            link.watch(keys.of_job(b"homes"))
+            homes = _homes(keys, link)
+            mine = {number for number, each in homes.of.items() if each == name}
+            free = [number for number in range(cut.shards) if number not in homes.of]
+            new = [number for number in on_disk if number in free]
+            n_others = len({*homes.of.values()} - {name})
+            if not mine and not new and free and n_others < cut.disks:
+                new = free[: -(-len(free) // (cut.disks - n_others))]
+            given = [part for number in new for part in (number, name)]
+            commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"homes"), *given)] if given else []
+            commands.append((b"HSET", keys.of_job(b"folders"), name, place))
+            if link.transact(*commands) is not None:
+                return _homes(keys, link)
+    raise StorageError(f"The job in {address} is being changed by too many processes at once; try again.")
+
+
+def read_heads(address: Address) -> dict[int, str]:
+    """What names the last commit of each shard of the job at *address* that was shown.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        states = _numbered(keys, link.ask((b"HGETALL", keys.of_job(b"states")))[0])
+    return {number: _head(keys, state) for number, state in states.items()}
+
+
+def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, anew: bool = False) -> None:
+    """Let the folder called *name* be the home of the shards *numbers*; the caller has the leases of all that are concerned.
+
+    Args:
+        anew: Whether the shards are lost, and are to be begun anew there.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    keys = Keys(address)
+    heads = read_heads(address) if anew else {}
+    commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"folders"), name, place)]
+    shown = json.dumps(heads, separators=(",", ":"))
+    for number in numbers:
+        commands.append((b"HSET", keys.of_job(b"homes"), number, name))
+        if anew:
+            commands.append((b"HSET", keys.of_job(b"anew"), number, number_of(heads.get(number, ""))))
+            commands.append((b"HSET", keys.of_job(b"shown"), number, shown))
+    with closing(connect(address)) as link:
+        link.transact(*commands)
+
+
+def read_books(address: Address, cut: JobCut) -> dict[int, State]:
+    """What the shards of the job at *address* that were ever open were like at their last commits, with their books.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        replies = link.transact((b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books")))
+    assert replies is not None, "nothing is watched"
+    states, books = (
+        {number: _read(keys, data) for number, data in _numbered(keys, reply).items()} for reply in replies
+    )
+    try:
+        return {
+            number: State(
+                **{**state, "sent": _by_number(state["sent"]), "got": _by_number(state["got"])},
+                sent_units=_by_number(books[number]["sent"]),
+                got_units=_by_number(books[number]["got"]),
+            )
+            for number, state in states.items()
+            if number < cut.shards
+        }
+    except (LookupError, TypeError, ValueError):
+        raise keys.damaged("the state or the book of a shard is not whole") from None
+
+
+def _by_number(said: Mapping[str, int]) -> dict[int, int]:
+    return {int(number): value for number, value in said.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the server knows of a shard whose disk is lost.
+
+    Attributes:
+        state: What it was like at the last commit that was shown; ``None`` if none was.
+        got: The last letter that it had applied of each other shard then, and the units of all of them.
+        sent: The last letter of it that each other shard has applied, and the units of all of them.
+        letters: Its letters on the server that come next, by receiver, in their order.
+        unsure: Shards that may have applied more of its letters than was shown when it was declared lost, and have shown
+            nothing since; and the workers that had them open then.
+    """
+
+    state: State | None
+    got: Mapping[int, tuple[int, int]]
+    sent: Mapping[int, tuple[int, int]]
+    letters: Mapping[int, Sequence[bytes]]
+    unsure: Mapping[int, str] = field(default_factory=dict)
+
+
+def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
+    """What the server knows of the shard *number* of the job at *address*, at one moment.
+
+    Raises:
+        StorageError: If the server cannot be reached, or something is damaged.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        # Also of homes that a shard has left. None is added that its letters could be for: nobody has it open.
+        names = sorted(_homes(keys, link).folders)
+        replies = link.transact(
+            (b"HGETALL", keys.of_job(b"states")),
+            (b"HGETALL", keys.of_job(b"books")),
+            (b"HGETALL", keys.of_job(b"anew")),
+            (b"HGET", keys.of_job(b"shown"), number),
+            *((b"XRANGE", keys.mail_home(name), b"-", b"+") for name in names),
+        )
+    assert replies is not None, "nothing is watched"
+    shown, books, anew, before, *boxes = replies
+    posted = _letters_of(keys, number, boxes)
+    states = {other: _read(keys, data) for other, data in _numbered(keys, shown).items()}
+    units = {other: _read(keys, data) for other, data in _numbered(keys, books).items()}
+    got: dict[int, tuple[int, int]] = {}
+    sent: dict[int, tuple[int, int]] = {}
+    letters: dict[int, list[bytes]] = {}
+    known: dict[int, int] = {}
+    own = states.get(number)
+    if own is not None:
+        for other, last in own["got"].items():
+            got[int(other)] = last, units[number]["got"][other]
+    for other in range(cut.shards):
+        last = states[other]["got"].get(str(number), 0) if other in states else 0
+        if last:
+            sent[other] = last, units[other]["got"][str(number)]
+        while (data := posted.get((other, last + 1))) is not None:
+            letters.setdefault(other, []).append(data)
+            last += 1
+        known[other] = last
+    if own is None:
+        return Traces(None, got, sent, letters)
+    lost = {other: int(commit) for other, commit in _numbered(keys, anew).items()}
+    heads = _read(keys, before) if before is not None else {}
+    unsure = {
+        int(other): states[int(other)]["worker"]
+        for other, last in own["sent"].items()
+        if last > known.get(int(other), 0)
+        and int(other) in states
+        and (head := states[int(other)]["head"]) == heads.get(other)
+        # Of those that are lost, too, nobody will ever know more.
+        and lost.get(int(other)) != number_of(head)
+    }
+    return Traces(State(**own), got, sent, letters, unsure)
+
+
+def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[int, int], bytes]:
+    """The letters of the shard *number* in *boxes*, by receiver and number."""
+    try:
+        return {
+            (letter.to, letter.number): letter.data
+            for box in boxes
+            for _, fields in box
+            for letter in read_bundle(fields)
+            if letter.sender == number
+        }
+    except ValueError:
+        raise keys.damaged("a bundle of letters cannot be read") from None
+
+
+class InHomes:
+    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.membership.Places`.
+
+    Args:
+        lease: Of the worker's folder; ``None`` for somebody who only looks.
+        name: Of that folder.
+    """
+
+    def __init__(self, address: Address, shards: int, lease: Lease | None = None, name: str = "") -> None:
+        self.about: Mapping[str, Any] = {"home": name}
+        self._keys = Keys(address)
+        self._numbers = range(shards)
+        self._lease = lease
+        self._head = Keys(address.of_home(name)).head if lease is not None else b""
+        self._watched = 0
+        self.mail = HomeMail(self._keys, name)
+        self.homes: Mapping[int, str] | None = {}
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """Where they are, and whether the server still has the job."""
+        return (b"HGETALL", self._keys.of_job(b"homes")), (b"EXISTS", self._keys.of_job(b"cut"))
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """As its last state says: what a shard has stored since, nobody else can have heard of."""
+        del other
+        homes = {number: name.decode() for number, name in _numbered(self._keys, one).items()}
+        self.homes = self.mail.homes = homes
+        awake = {worker.get("home") for worker in alive}
+        heads = [states[number].head if number in states else "" for number in self._numbers]
+        return heads, [homes.get(number) in awake for number in self._numbers]
+
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """The units that they sent and received."""
+        shown = (part for number, state in states.items() for part in (number, _book(state)))
+        return [(b"HSET", self._keys.of_job(b"books"), *shown)]
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """Write all of it at once, or nothing if the lease is lost; then read.
+
+        That is one request: the head of the lease is watched from the end of one turn to the next.
+
+        Raises:
+            LostError: If the lease is lost.
+        """
+        if (lease := self._lease) is None:
+            if written:
+                raise StorageError("Only a worker with a lease may show what its shards are like.")
+            return link.checked(link.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
+        watch = (b"WATCH", self._head), (b"GET", self._head)
+        if self._watched != link.n_opened:
+            self._check(lease, link.ask(*watch)[1])
+        self._watched = 0
+        parts = [commands for commands in (written, asked) if commands]
+        sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
+        replies = link.write(*sent, *watch)
+        ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
+        done = [replies[end] for end in ends]
+        if None in done:
+            self._check(lease, replies[-1])
+            raise lease.lost("another process has just opened it")
+        *_, found = [link.checked(each) for each in done]
+        self._check(lease, replies[-1])
+        self._watched = link.n_opened
+        return found if asked else []
+
+    def _check(self, lease: Lease, head: bytes | None) -> None:
+        if why := lease.why_refused(head):
+            raise lease.lost(why)
+
+
+def _book(state: State) -> str:
+    return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
+
+
+def place_of(folder: object) -> str:
+    """Where *folder* is, for people on other machines."""
+    return f"{socket.gethostname()}:{os.path.abspath(str(folder))}"  # noqa: PTH100 (of a path that may be on no disk)
+
+
+def registry_of(address: Address, cut: JobCut) -> Registry:
+    """A way to look at the job at *address*, which is cut as *cut* says."""
+    return Registry(address, cut.shards, InHomes(address, cut.shards) if cut.disks else None)
+
+
+def has_homes(address: Address) -> bool:
+    """Whether the job at *address* is one in shards on disks.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    cut = read_cut(address)
+    return cut is not None and cut.disks > 0
+
+
+def _pairs(reply: Reply) -> Iterable[tuple[bytes, bytes]]:
+    parts = iter(reply)
+    return list(zip(parts, parts, strict=True))
+
+
+def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:
+    try:
+        return {int(number): value for number, value in _pairs(reply)}
+    except ValueError:
+        raise keys.damaged("a shard has no number") from None
+
+
+def _head(keys: Keys, state: bytes) -> str:
+    return str(_read(keys, state).get("head", ""))
+
+
+def _read(keys: Keys, data: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(data))
+    except (ValueError, TypeError):
+        raise keys.damaged(f"the state or the book of a shard is {data[:50]!r}") from None

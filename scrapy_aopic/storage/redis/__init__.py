@@ -1,0 +1,1 @@
+"""A job's rows, shards and letters on a Redis or Valkey server."""

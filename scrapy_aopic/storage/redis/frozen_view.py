@@ -1,0 +1,195 @@
+"""A view of a store in Redis as it was when the view was opened, while another process goes on writing.
+
+1. A view puts its id into the set ``views``, in the transaction in which it reads which leaves there are. The writer
+   watches that set: from its next commit on it copies each leaf that it changes, before its first change, and notes it
+   in the view's set ``saved``. So a crawl without views pays nothing for them, and one with views little.
+2. A view reads a leaf first and then asks whether it was saved: what was not saved by then had not changed before.
+3. A view that has died is forgotten by the writer; it lives as long as it renews its key ``view:ID``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+
+from .connect import connect
+from .keys import Keys, leaf_name
+from .replies import ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
+from .store import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_aopic.core.ports import Batch, Family
+    from scrapy_aopic.storage.address import Address
+
+    from .connection import Argument, Link, Reply
+    from .leaves import Rows
+
+_LIFE = 60.0
+"""Seconds after which a view that has died costs the writer nothing any more."""
+
+
+class RedisView:
+    """A view of the store of the job at *address*.
+
+    Raises:
+        StorageError: If there is no job, or the server does not work.
+        SettingError: If the address cannot be one.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._prepare(address)
+        try:
+            self._begin(self._link.transact(*self._asking()) or [])
+        except BaseException:
+            self._link.close()
+            raise
+
+    @classmethod
+    def of_shards(cls, address: Address, shards: int) -> list[RedisView]:
+        """Views of all stores of the job at *address*, as they were at one moment.
+
+        Raises:
+            StorageError: If one is not there yet, or the server does not work.
+        """
+        views: list[RedisView] = []
+        try:
+            for number in range(shards):
+                view = cls.__new__(cls)
+                view._prepare(address.of_shard(number))
+                views.append(view)
+            asked = [view._asking() for view in views]
+            replies = iter(views[0]._link.transact(*(each for some in asked for each in some)) or [])
+            for view, commands in zip(views, asked, strict=True):
+                view._begin([next(replies) for _ in commands])
+        except BaseException:
+            for view in views:
+                view.close()
+            raise
+        return views
+
+    def _prepare(self, address: Address) -> None:
+        """Connect to the store."""
+        self._address = address
+        self._keys = keys = Keys(address)
+        self._id = secrets.token_hex(8).encode()
+        self._reading = threading.Lock()
+        self._is_closed = False
+        self._ended = threading.Event()
+        self._link = connect(address)
+        try:
+            head, cut = self._link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+            if keys.read_head(head) is None:
+                if cut and address.shard < 0:
+                    raise StorageError(
+                        f"The job in {address} is cut into shards, each with a store of its own: of these, this command "
+                        "takes none yet (docs/many-machines.md)."
+                    )
+                raise StorageError(f"There is no store in {address}; start a crawl with it first.")
+        except BaseException:
+            self._link.close()
+            raise
+
+    def _asking(self) -> list[Sequence[Argument]]:
+        """What begins the view, as part of a transaction."""
+        keys = self._keys
+        alive = (b"SET", keys.view(self._id), b"", b"PX", round(_LIFE * 1000))
+        return [(b"SADD", keys.views, self._id), alive, *ask_for_leaves(keys)]
+
+    def _begin(self, replies: Sequence[Reply]) -> None:
+        """The view begins with *replies*."""
+        self._leaves = read_leaves(replies[2:])
+        threading.Thread(target=self._keep, name="aopic-view", daemon=True).start()
+
+    def _keep(self) -> None:
+        """Renew the view until it is closed."""
+        link: Link | None = None
+        while not self._ended.wait(_LIFE / 4):
+            with suppress(StorageError):  # a read notices if that takes too long
+                link = link or connect(self._address)
+                link.ask((b"PEXPIRE", self._keys.view(self._id), round(_LIFE * 1000)))
+        if link is not None:
+            link.close()
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        groups = self._leaves[family].group(keys)
+        replies = self._read(family, [*groups], b"HMGET", [*groups.values()])
+        found = read_values(self._keys, family, groups.values(), replies)
+        return [found[key] for key in keys]
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        self._check_open()
+        return Scan(self, self._keys, family, (start, stop), self._leaves[family].between(start, stop))
+
+    def read_leaves(self, scan: Scan, separators: Sequence[bytes]) -> list[Rows]:
+        """The leaves *separators* as they were when the view was opened."""
+        replies = self._read(scan.family, separators, b"HGETALL", [()] * len(separators))
+        return [read_rows(self._keys, scan.family, reply) for reply in replies]
+
+    def _read(
+        self, family: Family, separators: Sequence[bytes], word: bytes, fields: Sequence[Sequence[bytes]]
+    ) -> list[Reply]:
+        """The replies to the command *word* with *fields* for each leaf."""
+        with self._reading:
+            self._check_open()
+            if not separators:
+                return []
+            keys = self._keys
+            names = [leaf_name(family, each) for each in separators]
+            now: list[Sequence[Argument]] = [
+                (word, keys.leaf(family, each), *group)
+                for each, group in zip(separators, fields, strict=True)
+            ]
+            *replies, are_saved, is_alive = self._link.ask(
+                *now, (b"SMISMEMBER", keys.saved(self._id), *names), (b"EXISTS", keys.view(self._id))
+            )
+            saved = [n for n, is_saved in enumerate(are_saved) if is_saved]
+            if saved and is_alive:
+                *old, is_alive = self._link.ask(
+                    *((word, keys.old(self._id, names[n]), *fields[n]) for n in saved),
+                    (b"EXISTS", keys.view(self._id)),
+                )
+                for n, reply in zip(saved, old, strict=True):
+                    replies[n] = reply
+        if not is_alive:
+            raise StorageError(
+                f"The view of the store in {self._address} has ended, because the server was not reached for {_LIFE:g} s "
+                "or has lost it; open another one."
+            )
+        return replies
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        del batch, sync
+        self._check_open()
+        raise StorageError(f"The view of the store in {self._address} cannot be written; open the store.")
+
+    def size_bytes(self) -> int:
+        with self._reading:
+            self._check_open()
+            return measure(self._link, self._keys, self._leaves)
+
+    def verify(self) -> None:
+        for family in self._leaves:
+            deque(self.scan(family), maxlen=0)
+
+    def close(self) -> None:
+        with self._reading:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._ended.set()
+            with suppress(StorageError):  # then the writer forgets it
+                forget_view(self._link, self._keys, self._id)
+            self._link.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageError(f"The view of the store in {self._address} is closed; open another one.")

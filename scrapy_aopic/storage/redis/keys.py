@@ -1,0 +1,218 @@
+"""What a job's keys in Redis are called, and what its rows look like. No I/O.
+
+All keys begin with the job's key in braces, a hash tag, so that a cluster keeps them on one node. After that:
+
+==================  ====================================================================================
+``head``            format of the rows, token of the owner, number of the last commit
+``owner``           who has the job open, as JSON; ends when the lease does
+``leaves:N``        separators of the leaves of family N that have rows (:mod:`.leaves`)
+``N:separator``     a leaf: a hash of rows
+``views``           ids of the open views
+``view:ID``         there as long as that view lives
+``saved:ID``        leaves that changed since the view ID was opened, as ``N:separator``
+``seeds``           names of the lists of seeds that wait
+``seeds:NAME``      such a list, in pieces
+``old:ID:N:sep..``  what such a leaf was like then; absent if it had no rows
+``cut``             of a job in shards: how many, and by which list of public suffixes (:mod:`.membership`)
+``beginning``       there while such a job is made
+``workers``         processes that crawl such a job, by their tokens
+``states``          what each shard was like at its last commit
+``mail:S``          letters to shard S, by sender and number (:mod:`.mailboxes`)
+``sS:...``          all of the above but the last eight, of shard S of a job that has several
+``lessons``         what the workers of such a job learn from each other, for a topic (:mod:`.shared_lessons`)
+``learned``         what one of them knew, for those that start later
+``grades``          how many pages were graded for a topic, and were relevant
+``homes``           of a job whose shards are on disks: which job folder has each (:mod:`scrapy_aopic.storage.disk_workers`)
+``folders``         where these folders are
+``books``           units that each shard has sent to others and received
+``anew``            shards whose disk is lost, and up to which commit
+``shown``           what each of them could know of the last commits of all shards when that was said
+``hNAME:...``       ``head`` and ``owner`` of such a folder
+``mail:hNAME``      letters to the shards in it, in bundles (:mod:`.mailboxes`)
+==================  ====================================================================================
+
+A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
+or in its append-only file.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import crc_hqx
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import FORMAT, Family
+from scrapy_aopic.exceptions import SettingError, StorageError
+
+from .connect import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scrapy_aopic.storage.address import Address
+
+_CHECKSUM_BYTES = 2
+"""Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
+
+_SUMS = [number.to_bytes(_CHECKSUM_BYTES, "big") for number in range(1 << 8 * _CHECKSUM_BYTES)]
+"""Every checksum as it is stored: 2 MB, because making one takes as long as computing it, and a page has 70."""
+
+_KEY_CHARACTERS = 200
+"""Characters of a job's key, at most: each key of the job has them."""
+
+
+class Head(NamedTuple):
+    """The value of ``head``.
+
+    Attributes:
+        format: Of the rows.
+        token: Of who may commit.
+        number: Of the last commit.
+    """
+
+    format: int
+    token: str
+    number: int
+
+    def packed(self) -> bytes:
+        """As it is stored."""
+        return f"{self.format} {self.token} {self.number}".encode()
+
+
+class Keys:
+    """The keys of the job at *address*.
+
+    Raises:
+        SettingError: If the job's key cannot be one.
+    """
+
+    def __init__(self, address: Address) -> None:
+        key = address.key
+        if not 0 < len(key) <= _KEY_CHARACTERS or not re.fullmatch(r"[^\s{}]+", key):
+            raise SettingError(
+                f"The key of a job in Redis ({key!r}) must have 1 to {_KEY_CHARACTERS} characters, without spaces and "
+                "braces."
+            )
+        self._address = address
+        self._job = b"{%s}:" % key.encode()
+        part = b"s%d:" % address.shard if address.shard >= 0 else b""
+        part = b"h%s:" % address.home.encode() if address.home else part
+        self._start = start = self._job + part
+        self.head = start + b"head"
+        self.owner = start + b"owner"
+        self.views = start + b"views"
+        self.seed_lists = start + b"seeds"
+        self.separators = {family: start + b"leaves:%d" % family for family in Family}
+        self._leaves = {family: start + b"%d:" % family for family in Family}
+
+    def leaf(self, family: Family, separator: bytes) -> bytes:
+        """A leaf."""
+        return self._leaves[family] + separator
+
+    def seed_list(self, name: bytes) -> bytes:
+        """The pieces of a list of seeds."""
+        return self.seed_lists + b":" + name
+
+    def of_job(self, name: bytes) -> bytes:
+        """What is kept under *name* for all shards of the job."""
+        return self._job + name
+
+    def mail(self, shard: int) -> bytes:
+        """The letters to a shard."""
+        return self._job + b"mail:%d" % shard
+
+    def mail_home(self, name: str) -> bytes:
+        """The letters to the shards in the job folder called *name*."""
+        return self._job + b"mail:h%s" % name.encode()
+
+    def view(self, view: bytes) -> bytes:
+        """Whether a view lives."""
+        return self._start + b"view:" + view
+
+    def saved(self, view: bytes) -> bytes:
+        """What changed since a view was opened."""
+        return self._start + b"saved:" + view
+
+    def old(self, view: bytes, name: bytes) -> bytes:
+        """What the leaf *name*, as :func:`leaf_name` makes it, was like when a view was opened."""
+        return self._start + b"old:" + view + b":" + name
+
+    def read_head(self, data: bytes | None) -> Head | None:
+        """What ``head`` says; ``None`` if there is no job.
+
+        Raises:
+            StorageError: If its value is none, or the rows have another format.
+        """
+        if data is None:
+            return None
+        if not (found := re.fullmatch(rb"(\d{1,9}) (\w+) (\d{1,19})", data)):
+            raise self.damaged(f"its head is {data[:50]!r}")
+        head = Head(int(found[1]), found[2].decode(), int(found[3]))
+        if head.format != FORMAT:
+            raise StorageError(
+                f"The job in {self._address} was written in format {head.format}, and this scrapy-aopic reads format "
+                f"{FORMAT}: use the version that wrote it, or another key. Nothing was changed."
+            )
+        return head
+
+    def damaged(self, what: str) -> StorageError:
+        """The error for a store in which *what*, a clause, shows damage."""
+        return StorageError(
+            f"The store in {self._address} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
+        )
+
+
+def leaf_name(family: Family, separator: bytes) -> bytes:
+    """What a leaf is called among those of all families."""
+    return b"%d:%s" % (family, separator)
+
+
+def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes]:
+    """Each of the *keys*, and after it its value in *rows* as it is stored."""
+    return [
+        part
+        for key in keys
+        for value in (rows[key],)
+        for part in (key, value + _SUMS[crc_hqx(value, crc_hqx(key, family))])
+    ]
+
+
+def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
+    """The value that was stored under *key*; ``None`` if it is not as it was."""
+    value = stored[:-_CHECKSUM_BYTES]
+    sum_bytes = stored[-_CHECKSUM_BYTES:]
+    return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None
+
+
+_MOST_SCANS = 2_000
+"""Times 1,000 keys that are looked through for jobs."""
+
+
+def find_jobs(address: Address) -> list[str]:
+    """Keys of the jobs in the database of *address*, in their order.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    found: set[bytes] = set()
+    cursor = b"0"
+    with closing(connect(address)) as link:
+        for _ in range(_MOST_SCANS):
+            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+            found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
+            if cursor == b"0":
+                break
+    return sorted(name[1:].decode("utf-8", "replace") for name in found)
+
+
+def exists_at(address: Address) -> bool:
+    """Whether there is a job at *address*.
+
+    Raises:
+        StorageError: If the server cannot be reached, or the job is of another format.
+    """
+    keys, link = Keys(address), connect(address)
+    with closing(link):
+        head, cut = link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+        return bool(cut) or keys.read_head(head) is not None

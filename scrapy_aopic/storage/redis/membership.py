@@ -1,0 +1,547 @@
+"""What the shards of a job on a server have in common: how many they are, who crawls, and the letters between them.
+
+1. Each shard has a store of its own, which one process at a time may change (:mod:`.writer_lease`). Nothing in here can
+   damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
+   logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
+2. A process that crawls, a *worker*, is alive if it has said so within the time of a lease, by the server's clock.
+3. The *state* of a shard says what its last commit was like, and names that commit. One look shows all states and the
+   heads of all shards at one moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from scrapy_aopic.exceptions import StorageError
+
+from .connect import connect
+from .keys import Keys
+from .mailboxes import Letter, ShardMail
+from .server_checks import check_server
+from .writer_lease import job_gone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy_aopic.storage.address import Address
+
+    from .connection import Argument, Link, Reply
+    from .mailboxes import Mail
+
+_MADE = "made"
+"""Under what the server has, beside how a job is cut, a token of whoever has made it: another job in its place has another."""
+
+_BEGIN = 60.0
+"""Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
+
+_LOOK = 0.1
+"""Seconds between looks at whether another process has made the job."""
+
+_SAY = 0.2
+"""Part of a lease after which a worker says again that it is alive."""
+
+_FORGET = 30
+"""Leases after which a worker that has died is forgotten."""
+
+
+class JobCut(NamedTuple):
+    """How a job on a server is cut.
+
+    Attributes:
+        shards: How many.
+        suffixes: Which list of public suffixes says what a registered domain is.
+        disks: Among how many job folders the shards are divided (:mod:`scrapy_aopic.storage.disk_workers`); 0 if they are on the server.
+        order: Name of the order in which it is crawled; empty if nobody has said it.
+    """
+
+    shards: int
+    suffixes: str
+    disks: int = 0
+    order: str = ""
+
+
+class State(NamedTuple):
+    """What a shard was like at a commit.
+
+    Attributes:
+        head: Head of its store after that commit, which no other commit has.
+        worker: Token of the worker that made it.
+        is_idle: Whether it had nothing to do, and nothing in flight.
+        sums: What it adds to the sums of the job.
+        sent: Number of the last letter to each other shard.
+        got: Number of the last letter of each other shard that was applied.
+        counts: Pages queued, visited and failed, and hosts.
+        sent_units: Units in all letters to each other shard; kept elsewhere, if at all.
+        got_units: Units in all letters of each other shard that were applied; the same.
+    """
+
+    head: str
+    worker: str
+    is_idle: bool
+    sums: Sequence[int]
+    sent: Mapping[int, int]
+    got: Mapping[int, int]
+    counts: Sequence[int]
+    sent_units: Mapping[int, int] = {}
+    got_units: Mapping[int, int] = {}
+
+    def packed(self) -> bytes:
+        """As the server has it."""
+        said = dict(zip(self._fields[:_SAID], self[:_SAID], strict=True))
+        return json.dumps(said, separators=(",", ":")).encode()
+
+
+_SAID = 7
+"""Fields of a state that every look reads."""
+
+
+@dataclass(slots=True)
+class Look:
+    """All shards of a job at one moment.
+
+    Attributes:
+        now: The server's time, in seconds since the epoch.
+        asked: When the server was asked (``time.monotonic``).
+        heard: When its reply was there (``time.monotonic``).
+        run: Of the server.
+        homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
+        seed_lists: Names of the lists of seeds that wait on the server.
+        workers: The workers that are alive, by token, in the order in which they came.
+        states: Of the shards that have one.
+        heads: Of the stores of all shards; ``""`` for one that was never opened.
+        is_owned: Whether a process has it open, for all shards.
+        letters: New letters to the shards that were asked for.
+    """
+
+    now: float
+    workers: dict[str, Mapping[str, Any]]
+    states: dict[int, State]
+    heads: list[str]
+    is_owned: list[bool]
+    letters: dict[int, list[Letter]] = field(default_factory=dict)
+    asked: float = 0.0
+    heard: float = 0.0
+    run: bytes = b""
+    homes: Mapping[int, str] | None = None
+    seed_lists: Sequence[bytes] = ()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no shard had anything to do at its last commit, and every letter had arrived.
+
+        Then none will have, unless somebody gives it seeds, or a time comes.
+        """
+        states = self.states
+        if len(states) < len(self.heads):
+            return False
+        if any(not state.is_idle or state.head != self.heads[n] for n, state in states.items()):
+            return False
+        return all(
+            states[receiver].got.get(sender, 0) == last
+            for sender, state in states.items()
+            for receiver, last in state.sent.items()
+        )
+
+
+def read_cut(address: Address) -> JobCut | None:
+    """How the job at *address* is cut; ``None`` if there is none, or in one piece.
+
+    Raises:
+        StorageError: If the server cannot be reached, or says something else.
+    """
+    keys = Keys(address)
+    with closing(connect(address)) as link:
+        return _read_cut(keys, link.ask((b"GET", keys.of_job(b"cut")))[0])
+
+
+def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
+    if data is None:
+        return None
+    try:
+        said = json.loads(data)
+        said.pop(_MADE, None)
+        cut = JobCut(**said)
+        shards = int(cut.shards)
+    except (ValueError, TypeError, AttributeError):
+        raise keys.damaged(f"how it is cut is said by {data[:50]!r}") from None
+    return cut._replace(shards=shards)
+
+
+def read_suffixes(address: Address) -> bytes | None:
+    """The list of public suffixes by which the job at *address* is cut, as it was given when that began.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(connect(address)) as link:
+        found: bytes | None = link.ask((b"GET", Keys(address).of_job(b"suffixes")))[0]
+    return found
+
+
+def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffixes: bytes = b"") -> bool:
+    """Make the job at *address* if there is none, once *prepare* has done what belongs to it; returns whether it did.
+
+    Args:
+        suffixes: The list of public suffixes that *cut* names; workers with another one use this one.
+
+    Raises:
+        StorageError: If there is a job in one piece, or the server does not work.
+    """
+    keys, token = Keys(address), secrets.token_hex(8).encode()
+    cut_key, beginning = keys.of_job(b"cut"), keys.of_job(b"beginning")
+    with closing(connect(address)) as link:
+        check_server(link, address)
+        while True:
+            found, head = link.ask((b"GET", cut_key), (b"EXISTS", keys.head))
+            if _read_cut(keys, found) is not None:
+                return False
+            if head:
+                raise StorageError(
+                    f"The job in {address} is in one piece, and AOPIC_SHARDS is now {cut.shards}: set AOPIC_SHARDS back to 1, "
+                    "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+                )
+            link.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
+            owner, found = link.ask((b"GET", beginning), (b"GET", cut_key))
+            if owner == token:
+                if found is None:
+                    break
+                link.ask((b"DEL", beginning))  # another process has made it since it was looked for
+                return False
+            time.sleep(_LOOK)
+        try:
+            prepare()
+            link.transact(
+                (b"SET", keys.of_job(b"suffixes"), suffixes),
+                (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX"),
+            )
+        finally:
+            link.ask((b"DEL", beginning))
+    return True
+
+
+class Places(Protocol):
+    """How a registry learns of the stores of shards, wherever they are.
+
+    Attributes:
+        about: What else is said of the worker.
+        homes: Where each shard is that has a home, as of the last reply; ``None`` if they have none.
+    """
+
+    about: Mapping[str, Any]
+    homes: Mapping[int, str] | None
+
+    @property
+    def mail(self) -> Mail:
+        """Where letters wait."""
+        ...
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """Two questions of which the replies show the heads of all shards, and which of them are open."""
+        ...
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """Heads of the stores of all shards, and which of them are open.
+
+        Args:
+            one: Reply to the first question.
+            other: Reply to the second one.
+            states: Of the shards at that moment.
+            alive: What is said of the workers that are.
+        """
+        ...
+
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """What shows the books of shards that have *states*."""
+        ...
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """Let the server do what is *written*, which may be done twice; returns the replies to what is *asked*, of one moment.
+
+        Raises:
+            LostError: If this worker must write nothing any more.
+            StorageError: If the server cannot be reached, or refuses.
+        """
+        ...
+
+
+class OnServer:
+    """The stores of *shards* shards are at *address*, too."""
+
+    about: Mapping[str, Any] = {}
+    homes: Mapping[int, str] | None = None
+
+    def __init__(self, address: Address, shards: int) -> None:
+        self.mail: Mail = ShardMail(Keys(address))
+        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
+
+    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+        """The heads and the owners of all."""
+        heads, owners = (store.head for store in self._stores), (store.owner for store in self._stores)
+        return (b"MGET", *heads), (b"MGET", *owners)
+
+    def read(
+        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[str], list[bool]]:
+        """As they are."""
+        del states, alive
+        heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
+        return heads, [owner is not None for owner in other]
+
+    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+        """Nothing: the stores have them."""
+        del states
+        return []
+
+    def turn(
+        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+    ) -> list[Reply]:
+        """All in one request: the server has what is written of."""
+        if not asked:
+            link.ask(*written)
+            return []
+        return link.checked(link.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
+
+
+class Registry:
+    """One worker's way to the server; one thread uses it at a time.
+
+    Args:
+        places: Where the stores are, by default at the same *address*.
+
+    Attributes:
+        token: Of this worker.
+        run: Of the server: what other runs of it have said does not count: see rule 4 of :mod:`.connection`.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+
+    def __init__(self, address: Address, shards: int, places: Places | None = None) -> None:
+        self.token = secrets.token_hex(8)
+        self._address = address
+        self._keys = Keys(address)
+        self._lease = address.lease
+        self._places = places or OnServer(address, shards)
+        self._cut: bytes | None = None
+        self._dead: list[bytes] = []
+        self._said_at = -inf
+        self._instant = 0.0, 0.0
+        self._states: dict[bytes, tuple[bytes, State]] = {}
+        self._link = connect(address)
+        self.run = self._link.pin()
+        self._process = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": self.now()[0],
+            **self._places.about,
+        }
+
+    def begin_anew(self) -> None:
+        """Go on with the run of the server that is there now, after another one has ended.
+
+        Raises:
+            StorageError: If it cannot be reached.
+        """
+        self._states = {}
+        self._places.mail.forget()
+        self.run = self._link.pin()
+
+    def now(self) -> tuple[float, float, float]:
+        """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
+        asked = time.monotonic()
+        instant = _seconds(self._link.ask((b"TIME",))[0])
+        heard = time.monotonic()
+        self._instant = instant, heard
+        return instant, asked, heard
+
+    def look(self, own: Mapping[int, int], *, joins: bool = True) -> Look:
+        """All shards, with the letters to those in *own* that were not brought before; see :meth:`turn`."""
+        return self.turn({}, (), (), own, joins=joins)
+
+    def turn(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+        own: Mapping[int, int],
+        *,
+        joins: bool = True,
+    ) -> Look:
+        """Post, and look at all shards after it, with the letters to those in *own* that were not brought before.
+
+        Args:
+            states: What is shown.
+            letters: What is sent, with the shard that each is for.
+            read: Letters that shards have read for good, which are removed.
+            own: Shards of this worker, and which time it has opened each: for that, nothing was brought before.
+            joins: Whether to say that this worker lives.
+
+        Raises:
+            LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or none.
+            StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
+        """
+        keys, places = self._keys, self._places
+        written = self._posted(states, letters, read)
+        if joins and not 0 <= self._now() - self._said_at < self._lease * _SAY:
+            said_at = self._now()
+            said = json.dumps({**self._process, "seen": said_at}).encode()
+            written.append((b"HSET", keys.of_job(b"workers"), self.token, said))
+        else:
+            said_at = self._said_at
+        if joins and self._dead:
+            written.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
+        asked = time.monotonic()
+        replies = places.turn(
+            self._link,
+            written,
+            (
+                (b"GET", keys.of_job(b"cut")),
+                (b"TIME",),
+                (b"HGETALL", keys.of_job(b"workers")),
+                (b"HGETALL", keys.of_job(b"states")),
+                (b"SMEMBERS", keys.seed_lists),
+                *places.questions(),
+                *places.mail.questions(own),
+            ),
+        )
+        heard = time.monotonic()
+        places.mail.landed()
+        cut, time_, workers, shown, seed_lists, one, other, *boxes = replies
+        self._check_same(cut)
+        now = _seconds(time_)
+        self._instant = now, heard
+        self._said_at = said_at
+        alive = self._alive(_pairs(workers), now)
+        if joins:
+            if self.token not in alive:
+                self._said_at = -inf  # the server has lost it
+            alive.setdefault(self.token, self._process)
+        seen = self._read_states(_pairs(shown))
+        heads, is_owned = places.read(one, other, seen, alive.values())
+        return Look(
+            now,
+            dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
+            seen,
+            heads,
+            is_owned,
+            places.mail.bring(self._link, boxes, own),
+            asked,
+            heard,
+            self.run,
+            places.homes,
+            seed_lists,
+        )
+
+    def _check_same(self, cut: bytes | None) -> None:
+        """Do nothing if the job that is cut as *cut* says is the one that this worker began with.
+
+        Raises:
+            GoneError: If it is not; with homes, it is told again how it is cut.
+        """
+        if self._cut is None:
+            self._cut = cut
+        elif cut != self._cut and self._places.homes is None:
+            raise job_gone(self._address)
+
+    def _now(self) -> float:
+        """What the server's time is, about."""
+        instant, heard = self._instant
+        return instant + time.monotonic() - heard
+
+    def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:
+        alive: dict[str, Mapping[str, Any]] = {}
+        self._dead = []
+        for token, data in workers.items():
+            try:
+                worker = json.loads(data)
+                age = now - worker["seen"]
+            except (ValueError, LookupError, TypeError):
+                raise self._keys.damaged(f"a worker is said to be {data[:50]!r}") from None
+            if age < self._lease:
+                alive[token.decode("ascii", "replace")] = worker
+            elif age > _FORGET * self._lease:
+                self._dead.append(token)
+        return alive
+
+    def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, State]:
+        """The states of all shards; most are as they were at the last look."""
+        known = self._states
+        self._states = {
+            number: known[number]
+            if number in known and known[number][0] == data
+            else (data, self._state(data))
+            for number, data in states.items()
+        }
+        return {int(number): state for number, (_, state) in self._states.items()}
+
+    def _state(self, data: bytes) -> State:
+        try:
+            state = State(**json.loads(data))
+            sent, got = ({int(n): last for n, last in each.items()} for each in (state.sent, state.got))
+        except (ValueError, TypeError, AttributeError):
+            raise self._keys.damaged(f"the state of a shard is {data[:50]!r}") from None
+        return state._replace(sent=sent, got=got)
+
+    def _posted(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+    ) -> list[Sequence[Argument]]:
+        """What posts it."""
+        commands = self._places.mail.written(letters, read)
+        if states:
+            shown = (part for number, state in states.items() for part in (number, state.packed()))
+            commands.append((b"HSET", self._keys.of_job(b"states"), *shown))
+            commands += self._places.books(states)
+        return commands
+
+    def post(
+        self,
+        states: Mapping[int, State],
+        letters: Iterable[tuple[int, Letter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+    ) -> None:
+        """Show *states*, send *letters* to shards, and remove letters that shards have *read* for good.
+
+        Raises:
+            StorageError: If the server cannot be reached; it may be done once more then.
+        """
+        if commands := self._posted(states, letters, read):
+            self._places.turn(self._link, commands, ())
+            self._places.mail.landed()
+
+    def leave(self) -> None:
+        """This worker is none any more.
+
+        Raises:
+            StorageError: If the server cannot be reached: it will notice by itself.
+        """
+        self._link.ask((b"HDEL", self._keys.of_job(b"workers"), self.token))
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._link.close()
+
+
+def _pairs(reply: Reply) -> dict[bytes, bytes]:
+    parts = iter(reply)
+    return dict(zip(parts, parts, strict=True))
+
+
+def _seconds(reply: Reply) -> float:
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1e6

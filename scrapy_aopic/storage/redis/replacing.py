@@ -1,0 +1,179 @@
+"""Puts stores and lists on a server in the place of others: all of them in one transaction, so that nobody ever sees half of that.
+
+A store is made beside, under the number of a shard that no job has, and then its keys are renamed. All keys of a job have one
+hash tag, so a node of a cluster does that, too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.layout import Family
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.address import MAX_SHARDS, Address
+
+from .connect import connect
+from .keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .connection import Argument, Link
+
+_LEFT = 3_600
+"""Seconds after which the server forgets a part of a list, unless another part comes."""
+
+_AT_ONCE = 1_000
+"""Keys that are looked through at once."""
+
+
+class Move(NamedTuple):
+    """A store that is put in the place of another.
+
+    Attributes:
+        made: Where it was made.
+        place: Where it is put.
+        kept: Where that is put which was there; ``None`` if there is nothing.
+    """
+
+    made: Address
+    place: Address
+    kept: Address | None = None
+
+
+def beside(place: Address) -> Address:
+    """Where a store is made that is put at *place* later."""
+    return place.of_shard(MAX_SHARDS + 1 + max(place.shard, 0))
+
+
+def kept_beside(place: Address, time: int) -> Address:
+    """Where a store is kept that was at *place*, and was replaced the *time*th time, counted from 1."""
+    return place.of_shard((MAX_SHARDS + 1) * (time + 1) + max(place.shard, 0))
+
+
+def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
+    """Carry out all *moves*, which the caller alone may change, in one transaction.
+
+    Args:
+        forget_mail: Shards of the job whose letters on the server, and what was said of their last commits, are forgotten: both
+            are copies of what the stores hold.
+
+    Raises:
+        StorageError: If the server cannot be reached, or a store is changed meanwhile. Nothing was moved then.
+    """
+    with closing(connect(moves[0].place)) as link:
+        heads = [Keys(move.made).head for move in moves] + [Keys(move.place).head for move in moves]
+        link.watch(*heads)
+        commands: list[Sequence[Argument]] = []
+        for move in moves:
+            if move.kept is not None:
+                commands += _renames(link, move.place, move.kept)
+            commands += _renames(link, move.made, move.place)
+        if forget_mail:
+            keys = Keys(moves[0].place)
+            mail = [keys.mail(number) for number in range(forget_mail)]
+            commands.append((b"DEL", keys.of_job(b"states"), *mail))
+        if link.transact(*commands) is None:
+            raise StorageError(
+                f"The store in {moves[0].place} was changed meanwhile. Nothing was moved; try again."
+            )
+
+
+def _renames(link: Link, place: Address, to: Address) -> list[Sequence[Argument]]:
+    """What lets the rows of the store at *place* be at *to*, and removes what is no row and no head."""
+    source, target = Keys(place), Keys(to)
+    begin, to_begin = _beginning(source), _beginning(target)
+    found = _keys_of(link, source)
+    commands: list[Sequence[Argument]] = [
+        (b"RENAME", key, to_begin + key.removeprefix(begin)) for key in sorted(found)
+    ]
+    return [*commands, (b"DEL", source.owner, source.views)]
+
+
+def put_pieces(
+    link: Link,
+    key: bytes,
+    pieces: Iterable[bytes],
+    *more: Sequence[Argument],
+    unless: tuple[bytes, Callable[[set[bytes]], bool]] | None = None,
+) -> None:
+    """Let *key* have the list *pieces*, of which nobody sees a part, and carry out the commands *more* with it.
+
+    The server forgets what is left of a process that was killed.
+
+    Args:
+        unless: The key of a set, and what says of its members whether nothing is to be done.
+
+    Raises:
+        StorageError: If the server does not take them.
+    """
+    made, n = key + b"-new-" + secrets.token_hex(4).encode(), 0
+    for n, piece in enumerate(pieces, 1):
+        done = link.transact((b"RPUSH", made, piece), (b"EXPIRE", made, _LEFT))
+        if done is None or done[0] != n:
+            raise StorageError(
+                f"The server has lost a part of what was put there (key {key.decode(errors='replace')}). Nothing was changed; try again."
+            )
+    put = [(b"RENAME", made, key), (b"PERSIST", key)] if n else [(b"DEL", key)]
+    while True:
+        if unless is not None:
+            link.watch(unless[0])
+            if unless[1](set(link.ask((b"SMEMBERS", unless[0]))[0])):
+                link.ask((b"DEL", made), (b"UNWATCH",))
+                return
+        if link.transact(*put, *more) is not None:
+            return
+
+
+def remove_store(place: Address) -> None:
+    """Remove all rows, and the head, of a store that nobody has open.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    keys = Keys(place)
+    with closing(connect(place)) as link:
+        found = [*_keys_of(link, keys), keys.owner, keys.views]
+        for begin in range(0, len(found), _AT_ONCE):
+            link.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
+
+
+def has_store(place: Address) -> bool:
+    """Whether there is the head of a store at *place*.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(connect(place)) as link:
+        return bool(link.ask((b"EXISTS", Keys(place).head))[0])
+
+
+def leaves_of(link: Link, keys: Keys) -> dict[Family, set[bytes]]:
+    """The keys of all leaves of a store that are there, by family."""
+    found = _keys_of(link, keys)
+    return {family: {key for key in found if key.startswith(keys.leaf(family, b""))} for family in Family}
+
+
+def _beginning(keys: Keys) -> bytes:
+    """What all keys of a store begin with."""
+    return keys.head.removesuffix(b"head")
+
+
+def _keys_of(link: Link, keys: Keys) -> set[bytes]:
+    """The head of a store, its leaves, and what says which these are, as far as they are there."""
+    begins = tuple(keys.leaf(family, b"") for family in Family)
+    single = {keys.head, *keys.separators.values()}
+    return {key for key in _keys_like(link, _beginning(keys)) if key in single or key.startswith(begins)}
+
+
+def _keys_like(link: Link, start: bytes) -> Iterator[bytes]:
+    """All keys that begin with *start*."""
+    pattern = b"".join(b"\\" + bytes((each,)) if each in b"*?[]\\^-" else bytes((each,)) for each in start)
+    cursor = b"0"
+    while True:
+        ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", pattern + b"*", b"COUNT", _AT_ONCE))
+        yield from names
+        if cursor == b"0":
+            return

@@ -1,0 +1,117 @@
+"""Where the workers of a job on a server tell each other what they learn, and keep what they know for those who come.
+
+It is a stream of the last lessons, the counts of all pages that were graded, and one worker's knowledge with its place in
+the stream: whoever starts goes on with that, and with the lessons behind it.
+
+The knowledge is written by whoever may, without compare-and-set: an older one that comes late only has its reader
+learn more from the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .connect import connect
+from .keys import Keys
+
+if TYPE_CHECKING:
+    from scrapy_aopic.storage.address import Address
+
+_KEPT = 300
+"""Entries of the stream that are kept: a minute of a crawl by three workers, some MB, and 30 MB at most."""
+
+_AT_ONCE = 64
+"""Entries that are read at once."""
+
+BEGINNING = b"0-0"
+"""The place in the stream before all entries."""
+
+
+class Heard(NamedTuple):
+    """What a look at the stream has brought.
+
+    Attributes:
+        place: Of its last entry.
+        entries: New ones, oldest first.
+        pages: Pages of the job that were graded.
+        relevant: Those of them that are relevant.
+        has_more: Whether there may be more entries.
+    """
+
+    place: bytes
+    entries: Sequence[bytes]
+    pages: int
+    relevant: int
+    has_more: bool
+
+
+class LessonBoard:
+    """One worker's way to it; one thread uses it at a time.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+
+    def __init__(self, address: Address) -> None:
+        keys = Keys(address)
+        self._stream, self._known, self._grades = map(keys.of_job, (b"lessons", b"learned", b"grades"))
+        self._link = connect(address)
+
+    def known(self) -> tuple[bytes, bytes]:
+        """The place in the stream at which somebody knew this, and what; the beginning, and nothing, if nothing is kept."""
+        data = self._link.ask((b"GET", self._known))[0] or b""
+        place, _, known = data.partition(b" ")
+        return (place, known) if place.replace(b"-", b"", 1).isdigit() else (BEGINNING, b"")
+
+    def keep(self, place: bytes, known: bytes) -> None:
+        """Keep what was *known* at a *place* in the stream.
+
+        Raises:
+            StorageError: If the server does not take it, or that is not known.
+        """
+        self._link.transact((b"SET", self._known, place + b" " + known))
+
+    def graded(self) -> tuple[int, int]:
+        """Pages of the job that were graded, and relevant ones."""
+        return _numbers(self._link.ask((b"HMGET", self._grades, b"pages", b"relevant"))[0])
+
+    def look(self, place: bytes) -> Heard:
+        """What is new behind *place*.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        entries, counts = self._link.ask(
+            (b"XRANGE", self._stream, b"(" + place, b"+", b"COUNT", _AT_ONCE),
+            (b"HMGET", self._grades, b"pages", b"relevant"),
+        )
+        pages, relevant = _numbers(counts)
+        return Heard(
+            entries[-1][0] if entries else place,
+            [values[1] for _, values in entries],
+            pages,
+            relevant,
+            len(entries) == _AT_ONCE,
+        )
+
+    def tell(self, entry: bytes, pages: int, relevant: int) -> None:
+        """Add *entry* to the stream, and so many graded *pages* to the counts.
+
+        Raises:
+            StorageError: If the server does not take it, or that is not known.
+        """
+        self._link.transact(
+            (b"XADD", self._stream, b"MAXLEN", _KEPT, b"*", b"l", entry),
+            (b"HINCRBY", self._grades, b"pages", pages),
+            (b"HINCRBY", self._grades, b"relevant", relevant),
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+
+def _numbers(counts: Sequence[bytes | None]) -> tuple[int, int]:
+    pages, relevant = (int(count) if count and count.isdigit() else 0 for count in counts)
+    return pages, relevant

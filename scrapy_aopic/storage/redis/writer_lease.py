@@ -1,0 +1,262 @@
+"""One writer at a time for a job in Redis.
+
+1. A writer has a *token*, drawn when it opens the job. Only the writer whose token is in ``head`` can commit, and only
+   on top of its own last commit: the head is compared in the transaction. So a writer that was taken for dead cannot
+   change anything any more, however late it wakes up.
+2. The *lease* under ``owner`` keeps a second writer from opening the job while the first one lives. It ends by the
+   server's clock alone, and is renewed at a third of its time, by a thread, so that no pause of the event loop ends it.
+3. A writer that could not renew its lease in time stops by its own clock, without having been told.
+4. Whoever finds a lease waits for its end, at most, to see whether it is renewed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import FORMAT
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError
+from scrapy_aopic.storage.address import MAX_SHARDS
+
+from .connect import connect
+from .keys import Head
+
+if TYPE_CHECKING:
+    from scrapy_aopic.storage.address import Address
+
+    from .keys import Keys
+
+logger = logging.getLogger(__name__)
+
+
+_GONE = "its keys are gone from the server"
+
+
+def job_gone(job: Address) -> GoneError:
+    """The error for a *job* that was taken away under a crawl."""
+    return GoneError(
+        f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. Put a "
+        "copy back with 'scrapy aopic restore', or begin anew from the seeds."
+    )
+
+
+class InUseError(StorageError):
+    """Another process has the store open."""
+
+
+_LOOK = 0.2
+"""Seconds between looks at the lease of another."""
+
+_ATTEMPTS = 20
+"""Times that a renewal is tried while commits change the head."""
+
+
+class Lease:
+    """The right to change the job at *address*, until it is closed or lost.
+
+    Args:
+        task: What it is needed for, for the message to others.
+        waits: Whether to wait for the end of a lease that may not be renewed any more.
+        is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.connection`.
+
+    Attributes:
+        head: What ``head`` is, or will be once the first commit is made, with the token of this lease; the store counts
+            its commits here.
+        is_new: Whether there was no job.
+        run: Of the server, if it is pinned.
+
+    Raises:
+        InUseError: If another has the job open.
+        StorageError: If the server does not work.
+    """
+
+    def __init__(
+        self, address: Address, keys: Keys, *, task: str, waits: bool = True, is_pinned: bool = False
+    ) -> None:
+        self._address = address
+        self._keys = keys
+        self._milliseconds = max(1, round(address.lease * 1000))
+        self._token = secrets.token_hex(8)
+        since = datetime.now(timezone.utc).isoformat(" ", "seconds")
+        owner = {
+            "token": self._token,
+            "task": task,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": since,
+        }
+        self._owner = json.dumps(owner).encode()
+        self._process = os.getpid()
+        self._why_lost = ""
+        self._ended = threading.Event()
+        self._link = connect(address)
+        try:
+            self.run = self._link.pin() if is_pinned else b""
+            self._wait(waits=waits)
+            self.head, self.is_new = self._fence()
+            self._number = self.head.number
+        except BaseException:
+            self._link.close()
+            raise
+        self._thread = threading.Thread(target=self._keep, name="aopic-lease", daemon=True)
+        self._thread.start()
+
+    def _wait(self, *, waits: bool) -> None:
+        """Take the lease; wait for the end of another that is not renewed, if it *waits*."""
+        taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
+        before: tuple[bytes, int] | None = None
+        while True:
+            began = time.monotonic()
+            # The reply may be lost, and the lease be ours.
+            owner, left = self._link.ask(taken, (b"GET", self._keys.owner), (b"PTTL", self._keys.owner))[1:]
+            if owner == self._owner:
+                self._until = began + self._milliseconds / 1000
+                return
+            if owner is None:
+                continue
+            if not waits or left < 0 or (before is not None and (owner != before[0] or left > before[1])):
+                raise self._in_use(owner)
+            if before is None:
+                logger.info(
+                    "The store in %(store)s was opened by another process, which may have died: waiting up to %(left).0f s "
+                    "to see whether it has",
+                    {"store": self._address, "left": left / 1000},
+                )
+            before = owner, left
+            time.sleep(min(_LOOK, left / 1000 + 0.001))
+
+    def _in_use(self, said: bytes) -> InUseError:
+        try:
+            owner = json.loads(said)
+            who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']} ({owner['task']})"
+        except (ValueError, LookupError, TypeError):
+            who = "another process has it open"
+        return InUseError(
+            f"The store in {self._address} is in use: {who}; wait for its end or choose another key for this job."
+        )
+
+    def _fence(self) -> tuple[Head, bool]:
+        """Put the token into the head, so that no other writer can commit; returns the head, and whether it is new."""
+        for _ in range(_ATTEMPTS):
+            _, data = self._link.ask((b"WATCH", self._keys.head), (b"GET", self._keys.head))
+            before = self._keys.read_head(data)
+            head = Head(FORMAT, self._token, before.number if before is not None else 0)
+            if self._link.transact((b"SET", self._keys.head, head.packed())) is not None:
+                return head, before is None
+        raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
+
+    def next_head(self) -> Head:
+        """What ``head`` is after the next commit, if that lands: it has a number that none has had that was tried before."""
+        self._number += 1
+        return self.head._replace(number=self._number)
+
+    def check(self) -> None:
+        """Do nothing if the job is still ours, as far as is known without asking the server.
+
+        Raises:
+            LostError: If it is not.
+        """
+        if self._why_lost:
+            raise self.lost(self._why_lost)
+        if time.monotonic() > self._until:
+            raise self.lost(
+                f"the server was not reached for {self._milliseconds / 1000:g} s, so another process may have it"
+            )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is known that the job is no longer ours."""
+        return bool(self._why_lost)
+
+    @property
+    def is_fading(self) -> bool:
+        """Whether half of it has passed without a renewal, so that nothing new should be begun.
+
+        What is under way, such as a transfer, then has the other half to end before anybody else can have the job. A
+        lease that can be renewed never gets there.
+        """
+        return time.monotonic() > self._until - self._milliseconds / 2000
+
+    def lost(self, why: str) -> LostError:
+        """The error for a job that is no longer ours, because of *why*, a clause."""
+        self._why_lost = why
+        is_of_job = not self._address.home and self._address.shard <= MAX_SHARDS
+        if why == _GONE and is_of_job:  # with shards on disks, a server can be told again
+            return job_gone(self._address.of_shard(-1))
+        return LostError(
+            f"The store in {self._address} is no longer this process's: {why}; what was not committed is done again by "
+            "whoever goes on."
+        )
+
+    def _keep(self) -> None:
+        """Renew the lease until it is closed or lost."""
+        wait = self._milliseconds / 3000
+        while not self._ended.wait(wait):
+            try:
+                self._renew()
+                wait = self._milliseconds / 3000
+            except LostError:
+                self._why_lost = (
+                    "its server was restarted, or another one took over, and may have lost the last second"
+                )
+            except StorageError:  # check() knows when it is too late
+                wait = min(1.0, self._milliseconds / 10_000)
+            if self._why_lost:
+                return
+
+    def _renew(self) -> None:
+        for _ in range(_ATTEMPTS):
+            began = time.monotonic()
+            _, data, owner = self._link.ask(
+                (b"WATCH", self._keys.head, self._keys.owner),
+                (b"GET", self._keys.head),
+                (b"GET", self._keys.owner),
+            )
+            if (why := self._why_not_ours(data)) or (owner is not None and owner != self._owner):
+                self._why_lost = why or "another process has opened it"
+                return
+            renewed = (b"SET", self._keys.owner, self._owner, b"PX", self._milliseconds)
+            if self._link.transact(renewed) is not None:
+                self._until = began + self._milliseconds / 1000
+                return
+
+    def _why_not_ours(self, data: bytes | None) -> str:
+        head = self._keys.read_head(data)
+        if head is None:
+            return _GONE
+        return "another process has opened it" if head.token != self._token else ""
+
+    def why_refused(self, data: bytes | None) -> str:
+        """Why a commit on top of :attr:`head` is refused by a head of *data*; empty if it is not."""
+        if why := self._why_not_ours(data):
+            return why
+        found = self._keys.read_head(data)
+        if found is None or found.number == self.head.number:
+            return ""
+        if found.number > self.head.number:
+            return f"a commit that was given up has landed late (number {found.number:,}, after {self.head.number:,})"
+        return (
+            f"the server has lost what it last took (its last commit is number {found.number:,}, and number "
+            f"{self.head.number:,} had landed), maybe because it was restarted"
+        )
+
+    def close(self) -> None:
+        """Let others have the job. Idempotent."""
+        if self._ended.is_set() or os.getpid() != self._process:  # a forked child has not got it
+            return
+        self._ended.set()
+        self._thread.join()
+        self._link.unpin()
+        with suppress(StorageError, OSError):
+            _, owner = self._link.ask((b"WATCH", self._keys.owner), (b"GET", self._keys.owner))
+            if owner == self._owner:
+                self._link.transact((b"DEL", self._keys.owner))
+        self._link.close()

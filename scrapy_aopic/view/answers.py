@@ -1,0 +1,140 @@
+"""Why a URL, or a host, is crawled or not, in a job of several shards: what its shard knows, and letters on their way to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.shards.cut import Cut, ShardId
+from scrapy_aopic.core.shards.letters import host_bytes
+from scrapy_aopic.place.kept_control import time_of
+from scrapy_aopic.web.suffixes import registered_domain
+
+from .views import on_their_way
+from .why import Answer, meant, why
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.shards.letters import Letter
+
+    from .why import Rules
+
+
+class _Post:
+    """What letters on their way say of a page or a host.
+
+    Attributes:
+        letters: Sender and number of each of them.
+        units: Cash for the page.
+    """
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[int, int]] = []
+        self.units = 0
+
+
+def why_in_shards(
+    stores: Sequence[Store], question: str, rules: Rules, workers: Mapping[int, str] | None = None
+) -> Answer:
+    """What is known of *question*, a URL or the name of a host, in the job with *stores*; of one store, :func:`scrapy_aopic.view.why.why`.
+
+    Args:
+        stores: Views of all shards, in the order of their numbers.
+        workers: Who crawls each shard now, by its number, if that is known; empty for a shard that nobody crawls.
+
+    Raises:
+        StorageError: If a store cannot be read.
+    """
+    if len(stores) == 1:
+        return why(stores[0], question, rules)
+    question = meant(question)
+    host, keys = _asked(question, rules)
+    number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
+    answer = why(stores[number], question, rules)
+    post = _Post()
+    for letter in on_their_way(stores, number):
+        _look_into(letter, host, keys, post)
+    sentences, kind = list(answer.sentences), answer.kind
+    facts = {**answer.facts, "shard": number, "letters": post.letters}
+    if post.letters:
+        ways = _ways(post.letters, number)
+        if answer.kind == "unknown":
+            kind, what = "in a letter", "It" if keys else "A page of it"
+            sentences = [
+                f"{what} is {ways}: a page that was settled links to it, and its shard knows it when it has read that."
+            ]
+        elif keys:
+            sentences.append(f"More cash for it, {post.units / (len(stores) * TOTAL):.2g} of all, is {ways}.")
+        facts["units"] = post.units
+    if kind == "unknown" and keys:
+        sentences.append(
+            "Links that were dropped are known to the dashboard of the worker that dropped them."
+        )
+    where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
+    if workers is None:
+        sentences.append(f"{where}.")
+    elif workers.get(number):
+        sentences.append(f"{where}, which {workers[number]} crawls.")
+    else:
+        sentences.append(f"{where}, which no worker crawls now.")
+    return replace(answer, kind=kind, sentences=sentences, facts=facts)
+
+
+def with_control(answer: Answer, rules: Rules, control: Control) -> Answer:
+    """*answer*, with what an operator asks of the crawl if that concerns it."""
+    host, _ = _asked(answer.about, rules)
+    sentences = []
+    if control.paused_since:
+        sentences.append(f"The crawl is paused by an operator since {time_of(control.paused_since)}.")
+    if name := control.blocks(host):
+        since = time_of(control.blocked[name])
+        sentences.append(
+            f"An operator has blocked {name} at {since}: what is queued stays queued, and nothing of it is requested."
+        )
+    if gap := control.gap(host):
+        sentences.append(f"An operator asked for at least {gap:g} s between requests to it.")
+    if not sentences:
+        return answer
+    return replace(answer, sentences=[*sentences, *answer.sentences])
+
+
+def _asked(question: str, rules: Rules) -> tuple[str, set[bytes]]:
+    """Name of the host that *question* is about, and the keys of the page, as it is and in its normal form."""
+    if "://" not in question:
+        return question.strip().lower(), set()
+    host, keys = "", set()
+    for url in dict.fromkeys((question, rules.normal(question).url)):
+        try:
+            host, key = rules.key_of(url)
+        except ValueError:
+            continue
+        keys.add(key)
+    return host, keys
+
+
+def _look_into(letter: Letter, host: str, keys: set[bytes], post: _Post) -> None:
+    """Note in *post* what *letter* says of the pages under *keys*; without any, of pages of *host*."""
+    if not keys:
+        if host_bytes(host) in letter.hosts:
+            post.letters.append((letter.sender, letter.number))
+        return
+    units = [each.units for each in letter.payments if letter.link(each.target).key in keys]
+    units += [0 for each in letter.seeds if letter.link(each.target).key in keys]
+    units += [each.units for each in letter.bequests if each.root in keys]
+    if units:
+        post.letters.append((letter.sender, letter.number))
+        post.units += sum(units)
+
+
+def _ways(letters: Sequence[tuple[int, int]], to: int) -> str:
+    """Where *letters* to the shard *to* are, in words."""
+    senders = sorted({sender for sender, _ in letters})
+    if len(letters) == 1:
+        return f"in a letter from shard {senders[0]} to shard {to}"
+    some = "shard" if len(senders) == 1 else "shards"
+    return f"in {len(letters)} letters from {some} {', '.join(map(str, senders))} to shard {to}"

@@ -1,0 +1,200 @@
+"""Links and seeds that were dropped before they reached the queue, and why: a sample of each reason, so that ``why`` can answer.
+
+Rule 1: it is bounded. Of each reason :data:`MOST` URLs are kept, those with the smallest checksums (a bottom-k sample: Cohen and
+Kaplan, 2007). So each URL that was dropped has the same chance however often it was, and as long as no more than
+that were dropped, all are known.
+
+Rule 2: it is no part of the job. Nothing is read from its file by a crawl but the sample itself, which goes on over the runs;
+a file that cannot be read or written costs a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from heapq import heappush, heapreplace
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.storage.named_files import read_given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "aopic-dropped.json"
+"""Name of the file in the job folder."""
+
+MOST = 1000
+"""URLs that are kept of each reason: some 200 kB."""
+
+_LONGEST = 500
+"""Characters of a URL that is kept; longer ones are counted only."""
+
+REASONS = {
+    "duplicate": "that page is the same as another one, whose links are followed (AOPIC_FOLLOW_DUPLICATES)",
+    "flood": "that page has more links than are followed (AOPIC_LINK_FLOOD)",
+    "offsite": "its host is none of the spider's allowed_domains",
+    "depth": "it is too many links away from where the crawl began (DEPTH_LIMIT)",
+    "length": "its URL is too long (URLLENGTH_LIMIT)",
+    "middleware": "a spider middleware or allowed_domains dropped the request, or put another one in its place",
+    "signal": "a handler of the signal request_scheduled, or a scheduler of your own, dropped the request",
+    "unreadable": "this spider cannot make the request that was imported",
+    "error": "an error lost it, which the log has",
+}
+"""What is said of a link or a seed that was dropped, by reason."""
+
+
+BRIEFLY = {
+    "duplicate": "on duplicates (AOPIC_FOLLOW_DUPLICATES)",
+    "flood": "beyond AOPIC_LINK_FLOOD",
+    "offsite": "to hosts that are none of the allowed_domains",
+    "depth": "beyond DEPTH_LIMIT",
+    "length": "beyond URLLENGTH_LIMIT",
+    "middleware": "by a spider middleware",
+    "signal": "by a handler of request_scheduled",
+    "unreadable": "that the spider cannot make",
+    "error": "that an error lost",
+}
+"""The same in a few words."""
+
+
+class Drop(NamedTuple):
+    """Why a link, or a seed, was dropped.
+
+    Attributes:
+        page: URL of the page that has the link; ``""`` for a seed.
+    """
+
+    reason: str
+    page: str
+
+
+class Sample(msgspec.Struct):
+    """URLs that were dropped for one reason.
+
+    Attributes:
+        n: How many links were, repeated ones included.
+        is_whole: Whether all of their URLs are here.
+        pages: By URL, the page on which it was found first.
+    """
+
+    n: int = 0
+    is_whole: bool = True
+    pages: dict[str, str] = {}
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Sample]).decode
+
+
+class Dropped:
+    """The samples of a job, with the file at *path*, if there is one.
+
+    The event loop notes what is dropped; other threads may look things up meanwhile.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        found = read_dropped(path) if path is not None else None
+        self._samples = found or {}
+        self._heaps = {
+            reason: sorted((-crc32(url.encode()), url) for url in sample.pages)
+            for reason, sample in self._samples.items()
+        }
+        self._n_saved = self.n if found is not None else -1
+        self._has_failed = False
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Links that were dropped, by reason."""
+        return {reason: sample.n for reason, sample in self._samples.items()}
+
+    @property
+    def n(self) -> int:
+        """Links that were dropped."""
+        return sum(sample.n for sample in self._samples.values())
+
+    def note(self, reason: str, url: str, page: str) -> None:
+        """A link with *url* on the *page*, or with ``""`` a seed, was dropped for a *reason* of :data:`REASONS`."""
+        sample = self._samples.get(reason)
+        if sample is None:
+            self._heaps[reason] = []
+            sample = self._samples[reason] = Sample()
+        sample.n += 1
+        url = url.partition("#")[0]  # which no request has
+        if url in sample.pages:
+            return
+        if len(url) > _LONGEST:
+            sample.is_whole = False
+            return
+        heap = self._heaps[reason]
+        entry = -crc32(url.encode("utf-8", "replace")), url
+        if len(heap) < MOST:
+            heappush(heap, entry)
+        else:
+            sample.is_whole = False
+            if entry < heap[0]:
+                return
+            del sample.pages[heapreplace(heap, entry)[1]]
+        sample.pages[url] = page[:_LONGEST]
+
+    def find(self, urls: Iterable[str]) -> Drop | None:
+        """Why the link with one of *urls* was dropped; ``None`` if it was not, or is not in a sample."""
+        return find(self._samples, urls)
+
+    @property
+    def samples(self) -> dict[str, Sample]:
+        """By reason."""
+        return self._samples
+
+    def packed(self) -> bytes | None:
+        """What is to be written; ``None`` if there is nothing new, or nowhere to write."""
+        n = self.n
+        if self._path is None or n == self._n_saved:
+            return None
+        self._n_saved = n
+        return _encode(self._samples)
+
+    def write(self, data: bytes) -> None:
+        """Write *data*, of :meth:`packed`; waits for the disk, so it is called in a thread."""
+        if self._path is None or self._has_failed:
+            return
+        part = self._path.with_name(self._path.name + ".part")
+        try:
+            part.write_bytes(data)
+            part.replace(self._path)
+        except OSError as error:
+            self._has_failed = True
+            logger.warning(
+                "What is known of dropped links cannot be written: %(error)s. 'scrapy aopic why' will not find them.",
+                {"error": plainly(error)},
+            )
+
+
+def read_dropped(path: Path) -> dict[str, Sample] | None:
+    """The samples in the file at *path*; ``None`` if it is not there, or not whole."""
+    try:
+        return _decode(read_given(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        logger.warning(
+            "What is known of dropped links cannot be read from %(path)s (%(error)s) and begins anew.",
+            {"path": path, "error": plainly(error)},
+        )
+        return None
+
+
+def find(samples: Mapping[str, Sample], urls: Iterable[str]) -> Drop | None:
+    """Why the link with one of *urls* was dropped, as *samples* know."""
+    for url in urls:
+        for reason, sample in samples.items():
+            page = sample.pages.get(url.partition("#")[0])
+            if page is not None:
+                return Drop(reason, page)
+    return None

@@ -1,0 +1,458 @@
+"""Takes snapshots of a crawl that runs in this process.
+
+A :class:`Watch` belongs to a session. Each second it notes the sums that rates are made of, which takes some microseconds,
+and looks at some of the hosts in memory; of up to :data:`_AT_ONCE` hosts a snapshot looks at all of them when it is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic, process_time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec.structs import replace
+from scrapy.utils.asyncio import create_looping_call
+
+from scrapy_aopic._engine.process_memory import resident
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.settings import read
+
+from .history import row_of
+from .host_walk import HostWalk
+from .live_stats import live_stats
+from .snapshot import Connections, Hosts, Machine, Pages, Part, Rate, Snapshot, StoreState, forecast
+from .stored import ledger_of, topic_of, transfers_of
+from .verdict import Verdict, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_aopic.job.job import Job
+    from scrapy_aopic.session.lateness import Lateness
+    from scrapy_aopic.session.stats import Stats
+    from scrapy_aopic.session.visit import Visits
+
+    from .dropped import Dropped
+    from .history import History
+    from .snapshot import Forecast
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 1.0
+"""Seconds between notes."""
+
+_NOTES = 61
+"""Notes that are kept: rates are over the last minute."""
+
+_PUBLISH_EVERY = 10
+"""Notes between two updates of the stats, which are also what a verdict compares with."""
+
+_APART = 2.0
+"""Seconds, at least, between the two snapshots of a verdict."""
+
+_AT_ONCE = 1000
+"""Hosts that are looked at in one go: measured at 1.0 ms."""
+
+_DROPPED_EVERY = 60
+"""Notes between two times at which dropped links are written: up to a megabyte."""
+
+_SIZE_EVERY = 10.0
+"""Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
+
+
+_REGRETS = 1000
+"""Pages in flight that the regret of the order is averaged over."""
+
+
+class Asked(NamedTuple):
+    """What an operator asks of a crawl.
+
+    Attributes:
+        paused_since: When it was paused; 0 if it is not.
+        sentences: All that is asked.
+        connections: Transfers at once, at most; 0 for as many as the settings allow.
+        rate: Pages a second, at most; 0 for any number.
+    """
+
+    paused_since: float
+    sentences: list[str]
+    connections: int = 0
+    rate: float = 0.0
+
+
+class _Note(NamedTuple):
+    """Sums at an instant."""
+
+    instant: float
+    done: int
+    queued: int
+    transfers: int
+    bytes: int
+    cpu: float
+    starved: float
+    late: float
+    n_late: int
+
+
+class Watch:
+    """Sees a crawl while it runs.
+
+    Args:
+        visits: The visits under way.
+        stats: Sets the stats of the whole job.
+        history: Where what a crawl was like is kept, if the job lasts.
+        dropped: Links that do not reach the queue.
+        lateness: Gives what samples the event loop, ``None`` if nothing does.
+        asked: Gives what an operator asks of the crawl.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        job: Job,
+        visits: Visits,
+        *,
+        stats: Stats,
+        lateness: Callable[[], Lateness | None],
+        asked: Callable[[], Asked],
+        memory_limit: int,
+        history: History | None = None,
+        dropped: Dropped | None = None,
+    ) -> None:
+        self._dropped = dropped
+        self._history = history
+        self._stats = stats
+        self._crawler = crawler
+        self._job = job
+        self._visits = visits
+        self._lateness = lateness
+        self._asked = asked
+        self._memory_limit = memory_limit
+        self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
+        self._most_seconds = crawler.settings.getfloat("CLOSESPIDER_TIMEOUT")
+        self._name = str(getattr(crawler.spider, "name", ""))
+        self._notes: deque[_Note] = deque(maxlen=_NOTES)
+        self._walk: HostWalk | None = None
+        self._last_walk: HostWalk | None = None
+        self._earlier: deque[Snapshot] = deque(maxlen=2)
+        self._regrets: deque[tuple[int, int]] = deque()
+        self._n_beats = 0
+        self._has_failed = False
+        self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
+        self._began = monotonic()
+        self._row_every: float = read(crawler.settings, "AOPIC_HISTORY_SECONDS")
+        self._row_due = self._began + self._row_every
+        self.started_at = job.clock()
+        self._beats = create_looping_call(self._beat)
+
+    def start(self) -> None:
+        """Begin; the engine has started."""
+        self._notes.append(self._note())
+        self._try(lambda: self._earlier.append(self.snapshot()))
+        self._beats.start(_BEAT, now=False)
+
+    def stop(self) -> None:
+        """End."""
+        if self._beats.running:
+            self._beats.stop()
+            self._try(lambda: self._keep_row(self._publish()))
+            self._try(self._keep_dropped)
+
+    # -- notes
+
+    def _note(self) -> _Note:
+        counts, counters = self._job.crawl.counts, self._job.crawl.counters
+        lateness = self._lateness()
+        late, n_late = (lateness.total, lateness.n) if lateness is not None else (0.0, 0)
+        return _Note(
+            monotonic(),
+            counts.visited + counts.failed,
+            counts.queued,
+            counters.transfers,
+            counters.received,
+            process_time(),
+            _starved(),
+            late,
+            n_late,
+        )
+
+    def _beat(self) -> None:
+        self._try(self._go_on)
+
+    def _go_on(self) -> None:
+        self._notes.append(self._note())
+        self._n_beats += 1
+        seen = None
+        if self._n_beats % _PUBLISH_EVERY == 0:
+            seen = self._publish()
+        elif len(self._job.crawl.frontier.active) > _AT_ONCE:
+            self._step()
+        if self._n_beats % _DROPPED_EVERY == 0:
+            self._keep_dropped()
+        if self._history is not None and monotonic() >= self._row_due:
+            self._row_due = max(self._row_due + self._row_every, monotonic())
+            self._keep_row(seen)
+
+    def _keep_row(self, seen: tuple[Snapshot, Verdict] | None = None) -> None:
+        """Have the thread that writes commits add a row to the history, of what was *seen* or of now."""
+        if self._history is not None and self._job.failure is None:
+            self._job.run(partial(self._history.append, row_of(*(seen or self.look()))))
+
+    def _keep_dropped(self) -> None:
+        """Have that thread write which links were dropped, if there are more."""
+        if self._dropped is None or self._job.failure is not None:
+            return
+        data = self._dropped.packed()
+        if data is not None:
+            self._job.run(partial(self._dropped.write, data))
+
+    def _publish(self) -> tuple[Snapshot, Verdict]:
+        """Set the stats; returns what they are made of."""
+        now, found = self.look()
+        self._earlier.append(now)
+        self._note_regret()
+        self._stats.describe(self._job)
+        if self._crawler.stats is not None:
+            for name, value in live_stats(now, found).items():
+                self._crawler.stats.set_value(name, value)
+        return now, found
+
+    def _note_regret(self) -> None:
+        """Note how far the pages in flight were from the order of importance when the hosts were looked at last."""
+        noted = self._last_walk.regret if self._last_walk is not None else (0, 0)
+        if noted[1]:
+            self._regrets.append(noted)
+        while self._regrets and sum([n for _, n in self._regrets]) - self._regrets[0][1] >= _REGRETS:
+            self._regrets.popleft()
+
+    def _regret(self) -> float | None:
+        n = sum([n for _, n in self._regrets])
+        return sum([queues for queues, _ in self._regrets]) / n if n else None
+
+    def _try(self, method: Callable[[], None]) -> None:
+        """Call *method*; an error in what only looks at the crawl is none of the crawl."""
+        try:
+            method()
+        except StorageError:
+            pass  # the crawl notices by itself, and ends with one sentence
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "The figures of the crawl cannot be updated; the crawl goes on. Further errors are not logged",
+                    extra={"spider": self._crawler.spider},
+                )
+
+    def _begin_walk(self) -> HostWalk:
+        crawl = self._job.crawl
+        return HostWalk(list(crawl.frontier.active.values()), crawl.politeness)
+
+    def _step(self) -> None:
+        """Look at some more hosts of many."""
+        walk = self._walk = self._walk or self._begin_walk()
+        if walk.step(_AT_ONCE, self._job.clock()):
+            self._last_walk, self._walk = walk, None
+
+    def _walked(self) -> HostWalk:
+        """What is known of the hosts in memory."""
+        if len(self._job.crawl.frontier.active) <= _AT_ONCE:
+            walk = self._begin_walk()
+            walk.step(_AT_ONCE + 1, self._job.clock())
+            self._last_walk, self._walk = walk, None
+            return walk
+        if self._last_walk is None:
+            self._step()
+        return self._last_walk or self._walk or self._begin_walk()
+
+    # -- snapshots
+
+    def look(self) -> tuple[Snapshot, Verdict]:
+        """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
+        now = self.snapshot()
+        old_enough = [each for each in self._earlier if now.at - each.at >= _APART]
+        return now, verdict(old_enough[-1] if old_enough else now, now)
+
+    def snapshot(self) -> Snapshot:
+        """The figures of this moment."""
+        job, crawl = self._job, self._job.crawl
+        now, note, counters, counts = job.clock(), self._note(), crawl.counters, crawl.counts
+        before = self._notes[0] if self._notes else note
+        rate = _rate(before, note)
+        walk = self._walked()
+        asked = self._asked()
+        downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
+        pages = Pages(
+            known=counts.queued + counts.visited + counts.failed,
+            queued=counts.queued,
+            visited=counts.visited,
+            failed=counts.failed,
+            dead=crawl.dead[1],
+            blocked=crawl.blocked[1],
+            in_flight=len(self._visits),
+            merged=crawl.n_merged,
+        )
+        return Snapshot(
+            at=now,
+            is_live=True,
+            spider=self._name,
+            created_at=crawl.created_at,
+            started_at=self.started_at,
+            not_before=crawl.paused_until,
+            order=crawl.order_name,
+            paused_since=asked.paused_since,
+            asked=asked.sentences,
+            asked_connections=asked.connections,
+            asked_rate=asked.rate,
+            counted_since=counters.since,
+            pages=pages,
+            rate=rate,
+            forecast=self._forecast(pages, rate),
+            hosts=self._hosts(walk),
+            connections=Connections(
+                limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
+            ),
+            outcomes=dict(counters.outcomes),
+            transfers=replace(transfers_of(counters), quiet=self._quiet(note)),
+            put_back=counters.put_back,
+            deferred=dict(counters.deferred),
+            refused=dict(counters.refused),
+            dropped=self._dropped.counts if self._dropped is not None else {},
+            queue_seconds=counters.queue_seconds,
+            regret=self._regret(),
+            topic=topic_of(crawl.harvest),
+            ledger=ledger_of(crawl.totals),
+            store=self._store_state(),
+            machine=self._machine(before, note),
+            part=self._part(),
+            slow=walk.slow,
+            failing=walk.failing,
+            waiting=walk.waiting,
+        )
+
+    def _quiet(self, note: _Note) -> float:
+        """Seconds for which no transfer has ended, as of *note*."""
+        since = note.instant
+        for earlier in reversed(self._notes):
+            if earlier.transfers != note.transfers:
+                break
+            since = earlier.instant
+        return note.instant - since
+
+    def _forecast(self, pages: Pages, rate: Rate | None) -> Forecast:
+        left = None
+        if self._most_pages and self._crawler.stats is not None:
+            left = self._most_pages - (self._crawler.stats.get_value("response_received_count") or 0)
+        time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
+        return forecast(pages, rate, left=left, time_left=time_left)
+
+    def _hosts(self, walk: HostWalk) -> Hosts:
+        frontier = self._job.crawl.frontier
+        states = walk.states
+        return replace(
+            walk.hosts(),
+            known=frontier.n_hosts,
+            ready=len(frontier.places.ready),
+            waiting=len(frontier.places.waiting),
+            in_flight=states.get("in flight", 0),
+            gated=states.get("gated", 0),
+            locating=states.get("locating", 0),
+            late=states.get("late", 0),
+            dry=states.get("dry", 0),
+            shelved=sum(frontier.n_shelved.values()),
+            parked=frontier.n_parked,
+            dead=frontier.n_dead,
+        )
+
+    def _store_state(self) -> StoreState:
+        job = self._job
+        hits, misses = job.crawl.cache_hits
+        return StoreState(
+            name=job.name,
+            size_bytes=self._size_bytes(),
+            commit_age=job.commit_age,
+            commits=job.commits,
+            last_commit=job.last_commit,
+            slowest_commit=job.slowest_commit,
+            is_behind=job.waits_for_disk,
+            cache_hits=hits,
+            cache_misses=misses,
+        )
+
+    def _size_bytes(self) -> int | None:
+        at, size = self._size
+        if monotonic() - at >= _SIZE_EVERY:
+            size = None
+            with suppress(StorageError):  # the crawl notices by itself
+                size = self._job.size_bytes()
+            self._size = (monotonic(), size)
+        return size
+
+    def _part(self) -> Part | None:
+        """What this process has of a job in shards."""
+        found = self._job.part
+        return (
+            Part(shards=found.shards, held=found.held, workers=found.workers) if found is not None else None
+        )
+
+    def _machine(self, before: _Note, note: _Note) -> Machine:
+        seconds = note.instant - before.instant
+        n = note.n_late - before.n_late
+        lateness = self._lateness()
+        return Machine(
+            loop_lag=(note.late - before.late) / n if n else None,
+            loop_lag_max=lateness.longest if lateness is not None else None,
+            cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
+            starved=(note.starved - before.starved) / seconds if seconds > 0 else 0.0,
+            late_seconds=note.late,
+            late_samples=note.n_late,
+            cpu_seconds=note.cpu,
+            starved_seconds=note.starved,
+            memory=resident(),
+            memory_limit=self._memory_limit,
+            pid=os.getpid(),
+        )
+
+
+class Watched(Protocol):
+    """What has a watch: a :class:`~scrapy_aopic.session.session.Session`."""
+
+    @property
+    def watch(self) -> Watch:
+        """What takes its snapshots."""
+        ...
+
+
+def snapshot(session: Watched) -> Snapshot:
+    """The figures of the crawl of *session* at this moment."""
+    return session.watch.snapshot()
+
+
+def _rate(before: _Note, note: _Note) -> Rate | None:
+    """What happened between two notes."""
+    seconds = note.instant - before.instant
+    if seconds < _BEAT / 2:
+        return None
+    done = note.done - before.done
+    return Rate(
+        seconds=seconds,
+        pages=done / seconds,
+        transfers=(note.transfers - before.transfers) / seconds,
+        bytes=(note.bytes - before.bytes) / seconds,
+        growth=(note.queued - before.queued) / done if done > 0 else None,
+    )
+
+
+def _starved() -> float:
+    """Seconds for which the main thread was ready to run and others had the processor; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

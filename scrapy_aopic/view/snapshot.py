@@ -1,0 +1,424 @@
+"""The figures of a crawl at one moment.
+
+::
+
+    session = Session.of(crawler)           # in the process of the crawl
+    now = session.watch.snapshot()          # a Snapshot
+    json = msgspec.json.encode(now)
+
+    with open_snapshot(place) as store:     # of a job that maybe nobody runs
+        then = snapshot_of(store)           # scrapy_aopic.view.stored
+
+Fields are added but not renamed: the history of a job, metrics and dashboards refer to them by these names. Counts that
+only grow are of the whole job, over all its runs, unless they are called ``run``; what is only known in the process of
+the crawl is ``None`` in a snapshot of a store. Instants are seconds since the epoch by the clock of the job.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+N_LISTED = 10
+"""Hosts in each list of a snapshot."""
+
+
+class Pages(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages by state.
+
+    Attributes:
+        known: All of them: queued, visited and failed.
+        queued: That wait, those in flight included.
+        visited: Redirects included.
+        dead: Queued on dead hosts, as far as these are on the disk.
+        blocked: Queued on hosts that are blocked, as far as these had their turn; 0 of a stored job.
+        in_flight: Handed out to the engine and not settled; ``None`` of a stored job.
+        merged: Merged with another page in this run.
+    """
+
+    known: int = 0
+    queued: int = 0
+    visited: int = 0
+    failed: int = 0
+    dead: int = 0
+    blocked: int = 0
+    in_flight: int | None = None
+    merged: int | None = None
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in the last minute, or since the crawl began if that is less.
+
+    Attributes:
+        seconds: Time that the figures are of.
+        pages: Pages settled a second.
+        transfers: Transfers a second.
+        bytes: Bytes of response bodies a second.
+        growth: Pages by which the queue grew for each page settled; ``None`` if none was.
+    """
+
+    seconds: float = 0.0
+    pages: float = 0.0
+    transfers: float = 0.0
+    bytes: float = 0.0
+    growth: float | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """When the crawl ends.
+
+    Attributes:
+        seconds: Until then, ``None`` if that cannot be said.
+        because: What it ends with, or why nothing can be said, as a sentence without a full stop.
+    """
+
+    seconds: float | None = None
+    because: str = ""
+
+
+class Hosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Hosts by state. A host with queued pages is in one of the states from ``ready`` to ``dead``.
+
+    Attributes:
+        known: All of them, also those without queued pages.
+        ready: May be requested now.
+        waiting: Must be left alone until an instant: the gap after a transfer, a crawl delay, errors.
+        in_flight: Requested right now.
+        gated: Wait because they share a domain, an address or connections for slow hosts with others.
+        locating: Wait until their address is known.
+        late: Their domains are over their budgets.
+        dry: All of their queued pages are in flight.
+        shelved: On the disk, as there are better hosts for the memory.
+        parked: On the disk under the time until which they must be left alone.
+        dead: On the disk under such a time, after so many failures that the crawl does not wait for them.
+        backing_off: In memory and waiting after errors.
+        crawl_delayed: In memory with a crawl delay in their robots.txt.
+        waits: Waiting hosts in memory by reason: ``gap``, ``crawl delay``, ``errors``, ``down``.
+        due_in: Waiting hosts in memory by the seconds until they are ready, up to :data:`DUE_BOUNDS`, and longer.
+        front_queues: Hosts in memory by the front queue of their best page, which is about the binary logarithm of its
+            cash.
+        ready_queues: The same of those that are ready.
+        flight_queues: Pages in flight by the front queue that they were in.
+        seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
+            hosts these figures are some seconds old.
+        ceiling: Pages a second that politeness allows these hosts together, as of their last transfers.
+    """
+
+    known: int = 0
+    ready: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    gated: int = 0
+    locating: int = 0
+    late: int = 0
+    dry: int = 0
+    shelved: int = 0
+    parked: int = 0
+    dead: int = 0
+    backing_off: int = 0
+    crawl_delayed: int = 0
+    waits: dict[str, int] = {}
+    due_in: list[int] = []
+    front_queues: dict[int, int] = {}
+    ready_queues: dict[int, int] = {}
+    flight_queues: dict[int, int] = {}
+    seen: int = 0
+    ceiling: float = 0.0
+
+
+DUE_BOUNDS = (1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
+"""Upper bounds in seconds of the classes of :attr:`Hosts.due_in`; one more class is beyond them."""
+
+
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine has in work.
+
+    Attributes:
+        limit: Requests that the downloader takes at once (``CONCURRENT_REQUESTS``).
+        in_use: Requests of pages that the downloader has, those included that wait for a robots.txt, but not those whose
+            response is here.
+        callbacks: Pages whose transfer is over, and whose callback, items or links are not.
+    """
+
+    limit: int = 0
+    in_use: int = 0
+    callbacks: int = 0
+
+
+class Transfers(msgspec.Struct, frozen=True, kw_only=True):
+    """Transfers, robots.txt included.
+
+    Attributes:
+        n: Those that ended.
+        seconds: How long they took together.
+        bytes: Bytes of response bodies, as transferred.
+        durations: How many took up to each of :data:`scrapy_aopic.core.counters.BOUNDS`, and longer.
+        errors: With a status of 500 or more.
+        down: Without a response, or with one that asks to come later.
+        quiet: Seconds, a minute at most, for which none has ended; 0 of a stored job.
+    """
+
+    n: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    durations: list[int] = []
+    errors: int = 0
+    down: int = 0
+    quiet: float = 0.0
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger of cash, in units.
+
+    Attributes:
+        total: All cash there is.
+        pages: Cash that pages hold.
+        virtual: Cash of the virtual page, its reserve.
+        history: Sum of the pages' histories.
+        distributed: All cash that pages ever spent.
+        virtual_distributed: All cash that the virtual page ever spent.
+        turns: Virtual time: how often all cash of the pages was distributed.
+        convergence: 1/turns, a bound of the error of each page's importance; ``None`` before the first distribution.
+    """
+
+    total: int = 0
+    pages: int = 0
+    virtual: int = 0
+    history: int = 0
+    distributed: int = 0
+    virtual_distributed: int = 0
+    turns: float = 0.0
+    convergence: float | None = None
+
+
+class StoreState(msgspec.Struct, frozen=True, kw_only=True):
+    """The store.
+
+    Attributes:
+        name: What messages call the job.
+        size_bytes: On the disk, or in memory; ``None`` if it cannot be had at once.
+        commit_age: Seconds since the moment of the last commit that landed.
+        commits: Commits that landed in this run.
+        last_commit: Seconds that the last of them took.
+        slowest_commit: Seconds that the slowest of them took.
+        is_behind: Whether no page is leased until the disk has taken a commit that is under way.
+        cache_hits: Page records found in memory.
+        cache_misses: Page records looked up in the store.
+    """
+
+    name: str = ""
+    size_bytes: int | None = None
+    commit_age: float | None = None
+    commits: int | None = None
+    last_commit: float | None = None
+    slowest_commit: float | None = None
+    is_behind: bool = False
+    cache_hits: int | None = None
+    cache_misses: int | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """The process of the crawl; the averages are over the last minute, as those of :class:`Rate`.
+
+    Attributes:
+        loop_lag: Seconds that an event waits on average because the event loop is busy; ``None`` without the
+            package's politeness middleware.
+        loop_lag_max: The longest in this run.
+        cpu: CPU seconds a second, of all threads.
+        starved: Part of the time for which the main thread, that of the event loop, was ready to run and others had the
+            processor; 0 where the system does not say.
+        late_seconds: Sum of all samples of how late the event loop was in this run.
+        late_samples: Number of these samples, ten a second.
+        cpu_seconds: CPU seconds that the process has used.
+        starved_seconds: Seconds that ``starved`` is made of, since the process began.
+        memory: Bytes in memory.
+        memory_limit: Bytes that it should not exceed (``AOPIC_MEMORY_MB``).
+        pid: Of the process.
+    """
+
+    loop_lag: float | None = None
+    loop_lag_max: float | None = None
+    cpu: float = 0.0
+    starved: float = 0.0
+    late_seconds: float = 0.0
+    late_samples: int = 0
+    cpu_seconds: float = 0.0
+    starved_seconds: float = 0.0
+    memory: int = 0
+    memory_limit: int = 0
+    pid: int = 0
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process has of a job in shards.
+
+    Attributes:
+        shards: Of the job.
+        held: Those that this worker holds; all that some worker holds, if this is of the whole job.
+        workers: That were alive when the shards were last looked at.
+    """
+
+    shards: int = 0
+    held: int = 0
+    workers: int = 0
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One host in a list.
+
+    Attributes:
+        name: Key of its download slot, mostly its name in URLs.
+        state: As in :class:`Hosts`, a word.
+        queued: Pages queued.
+        visited: Pages that were visited or failed.
+        transfer: Seconds that its last transfer took, 0 if there was none.
+        wait: Seconds until it may be requested, 0 if now.
+        why: Why it waits (:attr:`Hosts.waits`); empty if it does not.
+        errors: Transfers in a row after which it did not respond as it should.
+        down: Transfers in a row that showed it to be down.
+        crawl_delay: Seconds between requests that its robots.txt asks for.
+    """
+
+    name: str
+    state: str = ""
+    queued: int = 0
+    visited: int = 0
+    transfer: float = 0.0
+    wait: float = 0.0
+    why: str = ""
+    errors: int = 0
+    down: int = 0
+    crawl_delay: float = 0.0
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """How a crawl for a topic goes (docs/focused.md).
+
+    Attributes:
+        pages: Pages that were read and graded.
+        relevant: Of these, relevant ones.
+        harvest: Part of the graded pages that are relevant.
+        lately: The same of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` of them.
+    """
+
+    pages: int = 0
+    relevant: int = 0
+    harvest: float = 0.0
+    lately: float = 0.0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A crawl at one moment.
+
+    Attributes:
+        at: The moment.
+        is_live: Whether it is of a crawl that runs in the process; else it is of the last commit of a store.
+        is_closed: Whether the job was closed with that commit; ``False`` of a crawl that runs, or died.
+        spider: Name of the spider, empty of a stored job.
+        created_at: When the job began.
+        started_at: When this run began; ``None`` of a stored job.
+        not_before: Before this instant no request is made, because of a crash.
+        order: Name of the crawl's order.
+        paused_since: When an operator paused the crawl; 0 if it is not paused.
+        asked: What an operator asks of the crawl, in sentences.
+        asked_connections: Of this, how many transfers may be under way at once; 0 for as many as the settings allow.
+        asked_rate: Of this, how many pages a second may be requested; 0 for any number.
+        counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
+            that at which the job began unless an older version crawled a part of it.
+        rate: ``None`` of a stored job, and before the first second of a run.
+        outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
+        put_back: Pages that went back to the queue without a visit.
+        deferred: Of these, by reason: ``host down``, ``robots.txt``.
+        refused: URLs that were not queued, by reason (docs/urls.md).
+        dropped: Links that did not reach the queue, by reason (:data:`.dropped.REASONS`); empty of a store, which does not
+            know them.
+        queue_seconds: Average time that pages waited in the queue; ``None`` if none has.
+        regret: By how many front queues pages in flight were below the best page that waited in memory, on average over
+            about the last thousand of them: what politeness costs the order. ``None`` of a stored job, and at first.
+        topic: ``None`` if no page was graded for a topic.
+        connections: ``None`` of a stored job.
+        machine: ``None`` of a stored job.
+        part: ``None`` of a job in one piece. All figures are of the shards that are held.
+        slow: Hosts in memory with the longest last transfers, slowest first.
+        failing: Hosts in memory with the most errors in a row, worst first.
+        waiting: Hosts in memory that wait longest.
+    """
+
+    at: float
+    is_live: bool = False
+    is_closed: bool = False
+    spider: str = ""
+    created_at: float = 0.0
+    started_at: float | None = None
+    not_before: float = 0.0
+    order: str = ""
+    paused_since: float = 0.0
+    asked: list[str] = []
+    asked_connections: int = 0
+    asked_rate: float = 0.0
+    counted_since: float = 0.0
+    pages: Pages = Pages()
+    rate: Rate | None = None
+    forecast: Forecast = Forecast()
+    hosts: Hosts = Hosts()
+    connections: Connections | None = None
+    outcomes: dict[str, int] = {}
+    transfers: Transfers = Transfers()
+    put_back: int = 0
+    deferred: dict[str, int] = {}
+    refused: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    queue_seconds: float | None = None
+    regret: float | None = None
+    topic: Topic | None = None
+    ledger: Ledger = Ledger()
+    store: StoreState = StoreState()
+    machine: Machine | None = None
+    part: Part | None = None
+    slow: list[HostRow] = []
+    failing: list[HostRow] = []
+    waiting: list[HostRow] = []
+
+
+State = Literal[
+    "ready", "waiting", "in flight", "gated", "locating", "late", "dry", "shelved", "parked", "dead", "idle"
+]
+"""Words for where a host is."""
+
+
+def forecast(
+    pages: Pages, rate: Rate | None, *, left: int | None = None, time_left: float | None = None
+) -> Forecast:
+    """When the crawl ends.
+
+    Args:
+        rate: ``None`` if nothing is known of it.
+        left: Pages until the crawl is closed by their number (``CLOSESPIDER_PAGECOUNT``), if it is.
+        time_left: Seconds until it is closed by its time (``CLOSESPIDER_TIMEOUT``), if it is.
+    """
+    ends: list[tuple[float, str]] = []
+    if time_left is not None:
+        ends.append((max(time_left, 0.0), "CLOSESPIDER_TIMEOUT ends the crawl"))
+    if pages.queued == 0:
+        ends.append((0.0, "nothing is queued"))
+    elif pages.queued <= pages.dead + pages.blocked:
+        ends.append((0.0, "only dead hosts have pages left"))
+    elif rate is not None and rate.pages > 0:
+        if left is not None:
+            ends.append((max(left, 0) / rate.pages, "CLOSESPIDER_PAGECOUNT ends the crawl"))
+        if rate.growth is not None and rate.growth < 0:
+            ends.append(
+                (pages.queued / (rate.pages * -rate.growth), "the queue is empty then if it shrinks on")
+            )
+    if ends:
+        seconds, because = min(ends)
+        return Forecast(seconds=seconds, because=because)
+    if rate is None:
+        return Forecast(because="the speed is not known, as no crawl is running or one has just begun")
+    if rate.pages <= 0:
+        return Forecast(because="no page was settled in the last minute")
+    growth = rate.growth or 0.0
+    return Forecast(
+        because=f"the queue grows by {growth:.1f} pages for each page crawled, so no end is in sight"
+    )

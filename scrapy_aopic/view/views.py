@@ -1,0 +1,209 @@
+"""A job as it was at one moment, however many stores it has: one, or one for each of its shards.
+
+Rule 1: a view of a shard answers like the store of a job in one piece. Its totals know the sums of all other shards at that
+very moment, so that an importance is a part of the whole job; and a page of another shard, which a row names by its
+*address* (:mod:`scrapy_aopic.core.shards.cut`), is read there, or in the letter that is on its way there.
+
+Rule 2: what is counted or listed of a job is counted or listed of each view, and put together by :mod:`.merged`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.layout import TOTALS_KEY, Family
+from scrapy_aopic.core.ledger import Sums
+from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
+from scrapy_aopic.core.saved import open_totals, read_saved
+from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
+from scrapy_aopic.core.shards.letters import read_letter
+from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.copied_shards import part_folder, read_parts
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.web.suffixes import registered_domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.core.saved import Saved
+    from scrapy_aopic.core.shards.letters import Letter
+    from scrapy_aopic.storage import Address
+
+_WITH_ADDRESSES = (Family.PAGES, Family.REQUESTS)
+"""Families whose rows other shards name."""
+
+
+class ShardView:
+    """A view of the shard *number*, whose *siblings* are the stores of all shards of its job, itself included.
+
+    Attributes:
+        number: Which shard it is.
+        store: Its own store.
+    """
+
+    def __init__(self, number: int, siblings: Sequence[Store], saved: Saved | None) -> None:
+        self.number = number
+        self.store = siblings[number]
+        self._siblings = siblings
+        self._totals = saved.pack() if saved is not None else None
+        self._in_letters: dict[int, dict[bytes, bytes]] = {}
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of *keys*; of a page that another shard has, if a key is its address."""
+        found = self.store.get_many(family, keys)
+        if family == Family.META and TOTALS_KEY in keys:
+            found = [self._totals if key == TOTALS_KEY else row for key, row in zip(keys, found, strict=True)]
+        elif family in _WITH_ADDRESSES:
+            away = [n for n, key in enumerate(keys) if len(key) == ADDRESS_BYTES]
+            for n, row in zip(away, self._elsewhere(family, [keys[n] for n in away]), strict=True):
+                found[n] = row
+        return found
+
+    def _elsewhere(self, family: Family, addresses: Sequence[bytes]) -> list[bytes | None]:
+        found: dict[bytes, bytes | None] = {}
+        by_shard: dict[int, list[bytes]] = {}
+        for each in addresses:
+            by_shard.setdefault(shard_of_address(each), []).append(each)
+        for shard, some in by_shard.items():
+            if shard >= len(self._siblings):
+                raise StorageError(
+                    f"A page is said to be in shard {shard}, and the job has {len(self._siblings)}: the store of shard "
+                    f"{self.number} is damaged."
+                )
+            rows = self._siblings[shard].get_many(family, [each[:PAGE_BYTES] for each in some])
+            if family == Family.PAGES:
+                rows = [_with_address(row, shard) for row in rows]
+            elif None in rows:
+                sent = self._sent_to(shard)
+                rows = [
+                    sent.get(each[:PAGE_BYTES]) if row is None else row
+                    for each, row in zip(some, rows, strict=True)
+                ]
+            found.update(zip(some, rows, strict=True))
+        return [found[each] for each in addresses]
+
+    def _sent_to(self, shard: int) -> dict[bytes, bytes]:
+        """Requests to pages of *shard* in letters that it has not applied, by their keys."""
+        if shard not in self._in_letters:
+            self._in_letters[shard] = {
+                link.key: link.request
+                for letter in on_their_way(self._siblings, shard)
+                for target in (
+                    *(each.target for each in letter.payments),
+                    *(each.target for each in letter.seeds),
+                )
+                if (link := letter.link(target)).host
+            }
+        return self._in_letters[shard]
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of the shard's own store."""
+        return self.store.scan(family, start, stop)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        """Raise an error, as any view does."""
+        self.store.write(batch, sync=sync)
+
+    def size_bytes(self) -> int:
+        """Bytes that the shard takes."""
+        return self.store.size_bytes()
+
+    def verify(self) -> None:
+        """Read all of the shard."""
+        self.store.verify()
+
+    def close(self) -> None:
+        """Close the shard's store."""
+        self.store.close()
+
+
+def _with_address(row: bytes | None, shard: int) -> bytes | None:
+    """The record of a page of *shard*, as others read it: what it was merged with is there, unless it says where."""
+    if row is None:
+        return None
+    page = unpack_page(row)
+    if len(page.canonical) != PAGE_BYTES:
+        return row
+    page.canonical = address(page.canonical, shard)
+    return pack_page(page)
+
+
+def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
+    """Letters to the shard *to* that it has not applied, of those in *stores*, which are of all shards.
+
+    Raises:
+        StorageError: If a store or a letter cannot be read.
+    """
+    cut = Cut(ShardId(to, len(stores)), registered_domain)
+    _, got = read_counts(stores[to])
+    for sender, store in enumerate(stores):
+        applied = got.get(sender, Got()).last
+        for number, data in read_outbox(store, to) if sender != to else ():
+            if number > applied:
+                yield read_letter(data, cut)
+
+
+def sums_of(saved: Saved) -> Sums:
+    """What the shard with the totals *saved* adds to the sums of its job."""
+    return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
+
+
+def views_of(stores: Sequence[Store]) -> list[ShardView]:
+    """Views of *stores*, those of all shards of a job, in the order of their numbers, as of one moment.
+
+    Raises:
+        StorageError: If the totals of one cannot be read.
+    """
+    saved = [read_saved(store) for store in stores]
+    whole = Sums()
+    for store, each in zip(stores, saved, strict=True):
+        if each is not None:
+            open_totals(store, each, by_window=each.window is not None)
+            whole = whole.plus(sums_of(each))
+    for each in saved:
+        if each is not None:
+            each.ledger.elsewhere = whole.less(sums_of(each))
+    return [ShardView(number, stores, each) for number, each in enumerate(saved)]
+
+
+def open_stores(job: Path | Address) -> list[Store]:
+    """Open the stores of *job* as of one moment, to be read; a crawl may be using them.
+
+    Raises:
+        StorageError: If there is no job, or it cannot be read.
+    """
+    if not isinstance(job, Path):
+        return open_snapshots(job)
+    parts = read_parts(job)
+    if parts is None:
+        return [open_snapshot(store_folder(job))]
+    with ExitStack() as opened:
+        stores = []
+        for number in range(parts.shards):
+            store = open_snapshot(part_folder(job, number))
+            opened.callback(store.close)
+            stores.append(store)
+        opened.pop_all()
+    return stores
+
+
+@contextmanager
+def opened_views(job: Path | Address) -> Iterator[Sequence[Store]]:
+    """The store of *job*, or views of all of its shards, as of one moment; a crawl may be using them.
+
+    Raises:
+        StorageError: If there is no job, or it cannot be read.
+    """
+    with ExitStack() as opened:
+        stores = open_stores(job)
+        for store in stores:
+            opened.callback(store.close)
+        yield stores if len(stores) == 1 else views_of(stores)
