@@ -10,7 +10,9 @@ until 3.12. Every few rounds it goes through everything that is alive: with Scra
 which was a fifth of the CPU time of a crawl (docs/speed.md).
 
 The C library keeps what is freed, unless it lies at the end of its heap. Behind a burst of large pages it has gigabytes that
-nobody uses, and gives them back only if it is asked.
+nobody uses, and gives them back only if it is asked. Blocks above a threshold come from the system and go back to it at
+once; but with the first large block that is freed, that threshold rises up to 32 MB, after which bodies of all sizes lie in
+one heap, between small blocks that stay. So it is held where it begins.
 """
 
 from __future__ import annotations
@@ -76,6 +78,34 @@ def _trim() -> Callable[[int], int] | None:
     trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
     found: Callable[[int], int] = trim
     return found
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+
+_LARGE = 128 * 1024
+"""Bytes of a block that the system is asked for by itself: glibc's own threshold, before it rises."""
+
+_KEPT = 16 * 1024 * 1024
+"""Free bytes at the end of the heap that are kept: with the 128 kB that glibc has beside a fixed threshold, each page's tree
+would be asked of the system anew."""
+
+_OF_GLIBC = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+@cache
+def return_large_blocks() -> bool:
+    """Have the C library return large blocks to the system as soon as they are free, for the rest of the process.
+
+    Nothing is changed if the environment sets one of glibc's own variables for that.
+
+    Returns:
+        Whether that is so: not without glibc.
+    """
+    if any(name in os.environ for name in _OF_GLIBC) or _trim() is None:
+        return False
+    option = ctypes.CDLL(None).mallopt
+    option.argtypes, option.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+    return bool(option(_M_MMAP_THRESHOLD, _LARGE) and option(_M_TRIM_THRESHOLD, _KEPT))
 
 
 class GarbageThreshold:

@@ -11,7 +11,7 @@ import logging
 from time import thread_time
 from typing import TYPE_CHECKING
 
-from scrapy_aopic._engine.process_memory import give_back, resident
+from scrapy_aopic._engine.process_memory import give_back, resident, return_large_blocks
 
 from .stats import FirstOnly
 
@@ -40,7 +40,7 @@ _SHARE = 50
 
 
 class Footprint:
-    """Looks at the memory of the process once a second, and gives back what a burst has left.
+    """Looks at the memory of the process once a second, and gives back what large pages and bursts have left.
 
     Args:
         memory_mb: ``AOPIC_MEMORY_MB``.
@@ -58,6 +58,7 @@ class Footprint:
         self._collector = crawler.stats
         self._collector.set_value("aopic/memory/limit_bytes", self.limit)
         self._first = FirstOnly(logger, crawler)
+        return_large_blocks()
         self._least = resident()
         self._n_beats = 0
         self._pause = 0

@@ -6,6 +6,9 @@ import asyncio
 import gc
 import gzip
 import logging
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -324,6 +327,44 @@ def test_garbage_is_collected_unless_the_collector_was_switched_off() -> None:
     finally:
         gc.set_threshold(*was)
         gc.enable()
+
+
+BODIES_AMONG_SMALL_ONES = """
+import sys
+from scrapy_aopic._engine.process_memory import resident, return_large_blocks
+if sys.argv[1] == "returned":
+    assert return_large_blocks()
+body = b"x" * 20_000_000
+del body  # whereupon glibc would keep all that are smaller
+before, bodies, small = resident(), [], []
+for _ in range(100):
+    bodies.append(b"x" * 1_000_000)
+    small.append(b"x" * 100_000)
+del bodies
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(process_memory._trim() is None, reason="the C library is not glibc")
+def test_large_bodies_leave_nothing_behind_among_small_ones() -> None:
+    left = {
+        how: int(
+            subprocess.run(
+                [sys.executable, "-c", BODIES_AMONG_SMALL_ONES, how],
+                capture_output=True,
+                check=True,
+                env={name: value for name, value in os.environ.items() if "MALLOC" not in name},
+            ).stdout
+        )
+        for how in ("kept", "returned")
+    }
+    assert left["kept"] > 100_000_000  # or there is nothing to be shown
+    assert left["returned"] < 20_000_000
+
+
+def test_who_has_set_the_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
+    assert not process_memory.return_large_blocks.__wrapped__()
 
 
 def test_a_system_without_glibc_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
