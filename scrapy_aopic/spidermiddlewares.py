@@ -84,7 +84,7 @@ class LinkMiddleware:
         if visit is not None and visit.unwanted is not None:
             raise visit.unwanted
         if visit is not None:
-            visit.is_host_down = False  # its callback deals with whatever status this is
+            visit.accepted()
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)

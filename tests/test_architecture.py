@@ -275,6 +275,26 @@ def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
                     )
 
 
+def assigned(source: str) -> Iterator[ast.Attribute]:
+    """Attributes that *source* assigns or deletes, but not those of ``self``."""
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Attribute)
+            and not isinstance(node.ctx, ast.Load)
+            and getattr(node.value, "id", "") != "self"
+        ):
+            yield node
+
+
+def test_what_happens_to_a_visit_is_told_to_it_by_methods():
+    assert [
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        for node in assigned(path.read_text(encoding="utf-8"))
+        if ast.unparse(node.value).endswith("visit") and path.stem != "visit"
+    ] == []
+
+
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
 

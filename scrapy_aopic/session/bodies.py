@@ -122,7 +122,7 @@ class Bodies:
         visit = self._visits.get(request)
         if visit is None or visit not in self._held:
             return response
-        visit.has_arrived = True
+        visit.received()
         n_bytes, is_packed = len(response.body), b"Content-Encoding" in response.headers
         self._hold(visit, n_bytes)
         if not is_packed:

@@ -17,7 +17,6 @@ from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
 from .leisure import Leisure
-from .outcome import findings_of
 from .stats import FirstOnly
 from .trouble import guarded
 
@@ -178,7 +177,7 @@ class Dispatch:
         """The downloader is done with *request*: its host may be requested again when its gap is over."""
         visit = self._visits.get(request)
         if visit is not None and visit.is_downloading and not (self._job.is_torn or self._is_closed):
-            visit.is_downloading = False
+            visit.downloaded()
             self._job.crawl.release(visit.lease, self._job.clock())
 
     @guarded(None)
@@ -197,24 +196,23 @@ class Dispatch:
         self._bodies.end(visit)
         if visit.is_downloading:
             crawl.release(visit.lease, now)
-        self._intake.wait_no_more(visit)
-        if visit.retry is None and visit.is_host_down and not visit.links:
-            visit.retry = self._requests.later(visit)
-            if visit.retry is not None:
+        links, retry = self._intake.wait_no_more(visit), visit.retry
+        if visit.waits_for_host and not links:
+            retry = self._requests.later(visit)
+            if retry is not None:
                 self._stats.count("aopic/politeness/put_back")
                 crawl.counters.defer("host down")
-        if visit.retry is not None:
-            if not visit.links:
-                has_failed = visit.has_failed or visit.is_host_down
-                crawl.put_back(visit.lease, visit.retry, now, has_failed=has_failed)
+        if retry is not None:
+            if not links:
+                crawl.put_back(visit.lease, retry, now, has_failed=visit.has_failed)
                 return
-            visit.links.append(replace(visit.retry, again=True))  # an errback wants another try, and more
-        found = findings_of(visit, recrawls=self._recrawls)
+            links.append(replace(retry, again=True))  # an errback wants another try, and more
+        found = visit.findings(recrawls=self._recrawls)
         self._count_repeated(visit, found)
         if self._focus is not None:
-            found = self._focus.value(visit, found)
-        crawl.settle(visit.lease, visit.links, now, found)
-        self._requests.drop_unqueued(visit.links, crawl)
+            found, links = self._focus.value(visit, found, links)
+        crawl.settle(visit.lease, links, now, found)
+        self._requests.drop_unqueued(links, crawl)
         if self._focus is not None:
             self._focus.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second

@@ -85,8 +85,8 @@ class Estimates:
         if focus is None:
             return None
         for visit in self._session.visits:
-            if visit.lease.key == key and visit.seen is not None:
-                return visit.seen.grade
+            if visit.lease.key == key and visit.reading is not None:
+                return visit.reading.grade
         return relevance_of(page) if focus.values_links else None
 
     def _duplicate_of(self, key: bytes) -> str:

@@ -151,7 +151,7 @@ class Intake:
         else:
             host, key = self._keys(request)
         if mark.kind == "canonical" and visit is not None:
-            visit.same_as, visit.same_host = key, host
+            visit.claim(host, key)
         return self._take(request, host, key, visit, mark.weight)
 
     def _take_copy(self, request: Request, visit: Visit) -> bool:
@@ -161,12 +161,12 @@ class Intake:
         host, key = self._keys(request)
         if self.is_of(key, visit):
             tries, before = (each.meta.get("retry_times", 0) for each in (request, visit.request))
-            visit.has_failed = bool(visit.reason) or tries > before
             self._reloads.mark(request, visit)
-            visit.retry = self._requests.link(request, key, host)
-            self._requests.count_in(visit.retry)
+            link = self._requests.link(request, key, host)
+            visit.retried(link, is_new_try=tries > before)
+            self._requests.count_in(link)
             return True
-        visit.is_redirect = True
+        visit.redirected()
         target = self._admission.admit_target(request)
         if target is None:
             return False
@@ -175,7 +175,7 @@ class Intake:
             # A site that sends each page to itself with a session would be requested for ever.
             target, (host, key) = request, self._keys(request)
         if (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
-            visit.same_as, visit.same_host = key, host
+            visit.claim(host, key)
         return self._take(target, host, key, visit)
 
     def _take(
@@ -294,14 +294,8 @@ class Intake:
             links = self.value(visit, links)
         announced = self._crawl.announce(visit.lease, links, self._job.clock(), visit.n_links)
         self._requests.drop_unqueued(links, self._crawl)
-        before, waited = visit.announced, visit.links
-        still_wait = set()  # pages of other shards, which stay unknown here
-        for link in announced:
-            if link.key not in before and len(before) < self._max_links:
-                before[link.key] = link
-                if link.request:
-                    still_wait.add(link.key)
-        visit.links, visit.retry = [], None
+        waited = visit.links
+        still_wait = visit.announce(announced)  # pages of other shards, which stay unknown here
         out = []
         for link in waited:
             if link.key in still_wait:
@@ -311,11 +305,11 @@ class Intake:
         self._count_out(out)
         self._wake()
 
-    def wait_no_more(self, visit: Visit) -> None:
-        """*visit* ended, and what was announced of its links is among them again."""
-        if visit.announced:
-            visit.links = [*visit.announced.values(), *visit.links]
-        self._count_out(visit.links)
+    def wait_no_more(self, visit: Visit) -> list[Link]:
+        """*visit* ended: returns all its links, those that were announced before the others."""
+        links = [*visit.announced.values(), *visit.links] if visit.announced else visit.links
+        self._count_out(links)
+        return links
 
     def _count_out(self, links: Iterable[Link]) -> None:
         """*links* wait for no visit any more."""

@@ -245,11 +245,10 @@ class JobPacer:
         visit = self._visits.get(request)
         if visit is None:
             return
-        if exception is not None:
-            visit.reason = reason_of(exception)
         down, before = self._down(request), request.meta.get(DOWN, 0)
-        visit.is_host_down = is_proxy or down > before >= 0
-        if before > 0 and not visit.is_host_down:
+        is_host_down = is_proxy or down > before >= 0
+        visit.failed(reason_of(exception) if exception is not None else "", is_host_down=is_host_down)
+        if before > 0 and not is_host_down:
             request.meta[DOWN] = -1
         elif down > before >= 0:
             request.meta[DOWN] = down

@@ -43,7 +43,7 @@ class Reloads:
         visit = self._visits.get(request)
         if visit is None:
             return
-        visit.answer = response
+        visit.answered(response)
         if (before := request.meta.get(RELOADED)) is None:
             return
         visits, trace = before
@@ -51,7 +51,7 @@ class Reloads:
             _begin_anew(request)
         if trace == _trace(response) and not self._sets_cookie(request, response):
             if response.status in _REDIRECTS:
-                visit.reason = ReloadError.reason
+                visit.failed(ReloadError.reason)
                 raise ReloadError(f"{request.url} redirects to itself, and nothing has changed since")
             request.meta.setdefault("dont_redirect", True)
 

@@ -115,7 +115,7 @@ class Responses:
                 MAX_CODINGS,
             )
             if visit is not None:
-                visit.unwanted = error
+                visit.refused(error)
             raise StopDownload(fail=visit is None)
         if visit is None:
             return
@@ -135,48 +135,47 @@ class Responses:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
             return
-        visit.answer = None
+        visit.passed_middlewares()
         if request.meta.pop(RELOADED, None) is not None:
             request.meta.pop("dont_redirect", None)
         is_good = response.status in range(200, 300)
         if is_good and not (_is_exempt(request) or self._admission.is_read(response)):
-            visit.unwanted = self._admission.unwanted(response)
+            visit.refused(self._admission.unwanted(response))
         elif has_too_many_attributes(response):
             self._stats.count("aopic/hostile/attributes")
-            visit.unwanted = self._refuse(
+            error = self._refuse(
                 AttributesError(f"{response.url} has an element with too many attributes"),
                 "%(url)s has an element with more than %(n)d attributes and is not read, because to parse it would stop "
                 "everything; further ones are only counted (aopic/hostile/attributes)",
                 response.url,
                 MAX_ATTRIBUTES,
             )
+            visit.refused(error)
         if visit.unwanted is not None:
-            visit.reason = visit.unwanted.reason
+            visit.failed(visit.unwanted.reason)
             return
-        visit.status = response.status
-        if self._recrawls:
-            self._note_version(visit, response, request)
+        visit.responded(response.status, self._version(visit, response, request) if self._recrawls else None)
         if self._seen != "off" and is_good and self._crawl.prefetches:
             self._prefetch(response, request, visit)
 
     # -- whether they have changed
 
-    def _note_version(self, visit: Visit, response: Response, request: Request) -> None:
-        """Note by what the next response for the page of *visit* can be compared with this one."""
+    def _version(self, visit: Visit, response: Response, request: Request) -> Version:
+        """By what the next response for the page of *visit* can be compared with this one."""
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        visit.version = Version(
+        if visit.is_conditional and response.status == 304:
+            # The spider did not ask whether anything has changed: to it, 304 would be an error.
+            request.meta["handle_httpstatus_all"] = True
+            request.callback = _nothing_new
+        return Version(
             blake2b(response.body, digest_size=8).digest(),
             etag if len(etag) <= _MAX_CONDITION else b"",
             modified if len(modified) <= _MAX_CONDITION else b"",
             is_same=response.status == 304 and visit.lease.visits > 0,
             changed_at=changed_at(modified, date, self._job.clock()),
         )
-        if visit.is_conditional and response.status == 304:
-            # The spider did not ask whether anything has changed: to it, 304 would be an error.
-            request.meta["handle_httpstatus_all"] = True
-            request.callback = _nothing_new
 
     def _set_conditions(self, request: Request) -> None:
         """Make a repeated request conditional, so that a page that has not changed costs little.
@@ -193,7 +192,7 @@ class Responses:
         for name, value in zip(_CONDITIONS, (page.changes.etag, page.changes.modified), strict=True):
             if value:
                 request.headers[name] = value
-                visit.is_conditional = True
+                visit.asked_if_changed()
 
     def _drop_conditions(self, request: Request) -> None:
         visit = self._visits.get(request)
@@ -219,7 +218,7 @@ class Responses:
             return "", ""
         crawl, text = self._crawl, None
         if not (response.status == 304 and visit.lease.visits):
-            read, visit.text = visit.text, None
+            read = visit.take_text()
             text = read[1] if read is not None and read[0] is response else self._read(response)
             if text is None:
                 return "", ""
@@ -229,8 +228,7 @@ class Responses:
             canonical = self._keys(other)[1]
             if crawl.give_way(visit.lease, canonical, key):
                 first, copy = canonical, b""
-        visit.is_duplicate = bool(first)
-        visit.is_excess = visit.is_duplicate and not crawl.are_same(key, first)
+        visit.compared(is_duplicate=bool(first), is_excess=bool(first) and not crawl.are_same(key, first))
         if copy:
             self._stats.count("aopic/content/copies")
         return self._url(first), self._url(copy)
@@ -239,7 +237,7 @@ class Responses:
     def _prefetch(self, response: Response, request: Request, visit: Visit) -> None:
         """Let the store read what the text of *response* will be compared with, until it is."""
         text = self._read(response)
-        visit.text = response, text
+        visit.read_ahead(response, text)
         if text is not None:
             self._crawl.prefetch_text(visit.lease, text, self._key_of(request, visit))
 

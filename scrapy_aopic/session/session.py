@@ -504,14 +504,13 @@ class Session:
     def _announce(self) -> None:
         """Let links go out whose pages take long, as their items do: these may wait for them."""
         for visit in self.visits:
-            if visit.links or visit.retry is not None or visit.flush is not None:
-                visit.n_beats += 1
-                # A user's function may be asked what they are worth, and takes its time.
-                is_valued = self.focus is None or self.focus.valuing is None or visit.valued is not None
-                if visit.n_beats % _LONG == 0 and is_valued:
-                    if visit.flush is not None:
-                        visit.flush()
-                    self.intake.announce(visit)
+            n_beats = visit.beat()
+            # A user's function may be asked what they are worth, and takes its time.
+            is_valued = self.focus is None or self.focus.valuing is None or visit.given_values is not None
+            if n_beats and n_beats % _LONG == 0 and is_valued:
+                if visit.flush is not None:
+                    visit.flush()
+                self.intake.announce(visit)
 
     @guarded(0)
     def _take_seeds(self) -> int:
@@ -532,5 +531,4 @@ class Session:
 
     def note_canonical(self, visit: Visit, request: Request) -> None:
         """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""
-        visit.same_host, visit.same_as = self.keys(request)
-        visit.is_if_same = True
+        visit.claim(*self.keys(request), is_if_same=True)

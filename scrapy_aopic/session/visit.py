@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy import Request
     from scrapy.http import Response
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.core.records import Link
-    from scrapy_aopic.core.revisits import Version
     from scrapy_aopic.refusals import RefusedError
 
     PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LONG = 20_000
 """Characters of a URL from which on links are distinguished by it as it is, and not by its normal form."""
 
+_GONE = (404, 410)
+"""Statuses of a repeated visit that retire the page; of others nothing follows, it may be there the next time."""
 
 _MOST_PASSED = 1000
 """Links of a page whose way to the scheduler is followed, if anything may drop them: a sample is all that is kept."""
@@ -66,7 +69,7 @@ class Mark(Struct, frozen=True, gc=False):
 _NO_TEXT = LinkText("")
 
 
-class Seen(Struct):
+class PageReading(Struct):
     """What was read of a page in work for a topic (:mod:`scrapy_aopic.session.topic.grading`).
 
     Attributes:
@@ -106,6 +109,9 @@ class Seen(Struct):
 class Visit:
     """A request that the engine has, and what became of it so far.
 
+    Rule: only this file changes a visit. What happens to it is told by the methods named after events, and how it ended
+    is worked out by :meth:`findings` alone.
+
     Attributes:
         request: What the engine was given.
         lease: The page.
@@ -114,66 +120,56 @@ class Visit:
         announced: Links by page key that were queued before, since the callback waits, and are paid at its end.
         is_waiting: Whether the callback awaits something.
         flush: Lets links wait here that wait elsewhere; ``None`` if none can.
-        n_beats: Beats for which links have waited.
         retry: The request to make instead, if the downloader wants another try.
-        status: Status of the response that reached the callback.
-        reason: Why there was none.
-        unwanted: What the errback gets, if the response is not read.
-        version: What the response says of the page's version, if pages are visited again.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_downloading: Whether the downloader is not done with the request.
         has_arrived: Whether the response is here, and waits for the others that are read.
-        is_redirect: Whether the response led elsewhere.
-        is_host_down: Whether it failed, and its host is to blame.
-        has_failed: Whether it is tried again because it failed.
+        answer: What the downloader got, until it is known whether it leads elsewhere.
+        unwanted: What the errback gets, if the response is not read.
         is_conditional: Whether the host was asked only for what has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
-        same_as: Key of the page that it says it is.
-        same_host: Name of the host of that.
-        is_if_same: Whether that only counts if they have the same words.
-        seen: What was read of it for the topic; ``None`` if nothing was.
-        judged: What the user's asynchronous function gave for it, or raised.
-        valued: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not asked.
-        text: A response, and its text, if that was read before it is compared with others.
-        answer: What the downloader got, until it is known whether it leads elsewhere.
+        reading: What was read of it for the topic; ``None`` if nothing was.
+        given_grade: What the user's asynchronous function gave for it, or raised.
+        given_values: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not
+            called.
     """
 
     __slots__ = (
+        "_failure",
+        "_has_failed",
+        "_is_host_down",
+        "_is_if_same",
+        "_is_redirect",
         "_keys",
         "_max_links",
+        "_n_beats",
         "_own",
         "_passed",
+        "_same_as",
+        "_same_host",
         "_seen",
+        "_status",
+        "_text",
+        "_version",
         "announced",
         "answer",
         "flush",
+        "given_grade",
+        "given_values",
         "has_arrived",
-        "has_failed",
         "is_conditional",
         "is_downloading",
         "is_duplicate",
         "is_excess",
-        "is_host_down",
-        "is_if_same",
-        "is_redirect",
         "is_waiting",
-        "judged",
         "lease",
         "links",
-        "n_beats",
         "number",
-        "reason",
+        "reading",
         "request",
         "retry",
-        "same_as",
-        "same_host",
-        "seen",
-        "status",
-        "text",
         "unwanted",
-        "valued",
-        "version",
         "weight",
     )  # fmt: skip
 
@@ -185,34 +181,214 @@ class Visit:
         self.announced: dict[bytes, Link] = {}
         self.is_waiting = False
         self.flush: Callable[[], None] | None = None
-        self.n_beats = 0
         self.retry: Link | None = None
-        self.status: int | None = None
-        self.reason = ""
-        self.unwanted: RefusedError | None = None
-        self.version: Version | None = None
         self.weight = 0
+        self.is_downloading = True
+        self.has_arrived = False
+        self.answer: Response | None = None
+        self.unwanted: RefusedError | None = None
         self.is_conditional = False
         self.is_duplicate = False
         self.is_excess = False
-        self.same_as = b""
-        self.same_host = ""
-        self.is_if_same = False
-        self.seen: Seen | None = None
-        self.text: tuple[Response, Text | None] | None = None
-        self.answer: Response | None = None
-        self.judged: float | BaseException | None = None
-        self.valued: dict[bytes, float] | BaseException | None = None
-        self.is_downloading = True
-        self.has_arrived = False
-        self.is_redirect = False
-        self.is_host_down = False
-        self.has_failed = False
+        self.reading: PageReading | None = None
+        self.given_grade: float | BaseException | None = None
+        self.given_values: dict[bytes, float] | BaseException | None = None
+        self._status: int | None = None
+        self._failure = ""
+        self._version: Version | None = None
+        self._is_redirect = False
+        self._is_host_down = False
+        self._has_failed = False
+        self._same_as = b""
+        self._same_host = ""
+        self._is_if_same = False
+        self._text: tuple[Response, Text | None] | None = None
+        self._n_beats = 0
         self._passed: dict[int, tuple[Mark, str]] | None = None
         self._own = lease.key[HOST_BYTES:]
         self._seen: set[bytes] = set()
         self._keys = keys
         self._max_links = max_links
+
+    # -- its request and the response
+
+    def asked_if_changed(self) -> None:
+        """The host is asked only for what has changed."""
+        self.is_conditional = True
+
+    def downloaded(self) -> None:
+        """The downloader is done with the request."""
+        self.is_downloading = False
+
+    def answered(self, response: Response) -> None:
+        """*response* has come, and no middleware has looked at it yet."""
+        self.answer = response
+
+    def passed_middlewares(self) -> None:
+        """The response leads nowhere else, as no middleware has made a request of it."""
+        self.answer = None
+
+    def received(self) -> None:
+        """The body is here, and may have to wait for others that are read."""
+        self.has_arrived = True
+
+    def refused(self, error: RefusedError) -> None:
+        """The response is not to be read; the errback gets *error*."""
+        self.unwanted = error
+
+    def failed(self, reason: str, *, is_host_down: bool | None = None) -> None:
+        """The callback gets no response.
+
+        Args:
+            reason: Why; empty if nothing new is known of that.
+            is_host_down: Whether the host is to blame; ``None`` if nothing new is known of that.
+        """
+        self._failure = reason or self._failure
+        if is_host_down is not None:
+            self._is_host_down = is_host_down
+
+    def retried(self, link: Link, *, is_new_try: bool) -> None:
+        """A middleware wants the page to be requested again by *link*; *is_new_try* if one more try was counted for that."""
+        self.retry = link
+        self._has_failed = is_new_try or bool(self._failure)
+
+    def redirected(self) -> None:
+        """The response led elsewhere."""
+        self._is_redirect = True
+
+    def responded(self, status: int, version: Version | None = None) -> None:
+        """A response with *status* goes to the callback.
+
+        Args:
+            version: What it says of the page's version, if pages are visited again.
+        """
+        self._status, self._version = status, version
+
+    def accepted(self) -> None:
+        """The callback deals with the response, whatever its status is: nobody blames the host."""
+        self._is_host_down = False
+
+    # -- what the page is
+
+    def claim(self, host: str, key: bytes, *, is_if_same: bool = False) -> None:
+        """The response says that the page is the one under *key*, of the host called *host*.
+
+        Args:
+            is_if_same: Whether that only counts if they have the same words.
+        """
+        self._same_host, self._same_as, self._is_if_same = host, key, is_if_same
+
+    def read_ahead(self, response: Response, text: Text | None) -> None:
+        """*response* has *text*, which :meth:`take_text` returns once."""
+        self._text = response, text
+
+    def take_text(self) -> tuple[Response, Text | None] | None:
+        """What :meth:`read_ahead` was given; nothing is kept of it."""
+        text, self._text = self._text, None
+        return text
+
+    def compared(self, *, is_duplicate: bool, is_excess: bool) -> None:
+        """Whether another page had its text before, and whether that one has other links."""
+        self.is_duplicate, self.is_excess = is_duplicate, is_excess
+
+    def read(self, reading: PageReading) -> None:
+        """So much was read of it for the topic."""
+        self.reading = reading
+
+    def yielded_item(self) -> None:
+        """It is relevant, since its callback yields an item."""
+        if self.reading is not None:
+            self.reading.grade = 1.0
+
+    def graded(self, given: float | BaseException) -> None:
+        """The user's asynchronous function gave or raised *given* for it."""
+        self.given_grade = given
+
+    def valued(self, given: dict[bytes, float] | BaseException) -> None:
+        """The user's asynchronous function gave or raised *given* for its links."""
+        self.given_values = given
+
+    # -- its end
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the host is to blame for its failure, and no middleware wants another try."""
+        return self._is_host_down and self.retry is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the page is tried again because it failed."""
+        return self._has_failed or self._is_host_down
+
+    def findings(self, *, recrawls: bool) -> Findings:
+        """How it ended.
+
+        A page without a response failed, unless it led elsewhere; so did one with an error as status, unless its callback
+        found links on it. A page that was visited before only fails if it is gone for good.
+
+        Args:
+            recrawls: Whether pages are visited again.
+        """
+        outcome, is_failure = "", False
+        status = self._status
+        if status is None:
+            outcome = self._failure or ("redirect" if self._is_redirect else "no answer")
+            is_failure = not self._is_redirect
+        elif status >= 400 and not self._seen:
+            outcome, is_failure = f"http {status}", True
+        if self.is_duplicate:
+            outcome = outcome or "duplicate"
+        version = self._version
+        if recrawls and self.lease.visits:
+            version = version or Version()
+            if is_failure and status not in _GONE:
+                is_failure, version = False, Version(is_missing=True)
+        return Findings(
+            outcome,
+            is_failure,
+            len(self._seen),
+            self.weight,
+            version,
+            self._same_as,
+            self._is_if_same,
+            self._same_host,
+        )
+
+    # -- its links
+
+    def wait(self) -> None:
+        """The callback awaits something."""
+        self.is_waiting = True
+
+    def go_on(self) -> None:
+        """The callback awaits nothing any more."""
+        self.is_waiting = False
+
+    def begin_batch(self, flush: Callable[[], None]) -> None:
+        """Links of it wait in a batch until *flush* is called."""
+        self.flush = flush
+
+    def end_batch(self) -> None:
+        """No link waits in a batch any more."""
+        self.flush = None
+
+    def beat(self) -> int:
+        """Count a beat; returns the beats for which links have waited, 0 if none waits."""
+        if not (self.links or self.retry is not None or self.flush is not None):
+            return 0
+        self._n_beats += 1
+        return self._n_beats
+
+    def announce(self, announced: Iterable[Link]) -> set[bytes]:
+        """What waited for its end was queued as *announced*, and waits no more; returns the keys of pages that stay unknown."""
+        unknown, before = set[bytes](), self.announced
+        for link in announced:
+            if link.key not in before and len(before) < self._max_links:
+                before[link.key] = link
+                if link.request:
+                    unknown.add(link.key)
+        self.links, self.retry = [], None
+        return unknown
 
     @property
     def n_links(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,7 +18,6 @@ from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.session.outcome import findings_of
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.trouble import Trouble, guarded
 from scrapy_aopic.session.visit import Visit
@@ -29,7 +28,22 @@ SAME = Version(is_same=True)
 MISSING = Version(is_missing=True)
 
 
-def visit_of(visits: int = 0, n_links: int = 0, **known: Any) -> Visit:
+Event = Callable[[Visit], None]
+
+
+def responded(status: int, version: Version | None = None) -> Event:
+    return lambda visit: visit.responded(status, version)
+
+
+def failed(reason: str) -> Event:
+    return lambda visit: visit.failed(reason)
+
+
+def is_duplicate(visit: Visit) -> None:
+    visit.compared(is_duplicate=True, is_excess=False)
+
+
+def visit_of(*events: Event, visits: int = 0, weights: Sequence[int | None] = ()) -> Visit:
     lease = SimpleNamespace(key=KEY, visits=visits)
     visit = Visit(
         Request("http://a.test/"),
@@ -38,10 +52,10 @@ def visit_of(visits: int = 0, n_links: int = 0, **known: Any) -> Visit:
         lambda r: ("a.test", page_key(host_key("a.test"), r.url.encode())),
         100,
     )
-    for n in range(n_links):
-        visit.note(Request(f"http://a.test/{n}"))
-    for name, value in known.items():
-        setattr(visit, name, value)
+    for n, weight in enumerate(weights):
+        visit.note(Request(f"http://a.test/{n}"), weight)
+    for event in events:
+        event(visit)
     return visit
 
 
@@ -50,49 +64,53 @@ def ending(found: Findings) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("known", "outcome"),
+    ("events", "outcome"),
     [
-        ({"status": 200}, ("", False, None)),
-        ({"status": 200, "is_duplicate": True}, ("duplicate", False, None)),
-        ({"status": 404}, ("http 404", True, None)),
-        ({"status": 404, "n_links": 1}, ("", False, None)),
-        ({"status": 500, "is_duplicate": True}, ("http 500", True, None)),
-        ({}, ("no answer", True, None)),
-        ({"reason": "TimeoutError"}, ("TimeoutError", True, None)),
-        ({"is_redirect": True}, ("redirect", False, None)),
-        (
-            {"is_redirect": True, "reason": "content type"},
-            ("content type", False, None),
-        ),
+        ([responded(200)], ("", False, None)),
+        ([responded(200), is_duplicate], ("duplicate", False, None)),
+        ([responded(404)], ("http 404", True, None)),
+        ([responded(500), is_duplicate], ("http 500", True, None)),
+        ([], ("no answer", True, None)),
+        ([failed("TimeoutError")], ("TimeoutError", True, None)),
+        ([failed("TimeoutError"), failed("")], ("TimeoutError", True, None)),
+        ([Visit.redirected], ("redirect", False, None)),
+        ([Visit.redirected, failed("content type")], ("content type", False, None)),
     ],
 )
-def test_a_first_visit_ends_with(known: dict[str, Any], outcome: tuple[Any, ...]) -> None:
+def test_a_first_visit_ends_with(events: list[Event], outcome: tuple[Any, ...]) -> None:
     for recrawls in (False, True):
-        assert ending(findings_of(visit_of(**known), recrawls=recrawls)) == outcome
+        assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
+
+
+def test_a_page_with_links_has_not_failed_whatever_its_status_is() -> None:
+    for recrawls in (False, True):
+        found = visit_of(responded(404), weights=[None]).findings(recrawls=recrawls)
+        assert ending(found) == ("", False, None)
 
 
 @pytest.mark.parametrize(
-    ("known", "outcome"),
+    ("events", "outcome"),
     [
-        ({"status": 200, "version": NEW}, ("", False, NEW)),
-        ({"status": 304, "version": SAME}, ("", False, SAME)),
-        ({"status": 200}, ("", False, Version())),
-        ({"status": 404, "version": NEW}, ("http 404", True, NEW)),
-        ({"status": 410, "version": NEW}, ("http 410", True, NEW)),
-        ({"status": 500, "version": NEW}, ("http 500", False, MISSING)),
-        ({"reason": "TimeoutError"}, ("TimeoutError", False, MISSING)),
-        ({"is_redirect": True}, ("redirect", False, Version())),
+        ([responded(200, NEW)], ("", False, NEW)),
+        ([responded(304, SAME)], ("", False, SAME)),
+        ([responded(200)], ("", False, Version())),
+        ([responded(404, NEW)], ("http 404", True, NEW)),
+        ([responded(410, NEW)], ("http 410", True, NEW)),
+        ([responded(500, NEW)], ("http 500", False, MISSING)),
+        ([failed("TimeoutError")], ("TimeoutError", False, MISSING)),
+        ([Visit.redirected], ("redirect", False, Version())),
     ],
 )
-def test_a_repeated_visit_ends_with(known: dict[str, Any], outcome: tuple[Any, ...]) -> None:
-    assert ending(findings_of(visit_of(visits=1, **known), recrawls=True)) == outcome
+def test_a_repeated_visit_ends_with(events: list[Event], outcome: tuple[Any, ...]) -> None:
+    assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
 
 
 def test_what_a_page_says_of_itself_and_its_links_is_found() -> None:
-    found = findings_of(
-        visit_of(n_links=3, status=200, weight=7, same_as=KEY, is_if_same=True), recrawls=False
+    visit = visit_of(responded(200), weights=[1, 2, 4])
+    visit.claim("a.test", KEY, is_if_same=True)
+    assert visit.findings(recrawls=False) == Findings(
+        n_links=3, weight=7, same_as=KEY, is_if_same=True, same_host="a.test"
     )
-    assert found == Findings(n_links=3, weight=7, same_as=KEY, is_if_same=True)
 
 
 class Engine:

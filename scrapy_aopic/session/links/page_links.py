@@ -344,7 +344,7 @@ class PageLinks:
         self._is_link = is_link
         self.is_asked = self.is_watched = self.is_waiting = False
         if visit is not None and batch is not None:
-            visit.flush = batch.flush
+            visit.begin_batch(batch.flush)
 
     # -- whether the callback waits
 
@@ -355,15 +355,16 @@ class PageLinks:
 
     def goes_on(self) -> None:
         """The callback waits no more: it has yielded something, or ended."""
+        if self.is_waiting and self.visit is not None:
+            self.visit.go_on()
         self.is_asked = self.is_waiting = False
-        if self.visit is not None:
-            self.visit.is_waiting = False
 
     def _look(self) -> None:
         self.is_watched = False
         if self.is_asked and self.visit is not None and self.session.is_open:
             # It may wait for what it has yielded, some of which may still be on its way.
-            self.is_waiting = self.visit.is_waiting = True
+            self.is_waiting = True
+            self.visit.wait()
             if self.batch is not None:
                 self.batch.flush()
             self.session.intake.announce(self.visit)
@@ -453,4 +454,4 @@ class PageLinks:
         if self.batch is not None:
             self.batch.flush()
         if self.visit is not None:
-            self.visit.flush = None
+            self.visit.end_batch()

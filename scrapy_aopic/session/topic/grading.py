@@ -40,7 +40,7 @@ from scrapy_aopic.focus import load_model, read_folder, train
 from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.tokenizers import Words
 from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.session.visit import Seen
+from scrapy_aopic.session.visit import PageReading
 from scrapy_aopic.settings import read
 from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import PageContext, page_context, text_context
@@ -203,8 +203,9 @@ class Focus:
     def read(self, response: Response, visit: Visit) -> None:
         """Grade the page of *response*, and note what it says of its links."""
         context, urls = self._context(response)
-        visit.seen = Seen(
-            self._grade(response, context, visit),
+        grade = self._grade(response, context, visit)
+        reading = PageReading(
+            grade,
             urls,
             context,
             context.text if self.learning.strategy.reads_text else "",
@@ -212,8 +213,9 @@ class Focus:
             if self.learning.strategy.reads_degrees
             else None,
         )
+        visit.read(reading)
         if not self._given.by_items:
-            response.meta[RELEVANCE] = visit.seen.grade
+            response.meta[RELEVANCE] = grade
 
     @property
     def is_by_items(self) -> bool:
@@ -223,8 +225,8 @@ class Focus:
     def has_item(self, response: Response) -> None:
         """The page of *response* has yielded an item."""
         visit = self._visits.of(response.request) if response.request is not None else None
-        if visit is not None and visit.seen is not None:
-            visit.seen.grade = 1.0
+        if visit is not None:
+            visit.yielded_item()
 
     def _context(self, response: Response) -> tuple[PageContext, Mapping[bytes, str]]:
         """What the page of *response* says, and the URLs of its links by the latter halves of their page keys."""
@@ -268,9 +270,9 @@ class Focus:
                 grade = part(self._grade_by(response))
                 self._note_time("AOPIC_TOPIC", response.url, perf_counter() - begin)
                 return grade
-            if isinstance(visit.judged, BaseException):
-                raise visit.judged
-            return part(visit.judged)
+            if isinstance(visit.given_grade, BaseException):
+                raise visit.given_grade
+            return part(visit.given_grade)
         except ANY_ERROR:  # logged once, whatever the user's function raises
             self._stats.count("aopic/topic/ungraded")
             self._first.exception(
@@ -296,21 +298,20 @@ class Focus:
     async def ask(self, response: Response) -> None:
         """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
         visit = self._visits.get(response.request) if response.request is not None else None
-        if self.valuing is None or visit is None or visit.seen is None or not visit.n_links:
+        if self.valuing is None or visit is None or visit.reading is None or not visit.n_links:
             return
-        links = {
-            key: visit.seen.context.links[url] for key, url in visit.seen.urls.items() if visit.counts(key)
-        }
+        reading = visit.reading
+        links = {key: reading.context.links[url] for key, url in reading.urls.items() if visit.counts(key)}
         try:
-            visit.valued = await self.valuing.values(self._seen(visit, visit.seen), links) if links else {}
+            visit.valued(await self.valuing.values(self._seen(visit, reading), links) if links else {})
         except ANY_ERROR as error:  # said when the visit ends, whatever the function raises, or the store
-            visit.valued = error
+            visit.valued(error)
 
     def value_early(self, visit: Visit, links: list[Link]) -> list[Link]:
         """*links*, some of those of *visit*, with what they seem worth before it ends."""
         if not self.values_links:
             return links
-        seen, page = visit.seen, self._seen(visit, visit.seen)
+        seen, page = visit.reading, self._seen(visit, visit.reading)
         if seen is None:
             lead = self._job.crawl.lead(visit.lease.key) if self.learning.is_on else b""
             return [replace(link, value=whole_value(page.value), lead=lead) for link in links]
@@ -327,30 +328,29 @@ class Focus:
 
     # -- when its visit ends
 
-    def value(self, visit: Visit, found: Findings) -> Findings:
-        """Learn from the page of *visit*, and give its links their values and shares.
+    def value(self, visit: Visit, found: Findings, links: list[Link]) -> tuple[Findings, list[Link]]:
+        """Learn from the page of *visit*, and give its *links* their values and shares.
 
         Returns:
-            *found*, with what follows for the page.
+            *found*, with what follows for the page, and the links.
         """
-        seen = visit.seen
+        seen = visit.reading
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
         if seen is not None:
             found = found._replace(value=whole_value(seen.grade), is_relevant=is_relevant)
         if not self.values_links:
-            return found
+            return found, links
         page = self._seen(visit, seen)
         if seen is not None or found.is_failure:
             self.learning.learn(page)
         if seen is None:
-            self._pass_on(visit, page.value)
-            return found
+            return found, self._pass_on(visit, page.value, links)
         if not visit.lease.visits:
             known = self._job.crawl.page(visit.lease.key)
             found = found._replace(expected=known.score & LARGEST_VALUE if known is not None else 0)
-        return self._split(visit, found, page, seen) if visit.links else found
+        return self._split(visit, found, page, seen, links) if links else (found, links)
 
-    def _seen(self, visit: Visit, seen: Seen | None) -> PageSeen:
+    def _seen(self, visit: Visit, seen: PageReading | None) -> PageSeen:
         """What a strategy is told of the page of *visit*, of which so much was *seen*."""
         key = visit.lease.key
         known = self._job.crawl.page(key)
@@ -365,17 +365,19 @@ class Focus:
             url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, degrees
         )
 
-    def _pass_on(self, visit: Visit, value: float) -> None:
+    def _pass_on(self, visit: Visit, value: float, links: list[Link]) -> list[Link]:
         """Let what a redirect, or a page that was not read, leads to be as promising as that was."""
         lead = self._job.crawl.lead(visit.lease.key) if self.learning.is_on else b""
-        visit.links = [replace(link, value=whole_value(value), lead=lead) for link in visit.links]
+        return [replace(link, value=whole_value(value), lead=lead) for link in links]
 
-    def _split(self, visit: Visit, found: Findings, page: PageSeen, seen: Seen) -> Findings:
-        """Give the links of *visit*, of which *page* says what was *seen*, their values and shares."""
-        targets = self._targets(visit)
+    def _split(
+        self, visit: Visit, found: Findings, page: PageSeen, seen: PageReading, links: list[Link]
+    ) -> tuple[Findings, list[Link]]:
+        """Give the *links* of *visit*, of which *page* says what was *seen*, their values and shares."""
+        targets = self._targets(visit, links)
         strategy = self.learning.strategy
         known = [known_value(target) if not strategy.values_known else None for target in targets]
-        unknown = [link for link, value in zip(visit.links, known, strict=True) if value is None]
+        unknown = [link for link, value in zip(links, known, strict=True) if value is None]
         valued, pack_lead = self._valued(visit, page, seen, unknown) if unknown else ([], None)
         each = iter(valued)
         values = [next(each) if value is None else value for value in known]
@@ -392,20 +394,20 @@ class Focus:
             for nth, place in enumerate(places):
                 if is_led(targets[place], wholes[place]):
                     leads[place] = pack_lead(nth)
-        given = sum([link.weight for link in visit.links])
-        visit.links = [
+        given = sum([link.weight for link in links])
+        links = [
             # As replace() does, in a third of its time.
             Link(link.key, link.host, link.request, link.shift, link.again, weight * link.weight, whole, lead)
-            for link, weight, whole, lead in zip(visit.links, split.weights, wholes, leads, strict=True)
+            for link, weight, whole, lead in zip(links, split.weights, wholes, leads, strict=True)
         ]
         unit = given // len(values) if visit.weight else 1
         lost = max((visit.weight or found.n_links) - given, 0)  # of links that were dropped on their way
         null_mass = (split.whole - sum(split.weights)) * unit
-        whole = sum([link.weight for link in visit.links]) + null_mass + int(UNIT * FLOOR) * lost
-        return found._replace(weight=max(whole, 1))
+        whole = sum([link.weight for link in links]) + null_mass + int(UNIT * FLOOR) * lost
+        return found._replace(weight=max(whole, 1)), links
 
     def _valued(
-        self, visit: Visit, page: PageSeen, seen: Seen, links: Sequence[Link]
+        self, visit: Visit, page: PageSeen, seen: PageReading, links: Sequence[Link]
     ) -> tuple[Sequence[float], Callable[[int], bytes] | None]:
         """The values of *links* of *visit*, and what packs the lead of the nth of them, if the strategy learns from leads."""
         strategy, keys = self.learning.strategy, [link.key[HOST_BYTES:] for link in links]
@@ -440,11 +442,11 @@ class Focus:
         memo = strategy.memo
         return values, lambda nth: leads.pack_memo(memo(read[nth]))
 
-    def _targets(self, visit: Visit) -> list[Page | None]:
-        """The pages that *visit* links to, as far as they are known, if anybody asks for them."""
+    def _targets(self, visit: Visit, links: Sequence[Link]) -> list[Page | None]:
+        """The pages that *links* of *visit* lead to, as far as they are known, if anybody asks for them."""
         if self.learning.strategy.values_known and not self.learning.is_on:
-            return [None] * len(visit.links)
-        keys, hosts = [link.key for link in visit.links], [link.host for link in visit.links]
+            return [None] * len(links)
+        keys, hosts = [link.key for link in links], [link.host for link in links]
         return self._job.crawl.find_many(keys, hosts, visit.lease)
 
     def _values(
@@ -483,7 +485,7 @@ class Focus:
         self, visit: Visit, page: PageSeen, links: Sequence[Link], texts: Sequence[LinkText]
     ) -> list[float]:
         """What the user's asynchronous function gave for *links* of *visit*, and what was learned for others."""
-        given = visit.valued
+        given = visit.given_values
         if isinstance(given, dict):
             keys = [link.key[HOST_BYTES:] for link in links]
             unknown = [number for number, key in enumerate(keys) if key not in given]
@@ -510,7 +512,7 @@ class Focus:
         self._stats.count("aopic/topic/pages")
         if found.is_relevant:
             self._stats.count("aopic/topic/relevant")
-        if (seen := visit.seen) is not None:
+        if (seen := visit.reading) is not None:
             self._job.crawl.set_aside(
                 visit.lease.key,
                 Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, ""),

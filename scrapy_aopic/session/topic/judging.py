@@ -92,9 +92,9 @@ class Judging:
             if response.request is None:
                 response.request = request
             try:
-                visit.judged = await self._awaiting.result(self._grade(response))
+                visit.graded(await self._awaiting.result(self._grade(response)))
             except ANY_ERROR as error:  # said when the page is read
-                visit.judged = error
+                visit.graded(error)
         return response
 
 
