@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import scrapy_aopic
+from scrapy_aopic.core.records import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -292,6 +293,21 @@ def test_what_happens_to_a_visit_is_told_to_it_by_methods():
         for path in FILES
         for node in assigned(path.read_text(encoding="utf-8"))
         if ast.unparse(node.value).endswith("visit") and path.stem != "visit"
+    ] == []
+
+
+NOT_PAGES = {"account", "ledger", "post", "result", "self._budgets", "spider", "totals", "whole"}
+"""What has attributes with names of a page's."""
+
+
+def test_a_record_of_a_page_is_changed_by_its_owners():
+    owners = {"pages", "ledger", "window", "records"}  # window: for the ledger
+    fields = set(Page.__struct_fields__)
+    assert [
+        f"{name_of(path)}:{node.lineno}"
+        for path in FILES
+        for node in assigned(path.read_text(encoding="utf-8"))
+        if node.attr in fields and ast.unparse(node.value) not in NOT_PAGES and path.stem not in owners
     ] == []
 
 

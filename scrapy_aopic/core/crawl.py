@@ -198,7 +198,6 @@ class Crawl:
         self._merging = Merging(
             self.pages,
             self._leases,
-            self.ledger,
             duplicates,
             self._site_of,
             adds_scores=adds_scores,

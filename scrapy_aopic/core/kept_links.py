@@ -110,6 +110,5 @@ class Scores:
         keys = self._graph.keys[begin:end]
         for key, page, score in zip(keys, self._pages.get_many(keys), scores[begin:end], strict=True):
             if page is not None and page.score != score:
-                page.score = score
-                self._pages.replace(key, page, now)
+                self._pages.rescore(key, page, score, now)
         return end

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .api import Lease
     from .duplicates import Duplicates, Text
     from .leases import Leases
-    from .ledger import Ledger
     from .pages import Pages
     from .records import Page
     from .shards.remote_pages import Abroad
@@ -56,7 +55,6 @@ class Merging:
         self,
         pages: Pages,
         leases: Leases,
-        ledger: Ledger,
         duplicates: Duplicates,
         site_of: Callable[[bytes], bytes],
         *,
@@ -67,7 +65,6 @@ class Merging:
         self._abroad = abroad
         self._pages = pages
         self._leases = leases
-        self._ledger = ledger
         self._duplicates = duplicates
         self._site_of = site_of
         self._adds_scores = adds_scores
@@ -165,15 +162,13 @@ class Merging:
             if self._is_backed(claim, other):
                 self._merge(claim.page, root, page, claim.outcome, now)
             return
-        page.is_claimed = True
-        self._pages.keep(root, page)
+        self._pages.claim(root, page, is_claimed=True)
         self._duplicates.claim(root, claim)
 
     def _merge_claimants(self, key: bytes, page: Page, now: float) -> None:
         """Merge the pages that claim to be *page* with it, unless it failed."""
         claims = self._duplicates.claims(key)
-        page.is_claimed = False
-        self._pages.keep(key, page)
+        self._pages.claim(key, page, is_claimed=False)
         for claim in claims:
             self._duplicates.drop_claim(key, claim)
             source = self._pages.get(claim.page)
@@ -206,12 +201,5 @@ class Merging:
             return
         if self._abroad is not None:
             self._abroad.stays(root, other)
-        other.height = max(other.height, page.height + 1)
-        self._ledger.merge(page, other)
-        page.canonical = root
-        page.outcome = outcome
-        if self._adds_scores:
-            other.score += page.score
-        self._pages.keep(key, page)
-        self._pages.replace(root, other, now)
+        self._pages.merge(key, page, root, other, now, outcome=outcome, adds_score=self._adds_scores)
         self.n_merged += 1

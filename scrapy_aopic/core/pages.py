@@ -11,8 +11,8 @@ stands for it. Chains of such pages are at most :data:`MAX_HEIGHT` long.
 Rule 4: in a shard of a job, a root may be a page of another shard. Then nothing is known of it here but its address
 (:mod:`.shards.cut`), and what is paid to it leaves by mail.
 
-Rule 5: whoever changes a page outside this file calls :meth:`Pages.keep` before anything else is read, if no more than
-the record is concerned, or :meth:`Pages.replace`, if it may have to wait elsewhere now.
+Rule 5: a page's record is changed by :class:`Pages`, which keeps what it changed, and by the
+:class:`~.ledger.Ledger`, which :class:`Pages` asks to, but for a visit, which :meth:`Pages.visited` keeps.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .order import Order
     from .ports import Store
-    from .records import Link
+    from .records import Changes, Link
     from .revisits.due import DuePages
     from .revisits.looks import Looks
     from .revisits.worth import Worth
@@ -128,7 +128,7 @@ class Pages:
     # -- what is known
 
     def get(self, key: bytes) -> Page | None:
-        """The page under *key*; see rule 5."""
+        """The page under *key*; not to be changed."""
         return self.table.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[Page | None]:
@@ -209,11 +209,7 @@ class Pages:
 
     # -- changes
 
-    def keep(self, key: bytes, page: Page) -> None:
-        """Keep what is known of *page*, which waits where it did."""
-        self.table.put(key, page)
-
-    def replace(self, key: bytes, page: Page, now: float) -> None:
+    def _replace(self, key: bytes, page: Page, now: float) -> None:
         """Keep what is known of *page*, whose cash is up to date, and let it wait where that belongs."""
         if page.state == QUEUED:
             number = self._front_queue(key, page, now)
@@ -252,7 +248,7 @@ class Pages:
             return 0
         self._ledger.catch_up(page)
         units = self._ledger.grant(page, worth)
-        self.replace(key, page, now)
+        self._replace(key, page, now)
         return units
 
     def repeat(self, link: Link, page: Page, now: float, cash: int = 0) -> None:
@@ -274,7 +270,7 @@ class Pages:
         half = 0 if link.key in self._leases else self._ledger.split(page)
         beside = self._admit(link, cash + half)
         beside.is_repeat = True
-        self.replace(link.key, page, now)
+        self._replace(link.key, page, now)
         self._queue(replace(link, key=repeat_key(link.key, beside.place)), beside, now)
 
     def queue_again(self, key: bytes, now: float) -> None:
@@ -288,18 +284,34 @@ class Pages:
         self.table.put(key, page)
         self._frontier.insert(key, host.name, page.front_queue, page.place, now)
 
-    def looked_at(self, key: bytes, page: Page, now: float) -> None:
-        """Let *page*, which was visited before, wait where it belongs as of now: also if nothing but time has passed."""
+    def looked_at(self, key: bytes, page: Page, again_at: float, now: float) -> None:
+        """Let *page*, which was visited before, wait where it belongs as of now, and look at it again at *again_at*."""
+        page.changes = self._looks.move(key, page.changes, again_at)
         self._ledger.catch_up(page)
         if page.state != QUEUED:
             self._offer(key, page, now)
-        self.replace(key, page, now)
+        self._replace(key, page, now)
+
+    def learn(self, key: bytes, page: Page, changes: Changes, look_at: float) -> None:
+        """Keep what is known of the *changes* of *page*, which was visited, and look at it at *look_at*."""
+        page.changes = self._looks.move(key, changes, look_at)
+        self.table.put(key, page)
+
+    def shift(self, key: bytes, page: Page, shift: int) -> None:
+        """Let *page* be moved up by *shift* front queues the next time that it is paid."""
+        page.shift = shift
+        self.table.put(key, page)
+
+    def rescore(self, key: bytes, page: Page, score: int, now: float) -> None:
+        """Let *page* have another *score*, and wait where that belongs."""
+        page.score = score
+        self._replace(key, page, now)
 
     def revalue(self, key: bytes, page: Page, value: int, now: float) -> None:
         """Let *page*, which waits and is not leased, have another *value* for the topic, and wait where that belongs."""
         self._ledger.catch_up(page)
         page.score = revalued(page.score, value)
-        self.replace(key, page, now)
+        self._replace(key, page, now)
 
     def lease(self, key: bytes, now: float) -> Page:
         """The page under *key*, which was taken from the frontier, with its cash up to date."""
@@ -308,7 +320,7 @@ class Pages:
         if ledger.spend_virtual(page.cash):
             ledger.catch_up(page)
         self.clock = self._order.clock_after(page, self.clock)
-        self.replace(key, page, now)
+        self._replace(key, page, now)
         return page
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool) -> None:
@@ -319,33 +331,73 @@ class Pages:
             self.requests.put(key, link.request)
         self._frontier.put_back(key, page.front_queue, page.place, now, has_failed=has_failed)
         page.shift = link.shift
-        self.replace(key, page, now)
+        self._replace(key, page, now)
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
         self.serial += 1
         return self._order.place(self.serial, self.clock)
 
-    def visited(self, page: Page, outcome: str, value: int = 0) -> None:
-        """*page* left the frontier, as its visit is over and ended with *outcome*; the caller keeps it.
+    def visited(
+        self, key: bytes, page: Page, outcome: str, value: int = 0, *, is_failure: bool = False
+    ) -> None:
+        """*page* left the frontier, as its visit is over and ended with *outcome*.
 
         Args:
             value: How relevant it is, as pages hold values; 0 if nobody has read it.
+            is_failure: Whether it is not to be fetched any more.
         """
         if value and self._values_links:
             page.score = revalued(page.score, value)
         page.state = VISITED
         page.outcome = outcome
-        self.n_visited += 1
+        if not is_failure:
+            self.n_visited += 1
+        else:
+            self._ledger.fail(page)
+            self.n_failed += 1
+            if page.changes is not None:
+                self._looks.move(key, page.changes, 0.0)
+                page.changes = None
+        self.table.put(key, page)
 
-    def failed(self, key: bytes, page: Page) -> None:
-        """*page*, which was visited, is not to be fetched any more; the caller keeps it."""
-        self._ledger.fail(page)
-        self.n_visited -= 1
-        self.n_failed += 1
-        if page.changes is not None:
-            self._looks.set(key, page, 0.0)
-            page.changes = None
+    # -- pages that are one
+
+    def claim(self, key: bytes, page: Page, *, is_claimed: bool) -> None:
+        """Whether pages wait to be merged with *page*."""
+        page.is_claimed = is_claimed
+        self.table.put(key, page)
+
+    def merge(
+        self, key: bytes, page: Page, root: bytes, other: Page, now: float, *, outcome: str, adds_score: bool
+    ) -> None:
+        """Let *other*, under the key *root*, stand for *page* from now on, and have its cash and history."""
+        self._ledger.merge(page, other)
+        self._lead(key, page, root, outcome)
+        self._stand(root, other, now, score=page.score if adds_score else 0, height=page.height + 1)
+
+    def bequeath(self, key: bytes, page: Page, where: bytes, outcome: str) -> tuple[int, int]:
+        """Let a page of another shard, at the address *where*, stand for *page*; returns its cash and history, for that one."""
+        bequest = self._ledger.bequeath(page)
+        self._lead(key, page, where, outcome)
+        return bequest
+
+    def inherit(
+        self, key: bytes, page: Page, now: float, *, units: int, history: int, score: int, height: int
+    ) -> None:
+        """Let *page* stand for a page of another shard that had *units*, a *history*, a *score* and *height* - 1."""
+        self._ledger.inherit(page, units, history)
+        self._stand(key, page, now, score=score, height=height)
+
+    def _lead(self, key: bytes, page: Page, to: bytes, outcome: str) -> None:
+        page.canonical = to
+        page.outcome = outcome
+        self.table.put(key, page)
+
+    def _stand(self, key: bytes, page: Page, now: float, *, score: int, height: int) -> None:
+        page.score += score
+        page.height = max(page.height, height)
+        self._replace(key, page, now)
 
     # -- payments
 
@@ -437,7 +489,7 @@ class Pages:
         self._ledger.pay(page, units)
         if page.state != QUEUED:
             self._offer_unknown(root, page, now)
-        self.replace(root, page, now)
+        self._replace(root, page, now)
 
     def _offer_unknown(self, key: bytes, page: Page, now: float) -> None:
         """Let *page* be due if it was visited by a run that visited pages once: nothing looks at it by itself."""

@@ -14,8 +14,11 @@ Rule 4: numbers and times that no crawl can have written are brought to the near
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from .counters import UNREADABLE
 from .damaged import DamagedStore
@@ -267,36 +270,50 @@ class _Rebuild:
             or not 0 < serial_of(page.place) <= page.place < MOST_PLACES
         ):
             return None
-        page.cash, page.history = max(page.cash, 0), max(page.history, 0)
-        page.front_queue = _within(page.front_queue, 0, N_FRONT_QUEUES - 1)
-        page.height = _within(page.height, 0, MAX_HEIGHT)
+        page = replace(
+            page,
+            cash=max(page.cash, 0),
+            history=max(page.history, 0),
+            front_queue=_within(page.front_queue, 0, N_FRONT_QUEUES - 1),
+            height=_within(page.height, 0, MAX_HEIGHT),
+        )
         if page.state != QUEUED or page.visits > 0:
-            page.visits = max(page.visits, 1)
-            page.visited_at = page.visited_at if 0 <= page.visited_at <= limits.now else self._saved_at
-            if not 0 <= page.visited_turn <= limits.turn:
-                page.visited_turn = self._ledger.turn
+            is_turn = 0 <= page.visited_turn <= limits.turn
+            page = replace(
+                page,
+                visits=max(page.visits, 1),
+                visited_at=page.visited_at if 0 <= page.visited_at <= limits.now else self._saved_at,
+                visited_turn=page.visited_turn if is_turn else self._ledger.turn,
+            )
         else:
-            page.visits = page.history = 0
-            page.visited_at = page.visited_turn = 0.0
-            page.marks, page.outcome = (), ""
-        if page.changes is not None and not 0 <= page.changes.seen_at <= limits.now:
-            page.changes = page.changes._replace(seen_at=page.visited_at)
-        if page.changes is not None and not 0 <= page.changes.wakes_at < MOST_SECONDS:
-            page.changes = page.changes._replace(wakes_at=self._saved_at)
+            page = replace(page, visits=0, history=0, visited_at=0.0, visited_turn=0.0, marks=(), outcome="")
+        changes = page.changes
+        if changes is not None and not 0 <= changes.seen_at <= limits.now:
+            changes = changes._replace(seen_at=page.visited_at)
+        if changes is not None and not 0 <= changes.wakes_at < MOST_SECONDS:
+            changes = changes._replace(wakes_at=self._saved_at)
+        page = replace(page, changes=changes)
         if stored.request is not None and self._wrong_request is not None and not is_set_aside(page):
             wrong = self._wrong_request(stored.key, stored.request, page)
             if wrong:
-                page.state, page.outcome = FAILED, f"{UNREADABLE}: it {wrong}"[:_MAX_OUTCOME]
-                page.visits, page.canonical, page.changes = max(page.visits, 1), b"", None
-                page.visited_at = page.visited_at or self._saved_at
-                page.is_claimed = False
+                page = replace(
+                    page,
+                    state=FAILED,
+                    outcome=f"{UNREADABLE}: it {wrong}"[:_MAX_OUTCOME],
+                    visits=max(page.visits, 1),
+                    canonical=b"",
+                    visited_at=page.visited_at or self._saved_at,
+                    is_claimed=False,
+                )
         if page.state == FAILED:
-            page.cash, page.changes = 0, None
+            page = replace(page, cash=0, changes=None)
         if page.canonical and not is_emptied(page):
-            page.canonical, page.height = b"", 0
-            page.handed = self._ledger.handed[class_of(page)]
-        page.handed = min(page.handed, self._ledger.handed[class_of(page)])
-        return page
+            page = self._parted(page)
+        return replace(page, handed=min(page.handed, self._ledger.handed[class_of(page)]))
+
+    def _parted(self, page: Page) -> Page:
+        """*page*, which was merged, as it stands for itself."""
+        return replace(page, canonical=b"", height=0, handed=self._ledger.handed[class_of(page)])
 
     def add_host(self, stored: StoredHost) -> None:
         """Write the pages of a host, the rows that follow from them, and the host itself."""
@@ -327,12 +344,10 @@ class _Rebuild:
         if page.state == FAILED and stored.page is not None and stored.page.state != FAILED:
             self.result.set_aside += 1
         cut = min(page.cash, self._excess)
-        page.cash -= cut
+        page = replace(page, cash=page.cash - cut)
         self._excess -= cut
         if page.state == QUEUED:
-            page.front_queue = front_queue_of(page, self._order)
-        elif page.state == FAILED:
-            page.changes = None
+            page = replace(page, front_queue=front_queue_of(page, self._order))
         for family, row, value in index_rows(stored.key, page):
             self._rows.put(family, row, value)
         self._rows.put(Family.PAGES, stored.key, pack_page(page))
@@ -390,8 +405,7 @@ class _Rebuild:
         self._serial += 1
         order = self._order
         page = Page(QUEUED, order.place(self._serial, self._clock) if order is not None else self._serial)
-        page.handed = self._ledger.handed[class_of(page)]
-        return page
+        return replace(page, handed=self._ledger.handed[class_of(page)])
 
     def _place(self, host: HostRecord) -> bytes:
         """The index row, without its key, of *host*, whose pages have been counted."""
@@ -451,12 +465,11 @@ class _Rebuild:
             if page is None:
                 continue
             if page.is_claimed and not has_claims(self._target, key):
-                page.is_claimed = False
+                page = replace(page, is_claimed=False)
                 self._rows.put(Family.PAGES, key, pack_page(page))
             if not page.canonical or has_root(self._target, page):
                 continue
-            page.canonical, page.height = b"", 0
-            page.handed = self._ledger.handed[class_of(page)]
+            page = self._parted(page)
             self.tally.members[class_of(page)] += is_member(page)
             self.tally.new.add(page, 0)
             self.result.unmerged += 1
@@ -482,7 +495,7 @@ class _Rebuild:
             saved_at=self._now,
             rates=Rates().counts,
         )
-        totals = replace(
+        totals = dataclasses.replace(
             saved or new,
             ledger=ledger,
             queued=tally.queued,

@@ -127,15 +127,12 @@ class Visits:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
-        pages.visited(page, found.outcome, found.value)
-        if found.is_failure:
-            pages.failed(key, page)
-        else:
+        pages.visited(key, page, found.outcome, found.value, is_failure=found.is_failure)
+        if not found.is_failure:
             self._revisits.visited(key, page, found.version or _NO_VERSION, now)
         is_first = page.visits == 1
         if is_first:
             frontier.count(host)
-        pages.keep(key, page)
         self._let_down(lease, to)
         n_found = self._n_found if is_first else 0
         if to.away:
@@ -223,7 +220,7 @@ class Visits:
         shifts = self._shifts.pop(lease.number)
         for key, page in zip(to.links, to.pages, strict=True):
             if page is not None and key in shifts:
-                page.shift = shifts[key]
+                self._pages.shift(key, page, shifts[key])
 
     def put_back(self, lease: Lease) -> None:
         """*lease* ended without a visit."""

@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
@@ -132,8 +134,7 @@ def _with_address(row: bytes | None, shard: int) -> bytes | None:
     page = unpack_page(row)
     if len(page.canonical) != PAGE_BYTES:
         return row
-    page.canonical = address(page.canonical, shard)
-    return pack_page(page)
+    return pack_page(replace(page, canonical=address(page.canonical, shard)))
 
 
 def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:

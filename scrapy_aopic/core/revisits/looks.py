@@ -14,7 +14,7 @@ from scrapy_aopic.core.layout import WAKES
 from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
-    from scrapy_aopic.core.records import Page
+    from scrapy_aopic.core.records import Changes
     from scrapy_aopic.core.tables import RowTable
 
 _AT_ONCE = 100
@@ -36,23 +36,30 @@ class Looks:
         self._first: list[bytes] = []  # the first rows
         self._is_whole = False  # whether these are all
 
-    def set(self, key: bytes, page: Page, instant: float) -> None:
-        """Look at *page* at *instant*, at no time if it is 0, and no more at the time set before."""
-        if page.changes is None:
+    def move(self, key: bytes, changes: Changes | None, instant: float) -> Changes:
+        """Look at the page under *key*, with these *changes*, at *instant* (at no time if it is 0), and no more when they say.
+
+        Returns:
+            The changes, which say *instant* now.
+
+        Raises:
+            StorageError: If there are no changes.
+        """
+        if changes is None:
             raise StorageError(
                 f"page {key.hex()} is to be looked at, but nothing is known of its changes: 'scrapy aopic repair' mends "
                 "the job"
             )
         first = self._first
-        if page.changes.wakes_at:
-            row = wake_row(page.changes.wakes_at, key)
+        if changes.wakes_at:
+            row = wake_row(changes.wakes_at, key)
             self._index.delete(row)
             position = bisect_left(first, row)
             if position < len(first) and first[position] == row:
                 del first[position]
-        page.changes = page.changes._replace(wakes_at=instant)
+        changes = changes._replace(wakes_at=instant)
         if not instant:
-            return
+            return changes
         row = wake_row(instant, key)
         self._index.put(row, b"")
         if self._is_whole or (first and row < first[-1]):
@@ -60,6 +67,7 @@ class Looks:
             if len(first) > 2 * _IN_MEMORY:
                 del first[_IN_MEMORY:]
                 self._is_whole = False
+        return changes
 
     def when(self) -> float:
         """Instant of the next look; infinite if there is none."""

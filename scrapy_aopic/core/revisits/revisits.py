@@ -49,13 +49,13 @@ class Revisits:
         self._frontier = frontier
 
     def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
-        """Note what a visit of *page* has shown of its changes, and when to look at it again; the caller keeps it."""
+        """Note what a visit of *page* has shown of its changes, and when to look at it again."""
         if self.policy is None or page.is_repeat:
             return
         known = page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
-        page.changes = self.rates.learn(known, version, now)
-        self._looks.set(key, page, now + self._policy_of(key).first_look(interval))
+        changes = self.rates.learn(known, version, now)
+        self._pages.learn(key, page, changes, now + self._policy_of(key).first_look(interval))
 
     def when(self) -> float:
         """Instant of the next look; infinite if there is none."""
@@ -89,5 +89,5 @@ class Revisits:
         self._frontier.preload({key[:HOST_BYTES] for key in keys})
         for key, page in self._pages.expect_many(keys, "a look row"):
             passed = now - page.visited_at
-            self._looks.set(key, page, page.visited_at + self._policy_of(key).next_look(passed))
-            self._pages.looked_at(key, page, now)
+            again_at = page.visited_at + self._policy_of(key).next_look(passed)
+            self._pages.looked_at(key, page, again_at, now)

@@ -115,14 +115,11 @@ class Abroad:
 
     def _forward(self, key: bytes, page: Page, claim: Claim, where: bytes) -> None:
         """Let *page* be one with the page at the address *where* from now on."""
-        units, history = self._ledger.bequeath(page)
-        page.canonical = where
-        page.outcome = claim.outcome
+        units, history = self._pages.bequeath(key, page, where, claim.outcome)
         score = page.score if self._adds_scores else 0
         length = (history.bit_length() + 7) // 8
         bequest = Bequest(where[:PAGE_BYTES], units, history.to_bytes(length, "big"), score, page.height + 1)
         self._mail.tell(shard_of_address(where), bequest)
-        self._pages.keep(key, page)
         self.n_merged += 1
 
     def _claim_of(self, key: bytes, page: Page | None) -> Claim | None:
@@ -157,8 +154,7 @@ class Abroad:
         if page.visits and self._is_free(root, page, claim.page):
             self._mail.tell(claim.origin, Grant(claim.page, claim.visits, root))
             return None
-        page.is_claimed = True
-        self._pages.keep(root, page)
+        self._pages.claim(root, page, is_claimed=True)
         value = (claim.visits, claim.height, claim.is_if_same, claim.digest, claim.sketch)
         self._foreign.put(FOREIGN_CLAIMS + root + address(claim.page, claim.origin), pack(value))
         return None
@@ -184,10 +180,15 @@ class Abroad:
         if page is None or page.state == FAILED:
             self._ledger.forfeit(bequest.units)
             return
-        self._ledger.inherit(page, bequest.units, int.from_bytes(bequest.history, "big"))
-        page.score += bequest.score
-        page.height = max(page.height, bequest.height)
-        self._pages.replace(root, page, now)
+        self._pages.inherit(
+            root,
+            page,
+            now,
+            units=bequest.units,
+            history=int.from_bytes(bequest.history, "big"),
+            score=bequest.score,
+            height=bequest.height,
+        )
 
     def _counts(self, claim: PageClaim) -> bool:
         """Whether *claim* counts, if the page that it names is there and was visited."""
