@@ -1,4 +1,4 @@
-"""The constants of ``scrapy aopic plan`` that depend on shards: what a page costs two workers and their server.
+"""The constants of the capacity plan (docs/many-machines.md): what a page costs two workers and their server.
 
     python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--links 20] [--durability 2000]
     python benchmarks/capacity.py --topic graded focused contextual

@@ -181,7 +181,6 @@ ANEW = {
     "repair": (["repair", "{job}"], 0),
     "seed": (["seed", "{new}", "http://a.test/"], 0),
     "export": (["export", "{job}", "--pages", "{new}.csv"], 0),
-    "plan": (["plan", "--pages-per-second", "1", "--urls", "1e3"], 0),
     # What these need is not there, which they find out after they have begun.
     "crawl": (["crawl", "nowhere.txt", "--contact", "me@example.org"], 2),
     "dashboard": (["dashboard", "{new}"], 2),
