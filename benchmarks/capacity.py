@@ -25,14 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
 import redis
+from demo_web.server import Server
 from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 from workers import SPIDER
-
-from scrapy_aopic.testing.server import Server
 
 WORKERS = 2
 TOPIC = {"AOPIC_TOPIC": '{"keywords": ["w7", "w8", "w9"]}'}

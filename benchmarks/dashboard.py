@@ -187,7 +187,7 @@ def _count_hosts(crawler: Any, active: list[int]) -> None:
 
 def answer(hosts: int, exchange: Any) -> Any:
     """A page of a web of *hosts*, with 20 links to any of them."""
-    from scrapy_aopic.testing.server import Answer
+    from demo_web.server import Answer
 
     if exchange.target == "/robots.txt":
         return Answer(404)
@@ -265,7 +265,7 @@ def main() -> None:
         if opts.hosts <= MOST_OF_DEMO:
             proxy = stack.enter_context(demo_web.served(n_hosts=opts.hosts))
         else:
-            from scrapy_aopic.testing.server import Server
+            from demo_web.server import Server
 
             proxy = stack.enter_context(Server(partial(answer, opts.hosts)).run_in_thread()).url
         for n in range(opts.repeats):

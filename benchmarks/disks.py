@@ -24,8 +24,9 @@ from typing import NamedTuple
 import redis
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
+from demo_web.server import Server
 from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 
@@ -34,7 +35,6 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.place.worker_folder import shard_folder, shards_on_disk
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Server
 from scrapy_aopic.web.suffixes import registered_domain
 
 SPIDER = TESTS / "support" / "follow_spider.py"

@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 import demo_web
+from demo_web.server import Server
 from focus_webs.corpus import TOPICS
 from real_pages import START, Sites
-
-from scrapy_aopic.testing.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

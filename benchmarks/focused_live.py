@@ -27,10 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 import demo_web
 import focus
+from demo_web.server import Answer, Exchange
 from focus_webs.demo import KEYWORDS
 from focused import interval
-
-from scrapy_aopic.testing.server import Answer, Exchange
 
 STRATEGIES = "best-first shark-search context-graph otie ata jlse focused learned portfolio contextual"
 STEPS = 4

@@ -27,10 +27,9 @@ EXAMPLE = ROOT / "example_project"
 sys.path[:0] = [str(EXAMPLE), str(ROOT / "tests")]
 
 import demo_web
+from demo_web.server_log import read_log
 from focus import KEYWORDS, TOPIC
 from support.redis_server import Server as Redis
-
-from scrapy_aopic.testing.server_log import read_log
 
 CONNECTIONS = 6
 """Requests at once, of all workers together: divided by 1, 2 and 3."""

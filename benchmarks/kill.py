@@ -3,7 +3,7 @@
     python benchmarks/kill.py --proxy http://127.0.0.1:8998 --log LOG.tsv --seeds SEEDS.txt [--kills 2] [--pages 5000]
 
 The proxy's log has a line a request: start, end, host, path, status, requests to the host under way (tab-separated,
-seconds since 1970), as written by ``scrapy_aopic.testing.server`` (for example
+seconds since 1970), as written by ``demo_web.server`` (for example
 ``python -m demo_web --log LOG.tsv`` in example_project). A page that is fetched again must have been in flight at
 a kill: not settled (its callback, items and links were not done), or settled within the time that AOPIC_DURABILITY
 gives a commit.
@@ -21,7 +21,9 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from scrapy_aopic.testing.server_log import audit, read_log
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server_log import audit, read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"
 

@@ -74,9 +74,12 @@ from scrapy_aopic.session.dispatch import Dispatch
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.storage import exists, open_snapshot
-from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.testing.server_log import Entry, audit
 from scrapy_aopic.web.request_rows import url_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Server
+from demo_web.server_log import Entry, audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

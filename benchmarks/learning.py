@@ -31,7 +31,10 @@ from twisted.internet.task import LoopingCall
 
 from scrapy_aopic import Links
 from scrapy_aopic.session.session import Session
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Server
 
 KEYWORDS = {"keywords": ["database", "sql", "query", "table"]}
 CRAWLS: dict[str, dict[str, Any]] = {

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from demo_web.server import Answer, Exchange
 from support.small_web import html
-
-from scrapy_aopic.testing.server import Answer, Exchange
 
 _TICK = os.sysconf("SC_CLK_TCK")
 """Ticks of a second in ``/proc`` (Linux)."""

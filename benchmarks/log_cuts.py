@@ -18,8 +18,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
+from demo_web.server import Server
 from support import killed_crawl
 from support.redis_server import Server as Redis
 from support.workers import check
@@ -27,7 +29,6 @@ from support.workers import check
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.membership import read_cut
-from scrapy_aopic.testing.server import Server
 
 
 def ends(log: bytes) -> list[int]:

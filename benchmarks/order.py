@@ -24,9 +24,13 @@ import numpy as np
 from scrapy_aopic.lab.comparison import gather, shares
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.results import format_shares
-from scrapy_aopic.testing.server_log import read_log
 
 PROJECT = Path(__file__).parents[1] / "example_project"
+sys.path.insert(0, str(PROJECT))
+
+from demo_web import DemoWeb, served
+from demo_web.server_log import read_log
+
 STOCK = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
 FIFO = {
     "DEPTH_PRIORITY": "1",
@@ -41,10 +45,7 @@ CRAWLS = {
 
 
 def demo(args: argparse.Namespace) -> None:
-    sys.path.insert(0, str(PROJECT))
-    import demo_web
-
-    web = demo_web.DemoWeb()
+    web = DemoWeb()
     urls, links = web.graph()
     number_of = {url: number for number, url in enumerate(urls)}
     indptr = np.concatenate([[0], np.cumsum([len(targets) for targets in links])])
@@ -69,7 +70,7 @@ def demo(args: argparse.Namespace) -> None:
             command = [sys.executable, "-m", "scrapy", "crawl", "broad", "-a", f"seeds={','.join(web.seeds)}"]
             for pair in options.items():
                 command += ["-s", "{}={}".format(*pair)]
-            with demo_web.served(log=log) as proxy:
+            with served(log=log) as proxy:
                 subprocess.run(command, cwd=PROJECT, env={**os.environ, "http_proxy": proxy}, check=True)
             entries = [entry for entry in read_log(log) if entry.target != "/robots.txt"]
         entries.sort(key=lambda entry: entry.start)

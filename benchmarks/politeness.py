@@ -57,8 +57,11 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session
-from scrapy_aopic.testing.server import Answer, Exchange, Running, Server
-from scrapy_aopic.testing.server_log import Entry, audit, read_log
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Running, Server
+from demo_web.server_log import Entry, audit, read_log
 
 SHARED_ADDRESS = "127.0.0.2"
 

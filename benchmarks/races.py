@@ -47,7 +47,10 @@ from scrapy_aopic.place.paths import seeds_folder, store_folder
 from scrapy_aopic.seeds.folder_seeds import give
 from scrapy_aopic.session import open_job
 from scrapy_aopic.storage import exists, lock_job, open_snapshot
-from scrapy_aopic.testing.server import Server
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Server
 
 TASKS = ("crawl",) * 5 + ("repair",) * 3 + ("backup", "seed")
 TAKEN_AWAY = ("moved", "replaced", "replaced", "deleted")

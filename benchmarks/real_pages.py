@@ -29,7 +29,8 @@ from urllib.parse import quote, unquote, urlsplit
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
-from demo_web import DemoWeb
+from demo_web import DemoWeb, server_log
+from demo_web.server import Answer, Exchange, Running, Server
 from support import redis_server
 from support.killed_crawl import command
 from support.workers import SHARDS, Workers, check
@@ -37,8 +38,6 @@ from support.workers import SHARDS, Workers, check
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing import server_log
-from scrapy_aopic.testing.server import Answer, Exchange, Running, Server
 
 FACTOR = 1
 START = "h0.test"

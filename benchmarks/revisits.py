@@ -43,8 +43,11 @@ from scrapy_aopic.job import clock
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.web.request_rows import url_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Server
 
 N_LINKS, N_HOSTS = 6, 20
 ALL = 50

@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 import demo_web
-
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+from demo_web.server import Answer, Exchange, Server
 
 KEYWORDS = ["comet", "galaxy", "stars", "telescope"]
 FARMS = {

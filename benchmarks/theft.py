@@ -34,6 +34,7 @@ import json
 import multiprocessing
 import os
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,9 +56,12 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.web.suffixes import registered_domain
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Server
 
 ATTACKS = ("copy", "farm", "canonical", "redirect", "change")
 MIRRORS = ("same domain", "named", "bare")

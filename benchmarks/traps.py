@@ -53,8 +53,11 @@ from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
-from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.testing.server_log import Entry
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
+
+from demo_web.server import Answer, Exchange, Server
+from demo_web.server_log import Entry
 
 CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
 PAGES = {"one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}

@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import redis
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
 
+from demo_web.server import Server
 from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 from support.store_waits import PATTERN
 
 from scrapy_aopic.storage import Address
-from scrapy_aopic.testing.server import Server
 from scrapy_aopic.view.whole_job import audit_job, is_cut
 
 if TYPE_CHECKING:

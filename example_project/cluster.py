@@ -23,8 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import demo_web
-
-from scrapy_aopic.testing.server_log import audit, read_log
+from demo_web.server_log import audit, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import demo_web
-
-from scrapy_aopic.testing.server_log import read_log
+from demo_web.server_log import read_log
 
 HERE = Path(__file__).parent
 TOPIC = "astronomy"

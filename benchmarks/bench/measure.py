@@ -31,6 +31,7 @@ PROFILE = "AOPIC_BENCH_PROFILE"
 """Environment variable that makes tasks show where their time goes."""
 
 HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[1] / folder) for folder in ("tests", "example_project")]
 
 _EACH = {"hosts": 1, "each": 1, "pages": 1, "n": 1, "size": 100, "queued": 100}
 """Numbers of a task that ``--most`` bounds, each with what it is multiplied by: a host has a hundred pages."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from measure import Absent, Runner, live_by_cpu_time
+from support.redis_server import WHY_NOT, Server, find_server
 from work import GAP, measured, store, visits
 from world import policy
 
@@ -28,10 +28,6 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import Address, open_snapshot, open_store
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.store import RedisStore
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-
-from support.redis_server import WHY_NOT, Server, find_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

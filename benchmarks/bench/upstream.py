@@ -100,6 +100,7 @@ def steps() -> dict[str, float]:
     """Microseconds of CPU that the single steps take: the least of twenty rounds."""
     import asyncio
 
+    from demo_web.server import Exchange
     from scrapy import Request, Spider
     from scrapy.core.spidermw import SpiderMiddlewareManager
     from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
@@ -109,8 +110,6 @@ def steps() -> dict[str, float]:
     from scrapy.utils.test import get_crawler
     from w3lib.url import safe_url_string
     from webs import Web
-
-    from scrapy_aopic.testing.server import Exchange
 
     crawler = get_crawler(Spider, {"LOG_LEVEL": "ERROR"})
     spider = crawler.spider = crawler._create_spider("bench")

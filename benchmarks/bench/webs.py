@@ -6,7 +6,7 @@ import os
 import random
 import sys
 
-from scrapy_aopic.testing.server import Answer, Exchange, Server
+from demo_web.server import Answer, Exchange, Server
 
 _N_SENTENCES, _N_WORDS = 4000, 3000
 

@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 
 from lxml import html  # type: ignore[import-untyped]
 
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web.context import page_context
 
 from . import Web, leaf
 
-EXAMPLE = Path(__file__).parents[2] / "example_project"
+sys.path.insert(0, str(Path(__file__).parents[2] / "example_project"))
+
+from demo_web import DemoWeb
+from demo_web.server import Answer, Exchange
 
 KEYWORDS = {
     "astronomy": ["comet", "galaxy", "stars", "telescope"],
@@ -24,10 +26,7 @@ KEYWORDS = {
 
 def load() -> Web:
     """Its pages; redirects lead to where they redirect."""
-    sys.path.insert(0, str(EXAMPLE))
-    import demo_web
-
-    made = demo_web.DemoWeb(has_topics=True)
+    made = DemoWeb(has_topics=True)
     urls = made.urls()
     number: dict[str, int] = {}
     bodies: list[tuple[str, Answer]] = []

@@ -36,11 +36,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "example_project")]
+from demo_web.server_log import audit
 from grammar import Misbehaviour
 from server import Raw
-
-from scrapy_aopic.testing.server_log import audit
 
 FACTOR, MAX_GAP = 2.0, 3.0
 TOLERANCE = 0.02

@@ -12,10 +12,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
 
+from demo_web.server import close_listener
+from demo_web.server_log import Entry
 from grammar import Plan
-
-from scrapy_aopic.testing.server import close_listener
-from scrapy_aopic.testing.server_log import Entry
 
 logger = logging.getLogger(__name__)
 

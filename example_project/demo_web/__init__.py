@@ -14,15 +14,16 @@ Rule 3: it misbehaves as the web does. There are slow hosts, a dead one, redirec
 chain and a loop), errors, dangling links, forbidden sections, odd encodings, and a calendar without end.
 
 What is drawn is in :mod:`.grammar` (hosts, names, words), what follows from it in :mod:`.structure` (pages, links, faults),
-what a crawler gets in :mod:`.responses`; :mod:`.serving` is the server, ``python -m demo_web`` its command.
+what a crawler gets in :mod:`.responses`; :mod:`.server` is an HTTP server
+for any web, whose log :mod:`.server_log` judges; :mod:`.command` is ``python -m demo_web``.
 
 All names end in ``.example`` or ``.test`` (RFC 2606), so that no crawler can reach a real host by them.
 """
 
 from __future__ import annotations
 
+from .command import main, served
 from .grammar import N_HOSTS, N_PAGES, SEED
 from .responses import DemoWeb
-from .serving import main, served
 
 __all__ = ["N_HOSTS", "N_PAGES", "SEED", "DemoWeb", "main", "served"]

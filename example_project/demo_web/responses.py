@@ -8,9 +8,8 @@ from html import escape
 from random import Random
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.testing.server import Answer, Exchange
-
 from .grammar import N_HOSTS, N_PAGES, SEED, TOPICS, Host, topic_sentences
+from .server import Answer, Exchange
 from .structure import CHILD, NAV, OTHER, RELATED, TEXT, TRAIL, TRAP_NAME, Link, Place, Structure
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ MEDIA = re.compile(r"/media/[a-z]+-(\d{1,4})\.(jpg|pdf)")
 
 
 class DemoWeb:
-    """The invented web; :meth:`answer` is what a :class:`~scrapy_aopic.testing.server.Server` needs.
+    """The invented web; :meth:`answer` is what a :class:`~demo_web.server.Server` needs.
 
     A *page* is a URL that the structure knows: ordinary ones, redirects and failing ones. Documents (images,
     PDF), ``robots.txt`` and the trap are no pages.

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from scrapy.statscollectors import StatsCollector
 from support.small_web import Web, html
 
 from scrapy_aopic import metrics
 from scrapy_aopic.session.topic import grading, learning
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 
 @pytest.fixture

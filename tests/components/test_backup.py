@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from support import processes
 from support.small_web import check, html
 from support.stored_jobs import make_job, rows
@@ -19,7 +20,6 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.paths import seeds_folder, store_folder
 from scrapy_aopic.seeds.folder_seeds import give
 from scrapy_aopic.storage import exists, lock_job, open_store
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from demo_web.server import Answer
 from msgspec.structs import replace
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
@@ -23,7 +24,6 @@ from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.statscollectors import StatsCollector
@@ -25,7 +26,6 @@ from scrapy_aopic._engine import process_memory
 from scrapy_aopic.session import bodies, footprint
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.visit import Visits
-from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.http import HtmlResponse, Response, TextResponse
@@ -20,7 +21,6 @@ from support.small_web import Web, crawl
 
 from scrapy_aopic import BroadSpider, Links
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
@@ -14,7 +15,6 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, crawl
 
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.content_types import content_type, declared_type
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
 from support.small_web import Web, check, html
-
-from scrapy_aopic.testing.server import Answer, Exchange
 
 pytestmark = pytest.mark.slow
 

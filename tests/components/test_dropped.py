@@ -9,6 +9,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.cmdline import execute
 from scrapy.http import Response
@@ -19,7 +20,6 @@ from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic import Links
 from scrapy_aopic.addon import Addon
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view import dropped
 from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, read_dropped
 

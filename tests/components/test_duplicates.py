@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
@@ -17,7 +18,6 @@ from support.small_web import Follow, Web, ask, check, crawl, html
 from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.queries import status, top_pages
 from scrapy_aopic.web.page_text import (
     MAX_SKIMMED,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
@@ -19,7 +20,6 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask, crawl, html
 from twisted.python.failure import Failure
 
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.view.queries import status
 
 ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}

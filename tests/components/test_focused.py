@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
+from demo_web.server import Answer
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
@@ -32,7 +33,6 @@ from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.links import Links
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.export import export_pages
 
 Serve = Callable[[dict[str, Any]], Web]

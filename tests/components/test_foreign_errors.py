@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider, signals
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.http import HtmlResponse, Response
@@ -14,7 +15,6 @@ from scrapy.utils.request import fingerprint
 from support.small_web import Web, crawl
 
 from scrapy_aopic import Links
-from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from demo_web.server import Server
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, TextResponse
 from support import hostile_web, processes, wander_spider
@@ -18,7 +19,6 @@ from support.small_web import check
 
 from scrapy_aopic.session.links.link_weights import by_kind
 from scrapy_aopic.session.links.purpose import link_test
-from scrapy_aopic.testing.server import Server
 from scrapy_aopic.web.bounds import has_too_many_attributes
 from scrapy_aopic.web.page_text import read_canonical, read_text
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.sample import read_sample
-from scrapy_aopic.testing.server import Answer
 
 Serve = Callable[[dict[str, Any]], Web]
 

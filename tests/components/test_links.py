@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
@@ -18,7 +19,6 @@ from support.small_web import Follow, Web, ask, check, crawl
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.session.visit import Visit
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.queries import top_pages
 
 Serve = Callable[[dict[str, Any]], Web]

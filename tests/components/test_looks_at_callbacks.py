@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
+from demo_web.server import Server
 from itemadapter import ItemAdapter, is_item
 from scrapy import Request, Spider, signals
 from scrapy.commands.parse import Command
@@ -25,7 +26,6 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Web, crawl
 
 from scrapy_aopic import BroadSpider, Links, links
-from scrapy_aopic.testing.server import Server
 
 if TYPE_CHECKING:
     from page_objects import Nowhere  # nobody can import it
@@ -186,7 +186,7 @@ async def test_a_canonical_page_does_not_get_what_was_made_for_another_one(
 
 
 def html_answer(text: str) -> Any:
-    from scrapy_aopic.testing.server import Answer
+    from demo_web.server import Answer
 
     return Answer(headers={"Content-Type": "text/html"}, body=text.encode())
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
+from demo_web.server_log import audit
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -20,8 +22,6 @@ from scrapy_aopic._engine import network
 from scrapy_aopic._engine.network import Span, Watch
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import JobPacer
-from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.testing.server_log import audit
 
 Serve = Callable[[dict[str, Any]], Web]
 

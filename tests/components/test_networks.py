@@ -12,6 +12,7 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import IgnoreRequest
@@ -27,7 +28,6 @@ from twisted.internet.protocol import Protocol
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.refusals import NetworkError, ServiceError
 from scrapy_aopic.settings import read
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.web.networks import Allowed, Networks, literal_address
 from scrapy_aopic.web.urls import Normaliser
 

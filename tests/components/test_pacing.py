@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
+from demo_web.server_log import Entry, audit
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
@@ -31,8 +33,6 @@ from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
 from scrapy_aopic.downloadermiddlewares.politeness import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
-from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.testing.server_log import Entry, audit
 from scrapy_aopic.view.queries import status
 from scrapy_aopic.web.http_dates import read_retry_after
 

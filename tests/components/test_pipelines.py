@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Field, Item, Request, Spider, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import NotConfigured, StopDownload
@@ -29,7 +30,6 @@ from warcio.exceptions import ArchiveLoadFailed
 
 from scrapy_aopic import ImportancePipeline, PagesPipeline
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.web import warc
 
 if TYPE_CHECKING:

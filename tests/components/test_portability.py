@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import JsonRequest, Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider, XMLFeedSpider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, crawl, html
-
-from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]
 

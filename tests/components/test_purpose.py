@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor
@@ -17,7 +18,6 @@ from support.small_web import Web, ask, check, crawl
 
 from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.session.links.purpose import link_test
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.queries import status
 from scrapy_aopic.web.meta import SITEMAP
 

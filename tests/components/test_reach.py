@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
@@ -19,7 +20,6 @@ from support.small_web import Web, ask, crawl
 
 from scrapy_aopic.commands import AopicCommand
 from scrapy_aopic.session.reachable import Reach
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.queries import status
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
@@ -33,7 +34,6 @@ from support.small_web import Follow, Web, ask, check, html
 from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job import clock as job_clock
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.merged import each_page, top_hosts
 from scrapy_aopic.view.queries import status, top_pages

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Exchange
 from scrapy import Spider
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
@@ -23,7 +24,6 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.seeds.server_seeds import give_on_server
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
-from scrapy_aopic.testing.server import Exchange
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

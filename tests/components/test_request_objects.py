@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -14,7 +15,6 @@ from support.small_web import Web, crawl, html
 
 from scrapy_aopic import Links
 from scrapy_aopic.session.session import Session
-from scrapy_aopic.testing.server import Answer, Exchange
 
 Serve = Callable[[dict[str, Any]], Web]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
 from support.small_web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.queries import status
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
+from demo_web.server_log import audit
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
@@ -29,8 +31,6 @@ from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, Rob
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.session import sitemap_requests
 from scrapy_aopic.session.pacer import JobPacer
-from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.testing.server_log import audit
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
 from scrapy_aopic.web import sitemaps as of_web

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from demo_web.server import Server
 from support import processes, redis_server
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.store_waits import PATTERN
@@ -18,7 +19,6 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import Addressed, Letter, read_bundle, write_bundle
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
 from scrapy_aopic.storage.redis.writer_lease import Lease
-from scrapy_aopic.testing.server import Server
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

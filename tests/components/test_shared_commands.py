@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic, said
@@ -24,7 +25,6 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.replacing import beside
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view import merged
 from scrapy_aopic.view.views import opened_views
 from scrapy_aopic.view.whole_job import audit_job

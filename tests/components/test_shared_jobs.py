@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -47,7 +48,6 @@ from scrapy_aopic.storage.redis import writer_lease
 from scrapy_aopic.storage.redis.connection import Link
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import JobCut, begin
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from demo_web.server import Answer
 from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
@@ -28,7 +29,6 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.storage import Address
-from scrapy_aopic.testing.server import Answer
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

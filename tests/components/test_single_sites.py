@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
+from demo_web.server_log import audit
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, StopDownload
@@ -15,8 +17,6 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
-from scrapy_aopic.testing.server import Answer
-from scrapy_aopic.testing.server_log import audit
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -22,7 +23,6 @@ from scrapy_aopic.place.file_formats import cell
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.refusals import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.export import export_pages
 from scrapy_aopic.view.output import write
 

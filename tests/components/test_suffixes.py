@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, crawl
 
 from scrapy_aopic import BroadSpider
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.web.suffixes import registered_domain
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl, html
 
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.queries import status, top_pages
 
 Serve = Callable[[dict[str, Any]], Web]

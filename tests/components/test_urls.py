@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from ada_url import normalize_url
+from demo_web.server import Answer, Exchange
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
@@ -28,7 +29,6 @@ from scrapy_aopic import Addon
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import read
-from scrapy_aopic.testing.server import Answer, Exchange
 from scrapy_aopic.view.queries import status, top_pages
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import PageKeys

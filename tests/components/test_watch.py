@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from demo_web.server import Answer
 from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -25,7 +26,6 @@ from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commit_thread import WatchedStore
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view import live
 from scrapy_aopic.view.host_walk import HostWalk
 from scrapy_aopic.view.live import snapshot

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
@@ -21,7 +22,6 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
-from scrapy_aopic.testing.server import Answer
 from scrapy_aopic.view.queries import each_page
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Answer as Because

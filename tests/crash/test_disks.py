@@ -13,6 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from demo_web import server_log
+from demo_web.server import Running, Server
+from demo_web.server_log import Entry
 from support import processes, redis_server
 from support.commands import run_aopic
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
@@ -23,9 +26,6 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing import server_log
-from scrapy_aopic.testing.server import Running, Server
-from scrapy_aopic.testing.server_log import Entry
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:

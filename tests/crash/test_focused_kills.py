@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from demo_web.server import Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, SPIDER, answer, command
 from support.short_forms import some_of
@@ -24,7 +25,6 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import QUEUED, unpack, unpack_page
 from scrapy_aopic.storage import use
-from scrapy_aopic.testing.server import Server
 
 
 def harvest_of(store: Store) -> Harvest:

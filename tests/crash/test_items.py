@@ -18,6 +18,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.redis_server import WHY_NOT, find_server
@@ -27,7 +28,6 @@ from support.small_web import ask, check, html
 
 from scrapy_aopic.core.records import State
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.view.queries import top_pages
 
 SPIDER = Path(__file__).parents[1] / "support" / "items_spider.py"

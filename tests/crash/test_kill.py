@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import scrapy
+from demo_web.server import Answer, Exchange, Server
+from demo_web.server_log import Entry, audit
 from packaging.version import Version
 from support import processes
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
@@ -21,8 +23,6 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import use
-from scrapy_aopic.testing.server import Answer, Exchange, Server
-from scrapy_aopic.testing.server_log import Entry, audit
 from scrapy_aopic.view.queries import top_pages
 
 

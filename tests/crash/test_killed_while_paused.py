@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from demo_web.server import Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
 
 from scrapy_aopic.core.control import Control
 from scrapy_aopic.place.kept_control import change_control
-from scrapy_aopic.testing.server import Server
 
 pytestmark = pytest.mark.slow
 

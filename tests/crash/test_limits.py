@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from demo_web.server import Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 from support.small_web import check
 
 from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.testing.server import Server
 
 pytest.importorskip("resource", reason="needs limits on processes")
 

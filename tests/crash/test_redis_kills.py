@@ -12,14 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from demo_web import server_log
+from demo_web.server import Server
 from support import processes, redis_server
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.storage import Address, open_snapshot
-from scrapy_aopic.testing import server_log
-from scrapy_aopic.testing.server import Server
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

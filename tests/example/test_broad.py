@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from demo_web.server_log import audit, read_log
 from support import processes
-
-from scrapy_aopic.testing.server_log import audit, read_log
 
 pytestmark = pytest.mark.slow
 

@@ -15,14 +15,13 @@ from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING
 from urllib.parse import urldefrag, urljoin, urlsplit
 
+import demo_web.server
 import pytest
 from demo_web import N_HOSTS, N_PAGES, DemoWeb, main, served
 from demo_web.grammar import TOPICS
+from demo_web.server import Answer, Exchange
+from demo_web.server_log import read_log
 from parsel import Selector
-
-import scrapy_aopic.testing.server
-from scrapy_aopic.testing.server import Answer, Exchange
-from scrapy_aopic.testing.server_log import read_log
 
 pytestmark = pytest.mark.slow
 
@@ -512,7 +511,7 @@ def test_wrong_sizes_are_refused_with_the_reason(capsys: pytest.CaptureFixture[s
 
 
 def test_the_server_needs_no_scrapy() -> None:
-    code = f"import sys, {scrapy_aopic.testing.server.__name__}; sys.exit('scrapy' in sys.modules)"
+    code = f"import sys, {demo_web.server.__name__}; sys.exit('scrapy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from broad.judges import Encoder, LinkService, Nearness, Service
+from demo_web.server import Answer, Exchange, Server
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -27,7 +28,6 @@ from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.focus import LinkScorer, PageScorer
 from scrapy_aopic.session.topic.judging import OutOfPatienceError, Valuing
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 STARS = "a comet and its tail beside two galaxies, seen in a telescope among the stars"
 BREAD = "the baker opens the oven in the morning and sells bread"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from scrapy_aopic.testing.server import Answer, Exchange
+from demo_web.server import Answer, Exchange
 
 
 @dataclass(frozen=True)

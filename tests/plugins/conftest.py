@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from demo_web.server import Server
 from support.small_site import answer
-
-from scrapy_aopic.testing.server import Server
 
 
 @pytest.fixture

@@ -15,12 +15,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from demo_web.server import Server
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.chromium import CHROMIUM
 from support.small_site import EACH_WAY, STOCK, TITLES, Follow, N, page, run, titles
-
-from scrapy_aopic.testing.server import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Server
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_site import EACH_WAY, TITLES, run, titles
 
 from scrapy_aopic import BroadSpider
-from scrapy_aopic.testing.server import Server
 
 pytest.importorskip("scrapy_poet")
 web_poet = pytest.importorskip("web_poet")

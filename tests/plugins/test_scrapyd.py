@@ -17,9 +17,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 from zipfile import ZipFile
 
 import pytest
+from demo_web.server import Server
 from support.small_site import TITLES, titles
-
-from scrapy_aopic.testing.server import Server
 
 pytest.importorskip("scrapyd")
 

@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from itertools import count
 from random import Random
 
-from scrapy_aopic.testing.server import Answer, Exchange
+from demo_web.server import Answer, Exchange
+
 from support.hostile_input import CHARSETS, LOCATIONS, hostile_page, hostile_url
 
 N_SITES, N_PAGES = 12, 8

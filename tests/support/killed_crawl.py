@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from scrapy_aopic.testing.server import Answer, Exchange
+from demo_web.server import Answer, Exchange
 
 from .small_web import html
 

@@ -10,9 +10,8 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+from demo_web.server import close_listener
 from typing_extensions import Self
-
-from scrapy_aopic.testing.server import close_listener
 
 
 class Proxy:

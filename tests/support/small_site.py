@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
-
-from scrapy_aopic.testing.server import Answer, Exchange
 
 from .small_web import crawl
 

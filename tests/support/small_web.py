@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from demo_web.server import Server
+from demo_web.server_log import Entry
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
@@ -16,8 +18,6 @@ from scrapy.utils.test import get_crawler
 from scrapy_aopic.core.audit import Audit
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.server import Server
-from scrapy_aopic.testing.server_log import Entry
 from scrapy_aopic.view.auditing import audit_store
 
 

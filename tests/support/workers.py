@@ -12,13 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from demo_web import server_log
+from demo_web.server import Running, Server
+from demo_web.server_log import Entry
+
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_snapshots
-from scrapy_aopic.testing import server_log
-from scrapy_aopic.testing.server import Running, Server
-from scrapy_aopic.testing.server_log import Entry
 from scrapy_aopic.web.suffixes import registered_domain
 
 from . import processes, redis_server

@@ -6,7 +6,7 @@ A line with ``type: ignore`` must be an error: mypy complains of one that is non
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from scrapy import Request, Spider
@@ -61,7 +61,6 @@ from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import StoreContract
 from scrapy_aopic.testing.crawls import CrawlContract
 from scrapy_aopic.testing.faults import Fault, FaultyStore
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 # Settings: classes may stand for import paths.
 
@@ -284,13 +283,3 @@ class TestHalf(StoreContract):
 class TestCrawls(CrawlContract):
     def make_crawl(self, store: Store, now: float) -> CrawlPort:
         return a_crawl_is_a_port(store)
-
-
-def answer(exchange: Exchange) -> Answer:
-    assert_type(exchange.headers, Mapping[str, str])
-    return Answer(200, {"Content-Type": "text/html"}, exchange.target.encode())
-
-
-def a_server_is_run() -> None:
-    with Server(answer).run_in_thread() as running:
-        assert_type(running.url, str)

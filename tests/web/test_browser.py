@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from support.chromium import AXE, MARKS, start_chromium
 from support.dashboard import TOKEN, Served, run_with_dashboard
 from support.small_web import ask, html
@@ -27,7 +28,6 @@ from support.small_web import ask, html
 from scrapy_aopic.dashboard.site import make_site
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.settings import Listen
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.view.queries import totals
 from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from support import processes
 from support.dashboard import get, serve_job
 from support.small_web import ask, html
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 from scrapy_aopic.view.queries import totals
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from support import processes, redis_server
 from support.dashboard import TOKEN, get, serve_job
 from support.small_web import html
-
-from scrapy_aopic.testing.server import Answer, Exchange, Server
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

@@ -14,9 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-
-from scrapy_aopic.testing.server import Answer, Exchange, Running, Server
-from scrapy_aopic.testing.server_log import read_log
+from demo_web.server import Answer, Exchange, Running, Server
+from demo_web.server_log import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-
-from scrapy_aopic.testing.server_log import Entry, audit, read_log
+from demo_web.server_log import Entry, audit, read_log
 
 
 def entry(start: float, end: float, host: str = "a.example", target: str = "/") -> Entry:

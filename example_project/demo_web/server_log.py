@@ -1,4 +1,4 @@
-"""The log of a :class:`~scrapy_aopic.testing.server.Server`, and the judgement of how politely it was crawled."""
+"""The log of a :class:`~demo_web.server.Server`, and the judgement of how politely it was crawled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """Read the file of a :class:`~scrapy_aopic.testing.server.Server`; a last line that was torn by a kill is left out.
+    """Read the file of a :class:`~demo_web.server.Server`; a last line that was torn by a kill is left out.
 
     Raises:
         ValueError: If a line is not one of a log.

@@ -1,4 +1,4 @@
-"""The server of the demo web: its command, and one of its own process for a test or a crawl."""
+"""``python -m demo_web``, and a process of it for a test or a crawl."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.testing import server as server_module
-from scrapy_aopic.testing.server import Server
-
 from .grammar import N_HOSTS, N_PAGES, SEED
 from .responses import DemoWeb
+from .server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,9 +95,8 @@ def served(
         command += ["--log", str(log)]
     if has_topics:
         command.append("--topics")
-    # The folders of both packages, so that it works from a checkout and from any working directory.
-    roots = [Path(__file__).parents[1], Path(server_module.__file__).parents[2]]
-    path = os.pathsep.join([*map(str, roots), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # So that it works from any working directory.
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     with subprocess.Popen(  # noqa: S603 - our own module, with numbers and a path as arguments
         command,
         stdin=subprocess.PIPE,
