@@ -28,7 +28,7 @@ import monitoring
 from patterns.listing import load, result
 
 from scrapy_aopic.metrics import OWN, SCRAPY
-from scrapy_aopic.settings import SECTIONS
+from scrapy_aopic.settings import SECTIONS, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,10 +148,15 @@ def settings_table(section: str) -> str:
     """The settings of a *section*."""
     lines = ["| name | default | unit | meaning | must be |", "|---|---|---|---|---|"]
     lines += [
-        _row(f"`{each.name}`", f"`{_default(each.default)}`", each.unit, each.meaning, each.must)
+        _row(f"`{each.name}`", f"`{_default(each.default)}`", each.unit, _meaning(each), each.must)
         for each in SECTIONS[section]
     ]
     return "\n".join([*lines, ""])
+
+
+def _meaning(setting: Setting) -> str:
+    alone = "" if setting.alone is None else f" Without the add-on: `{_default(setting.alone)}`."
+    return f"{setting.meaning}{alone}"
 
 
 def _default(value: object) -> str:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 
@@ -15,7 +14,7 @@ from .downloadermiddlewares.politeness import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .extensions import Progress
 from .scheduler import Scheduler
-from .settings import url_rules
+from .settings import SETTINGS, url_rules
 from .spidermiddlewares import LinkMiddleware
 from .web.url_rules import BROAD_RULES
 
@@ -38,19 +37,6 @@ _NEIGHBOURS: dict[str, Any] = {
 
 _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
 
-_OWN: dict[str, Any] = {
-    "AOPIC_ALLOW_NETWORKS": [],
-    "AOPIC_MAX_URL_LENGTH": 2083,
-    "AOPIC_MAX_PATH_DEPTH": 20,
-    "AOPIC_MAX_REPEATS": 3,
-    "AOPIC_MAX_PARAMETERS": 20,
-    "AOPIC_LINK_FLOOD": 50_000,
-    "AOPIC_SKIP_EXTENSIONS": IGNORED_EXTENSIONS,
-    "AOPIC_CANONICAL": "domain",
-    "AOPIC_FOLLOW_DUPLICATES": False,
-    "AOPIC_CONTENT_TYPES": ["text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"],
-}
-
 
 class Addon:
     """Sets every component and the neighbouring settings of a broad crawl, never over what the user set."""
@@ -60,9 +46,10 @@ class Addon:
         for name, value in _NEIGHBOURS.items():
             if name in settings:
                 _set_default(settings, name, value)
-        for name, value in _OWN.items():
-            _set_default(settings, name, value)
-        _set_url_rules(settings)
+        for each in SETTINGS.values():
+            if each.alone is not None:
+                _set_default(settings, each.name, each.default)
+        _base_url_rules(settings)
         _set_default(settings, "SCHEDULER", Scheduler)
         settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
@@ -76,15 +63,11 @@ class Addon:
                 )
 
 
-def _set_url_rules(settings: BaseSettings) -> None:
-    """Set the rules of a broad crawl; what a user says to be different is different from these."""
+def _base_url_rules(settings: BaseSettings) -> None:
+    """Let what a user gives with a plus or a minus be different from the rules of a broad crawl."""
     name = "AOPIC_URL_RULES"
-    given = settings.get(name)
-    if given is None:
-        settings.set(name, BROAD_RULES, "addon")
-        return
     with suppress(TypeError, ValueError):  # whoever reads it says what is wrong
-        settings.set(name, sorted(url_rules(given, BROAD_RULES)), settings.getpriority(name) or 0)
+        settings.set(name, sorted(url_rules(settings[name], BROAD_RULES)), settings.getpriority(name) or 0)
 
 
 def _set_default(settings: BaseSettings, name: str, value: Any) -> None:

@@ -770,7 +770,11 @@ def _rewriting(pairs: list[tuple[re.Pattern[str], str]]) -> Callable[[str], str]
 
 
 def extensions(value: Any) -> frozenset[str]:
-    """Endings of file names, without the dot in front."""
+    """Endings of file names, without the dot in front; "common" for those that Scrapy's link extractor leaves out."""
+    if value == "common":
+        from scrapy.linkextractors import IGNORED_EXTENSIONS  # noqa: PLC0415  # simulations do without Scrapy
+
+        return frozenset(IGNORED_EXTENSIONS)
     result = frozenset(name.lower().removeprefix(".") for name in texts(value))
     if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in result):
         raise ValueError

@@ -20,7 +20,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
-from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
+from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
 from .parse import FLAG, FOR_EVER, Check, auto, number, one_of, reason, shown, some_of, whole
@@ -34,10 +34,12 @@ class Setting:
     """A setting.
 
     Attributes:
-        default: What holds if the user says nothing, as the user would write it.
+        default: What holds in a broad crawl, as the user would write it.
         check: What a value must be, and what it then means.
         meaning: For the documentation, in Markdown as a page in docs/ has it.
         unit: Of a number; empty if it has none.
+        alone: What holds without the add-on, if it is not the default: a spider of stock Scrapy then gets what it asks for,
+            so nothing is refused that Scrapy does not refuse, and no request is added.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Setting:
     check: Check
     meaning: str
     unit: str = ""
+    alone: Any = None
 
     @property
     def must(self) -> str:
@@ -59,7 +62,7 @@ class Setting:
         """
         given = settings.get(self.name)
         if given is None:
-            given = self.default
+            given = self.default if self.alone is None else self.alone
         try:
             return self.check.parse(given)
         except ANY_ERROR as error:
@@ -456,7 +459,7 @@ _STORAGE = (
 _LINKS = (
     Setting(
         "AOPIC_URL_RULES",
-        PLAIN_RULES,
+        BROAD_RULES,
         Check(
             f"some of {', '.join((*CHANGES, *REFUSALS))}; or what is different from the default, such as "
             '"+sort, -fragment"',
@@ -464,8 +467,8 @@ _LINKS = (
         ),
         "Rules that put the URLs of [links](urls.md#links-and-what-is-asked-for-on-purpose) into a normal form, or refuse "
         "them, before they are queued. "
-        "The add-on sets all but sort; what you give with a plus or a minus is then different from that. "
         "See [URLs](urls.md#rules-that-change-a-url).",
+        alone=PLAIN_RULES,
     ),
     Setting(
         "AOPIC_URL_REWRITE",
@@ -479,71 +482,79 @@ _LINKS = (
     ),
     Setting(
         "AOPIC_MAX_URL_LENGTH",
-        0,
+        2083,
         whole(0),
         "Longest URL of a link that is queued, without its fragment; 0 for any length. "
-        "The add-on sets 2,083. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
+        "Scrapy's `URLLENGTH_LIMIT` also holds for links.",
         "characters",
+        alone=0,
     ),
     Setting(
         "AOPIC_MAX_PATH_DEPTH",
-        0,
+        20,
         whole(0),
-        "Most segments in the path of a link that is queued; 0 for any number. The add-on sets 20.",
+        "Most segments in the path of a link that is queued; 0 for any number.",
         "segments",
+        alone=0,
     ),
     Setting(
         "AOPIC_MAX_REPEATS",
-        0,
+        3,
         whole(0),
         "Most times that a segment of the path of a link, or a cycle of two or three segments, may follow itself; 0 for "
-        "any number. The add-on sets 3.",
+        "any number.",
         "times",
+        alone=0,
     ),
     Setting(
         "AOPIC_MAX_PARAMETERS",
-        0,
+        20,
         whole(0),
-        "Most parameters in the query of a link that is queued; 0 for any number. The add-on sets 20.",
+        "Most parameters in the query of a link that is queued; 0 for any number.",
         "parameters",
+        alone=0,
     ),
     Setting(
         "AOPIC_SKIP_EXTENSIONS",
-        (),
-        Check('a list of endings of file names such as ["pdf", "tar.gz"]', parse.extensions),
+        "common",
+        Check('"common", or a list of endings of file names such as ["pdf", "tar.gz"]', parse.extensions),
         "Links whose path has one of these endings are not queued; see "
         "[files that are no pages](urls.md#files-that-are-no-pages). "
-        "The add-on sets those of Scrapy's `LinkExtractor`.",
+        '"common" stands for those that Scrapy\'s `LinkExtractor` leaves out.',
+        alone=(),
     ),
     Setting(
         "AOPIC_CONTENT_TYPES",
-        (),
+        ("text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"),
         Check('a list of content types such as ["text/*", "application/xml"]', parse.types),
         "Responses to links with any other content type are not read, and their pages count as failed. "
-        "Empty to read all types. The add-on sets HTML, XML and plain text.",
+        "Empty to read all types.",
+        alone=(),
     ),
     Setting(
         "AOPIC_LINK_FLOOD",
-        0,
+        50_000,
         whole(0),
-        "Links of one page beyond which further ones are dropped; 0 to drop none. The add-on sets 50,000. "
+        "Links of one page beyond which further ones are dropped; 0 to drop none. "
         "The first such page is in the log, and `aopic/links/dropped` counts the links.",
         "links",
+        alone=0,
     ),
 )
 
 _SAFETY = (
     Setting(
         "AOPIC_ALLOW_NETWORKS",
-        "all",
+        (),
         Check(
             '"all", or a list of networks, addresses, names and ports such as ["10.0.0.0/8", "fd00::/8", '
             '"intranet.example.com", ":10080"], or a file with one a line',
             parse.networks,
         ),
         "What a crawl may go to beside the Internet; see [Safety](safety.md). "
-        "The add-on sets `[]`: addresses that are not public are not connected to, and neither are ports of services other "
+        "Else addresses that are not public are not connected to, and neither are ports of services other "
         "than the web's. A name allows what it and all names below it resolve to.",
+        alone="all",
     ),
 )
 
@@ -557,10 +568,11 @@ _CONTENT = (
     ),
     Setting(
         "AOPIC_FOLLOW_DUPLICATES",
-        True,
+        False,
         FLAG,
-        "Whether the links of duplicates are followed; the add-on sets False. "
+        "Whether the links of duplicates are followed. "
         "The first link that is dropped is in the log, and `aopic/content/links_dropped` counts them.",
+        alone=True,
     ),
     Setting(
         "AOPIC_SAME_WORDS",
@@ -572,11 +584,11 @@ _CONTENT = (
     ),
     Setting(
         "AOPIC_CANONICAL",
-        "known",
+        "domain",
         one_of("off", "known", "domain", "any"),
         'Which [`rel="canonical"`](content.md#canonical-pages) links count: none; those to a known page with the same '
-        "words; those to any page of the same registered domain, which is then fetched, too; or all. "
-        'The add-on sets "domain".',
+        "words; those to any page of the same registered domain, which is then fetched, too; or all.",
+        alone="known",
     ),
 )
 

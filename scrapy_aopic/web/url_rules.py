@@ -45,7 +45,7 @@ class Default(IntEnum):
     """With the scheduler alone, too: it neither changes what a server is asked for, nor refuses what can be."""
 
     BROAD = 1
-    """In a broad crawl: the add-on sets it."""
+    """In a broad crawl only."""
 
     NEVER = 2
     """Only if the user names it."""
@@ -341,7 +341,7 @@ PLAIN_RULES = tuple(rule.name for rule in _NAMED if rule.default == Default.ALWA
 """Names of those that are in force with the scheduler alone."""
 
 BROAD_RULES = tuple(rule.name for rule in _NAMED if rule.default != Default.NEVER)
-"""Names of those that the add-on sets."""
+"""Names of those that are in force in a broad crawl."""
 
 FAULTS = {
     "invalid": "it is no URL",

@@ -430,6 +430,7 @@ def test_a_command_line_may_say_it_in_json(name: str, value: Any, same: Any) -> 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_default_passes_its_own_check(name: str) -> None:
     read(Settings(), name)
+    read(Settings({name: SETTINGS[name].default}), name)
 
 
 def test_settings_may_be_any_mapping() -> None:
@@ -588,6 +589,18 @@ def test_the_addon_sets_every_component_and_overrides_nobody() -> None:
     assert settings.getfloat("DOWNLOAD_DELAY") == 1
     assert settings.getint("CONCURRENT_REQUESTS") == 5
     assert settings.getint("CONCURRENT_ITEMS") == 8
+
+
+def test_the_defaults_are_those_of_the_addon_and_nothing_is_refused_without_it() -> None:
+    with_addon, alone = Settings(), Settings()
+    Addon().update_settings(with_addon)
+    assert [read(each, "AOPIC_MAX_PATH_DEPTH") for each in (with_addon, alone)] == [20, 0]
+    assert [read(each, "AOPIC_CANONICAL") for each in (with_addon, alone)] == ["domain", "known"]
+    assert "pdf" in read(with_addon, "AOPIC_SKIP_EXTENSIONS")
+    assert "calendar" in read(with_addon, "AOPIC_URL_RULES")
+    for setting in SETTINGS.values():
+        if setting.alone is not None and setting.name != "AOPIC_URL_RULES":
+            assert with_addon[setting.name] == setting.default
 
 
 def test_the_addon_leaves_components_where_the_user_put_them() -> None:
