@@ -238,44 +238,6 @@ def test_modules_of_tests_share_nothing_but_what_is_in_support():
                     ] == []
 
 
-def test_a_job_in_shards_has_whatever_a_session_asks_of_a_crawl():
-    """:class:`scrapy_aopic.job.shards.Shards` and ``SharedJob`` stand for a crawl and a job where types do not show it."""
-    shards = ast.parse((PACKAGE / "job" / "shards.py").read_text(encoding="utf-8"))
-    (of_shards,) = (node for node in shards.body if isinstance(node, ast.ClassDef) and node.name == "Shards")
-    known = {node.name for node in of_shards.body if isinstance(node, ast.FunctionDef)}
-    known |= {
-        node.attr
-        for node in ast.walk(of_shards)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    of_one_piece = {
-        "harvest",
-        "keep_strategy",
-        "lead",
-        "sample",
-        "locate",
-        "is_resumed",
-        "revalue",
-        "strategy",
-        "was_clean",
-    }  # of what is refused with shards, or said by SharedJob
-    for folder in ("session", "view"):
-        for path in (PACKAGE / folder).glob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if not isinstance(node, ast.Attribute):
-                    continue
-                owner = (
-                    node.value.attr
-                    if isinstance(node.value, ast.Attribute)
-                    else getattr(node.value, "id", "")
-                )
-                if owner in {"crawl", "_crawl"}:
-                    assert node.attr in known | of_one_piece, (
-                        f"{name_of(path)} asks for crawl.{node.attr}, which job/shards.py does not have: let it add up what "
-                        "its shards have"
-                    )
-
-
 def assigned(source: str) -> Iterator[ast.Attribute]:
     """Attributes that *source* assigns or deletes, but not those of ``self``."""
     for node in ast.walk(ast.parse(source)):

@@ -1,7 +1,8 @@
 """The port between a frontier and whatever fetches: what a caller does with a crawl, in which order, and what it gets.
 
-It is for callers of your own. The session of the Scrapy scheduler uses :class:`~.crawl.Crawl` itself, which has more
-than this, so another frontier behind this port cannot be put under the scheduler yet.
+:class:`CrawlPort` is what any caller needs, and :class:`SessionPort` what the session of the Scrapy scheduler asks.
+:class:`~.crawl.Crawl` is both; the shards of one process together (:mod:`scrapy_aopic.job.shards`) are the latter, and each
+of them is both.
 
 One visit::
 
@@ -45,10 +46,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from .revisits.rates import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sized
+
+    from .counters import Counters
+    from .duplicates import Text
+    from .focus.harvest import Harvest
+    from .focus.leads import Lead
+    from .focus.sample import Sampled
+    from .focus.strategy import Chance
     from .frontier.frontier import Empty, NotBefore, Unlocated
-    from .politeness import Gap, Outcome
+    from .frontier.host_state import HostState
+    from .ledger import Totals
+    from .politeness import Gap, Outcome, Politeness
     from .ports import Batch
-    from .records import Link
+    from .records import Link, Page
 
 
 class Lease(NamedTuple):
@@ -140,18 +151,19 @@ class Counts(NamedTuple):
     hosts: int
 
 
-class CrawlPort(Protocol):
-    """What hands out pages and takes visits; see the rules above. Times are seconds since the epoch."""
-
-    @property
-    def counts(self) -> Counts:
-        """Pages by state, and hosts; pages in flight count as queued."""
-        ...
+class VisitCalls(Protocol):
+    """The calls of one visit; see the rules above. Times are seconds since the epoch."""
 
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
-        """Queue a page that no page in flight pays; ``False`` if it is known already."""
+        """Queue a page that no page in flight pays; ``False`` if it is known already.
+
+        Args:
+            is_endowed: Whether it gets a seed's cash from the virtual page.
+            worth: How many seeds' cash.
+            found_on: Key of the page in flight that links to it, if there is one; for a page that is not endowed.
+        """
         ...
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
@@ -170,7 +182,14 @@ class CrawlPort(Protocol):
         address: str = "",
         origin: str = "",
     ) -> Gap:
-        """A transfer from the host called *name* took *transfer* seconds; for how long it is left alone."""
+        """A transfer from the host called *name* took *transfer* seconds; for how long it is left alone.
+
+        Args:
+            retry_after: Seconds for which the host asks to be left alone.
+            at_least: Seconds for which somebody else wants it to be left alone.
+            address: The address that it was fetched from.
+            origin: Scheme, name and port, if these are told apart: silence is only theirs.
+        """
         ...
 
     def release(self, lease: Lease, now: float) -> Ending:
@@ -191,6 +210,20 @@ class CrawlPort(Protocol):
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
         ...
 
+
+class Committed(Protocol):
+    """What whoever writes the store of a crawl asks of it."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything happened since the last :meth:`take_changes`."""
+        ...
+
+    @property
+    def n_changed(self) -> int:
+        """Pages that are new or were changed since then: how large the next batch is."""
+        ...
+
     def take_changes(self, now: float, *, is_clean: bool = False) -> Batch:
         """Everything that changed, as one batch for a store."""
         ...
@@ -201,4 +234,344 @@ class CrawlPort(Protocol):
 
     def changes_failed(self) -> None:
         """The batch did not reach the store; the next one will hold it too."""
+        ...
+
+
+class CrawlPort(VisitCalls, Committed, Protocol):
+    """What hands out pages and takes visits, and is kept in a store."""
+
+    @property
+    def counts(self) -> Counts:
+        """Pages by state, and hosts; pages in flight count as queued."""
+        ...
+
+
+class PageCalls(Protocol):
+    """What is known of pages, and is read ahead. Keys are page keys; hosts are names."""
+
+    def page(self, key: bytes) -> Page | None:
+        """The page under *key*, if it is known and its host was named before; not to be changed."""
+        ...
+
+    def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
+        """The page under *key*, of the host called *host*, to which the page of *lease* links."""
+        ...
+
+    def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
+        """The pages under *keys*, of the hosts called *hosts*, to which the page of *lease* links, with one read."""
+        ...
+
+    def request(self, key: bytes) -> bytes:
+        """The request of the page under *key*; empty if it is not known."""
+        ...
+
+    def worth(self, key: bytes, page: Page) -> tuple[float, int]:
+        """Importance, 0 to 1, and cash of *page*, which is under *key*; the importance of all pages together is 1."""
+        ...
+
+    def is_from_before(self, page: Page | None) -> bool:
+        """Whether *page*, which a spider starts from, may be a start of another run or process: it was queued there."""
+        ...
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the store reads what is wanted next while the crawl goes on; if not, the methods below do nothing."""
+        ...
+
+    def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
+        """Begin to read what :meth:`SamePageCalls.judge` will look at for the same arguments."""
+        ...
+
+    def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
+        """Begin to read what :meth:`find_many` will look at for the same arguments; returns a number for :meth:`has_come`."""
+        ...
+
+    def has_come(self, number: int, lease: Lease) -> bool:
+        """Whether what :meth:`prefetch_links` began to read for the page of *lease* is here."""
+        ...
+
+
+class HostCalls(Protocol):
+    """What is known of hosts. A *host* in bytes is its key, a *name* its name, an *origin* scheme, name and port."""
+
+    @property
+    def politeness(self) -> Politeness:
+        """For how long hosts are left alone."""
+        ...
+
+    @property
+    def paused_until(self) -> float:
+        """Instant before which no host at all is requested, because of a crash; 0 if there was none."""
+        ...
+
+    def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
+        """Let the links to *origin* wait until *not_before*, if not longer.
+
+        Args:
+            is_for_all: Whether what was requested on purpose waits, too.
+        """
+        ...
+
+    def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
+        """Have *seconds* between requests to a host, whose robots.txt was just read."""
+        ...
+
+    def allow(self, name: str, what: int) -> None:
+        """Keep with a host, if it is known, that the caller allows *what* of it: the bits of a number."""
+        ...
+
+    def allowed(self, name: str) -> int:
+        """What :meth:`allow` has kept."""
+        ...
+
+    def locate(self, host: Unlocated, address: str, now: float) -> None:
+        """*host* has *address*; empty if that could not be found out."""
+        ...
+
+    def not_before(self, host: bytes) -> float:
+        """Instant before which a host must be left alone."""
+        ...
+
+    def longest_gap(self, name: str) -> float:
+        """Longest gap, in seconds, of a host after a transfer that shows nothing special."""
+        ...
+
+    def is_dead(self, host: bytes, origin: str = "") -> bool:
+        """Whether the crawl does not wait for *origin*."""
+        ...
+
+    def silent_until(self, host: bytes, origin: str) -> float:
+        """Instant until which links to *origin* wait because it is silent; 0 if it is not."""
+        ...
+
+    def down(self, host: bytes, origin: str = "") -> int:
+        """Transfers in a row that showed *origin* to be down."""
+        ...
+
+    def robots(self, key: bytes) -> bytes | None:
+        """What was kept under *key* by :meth:`keep_robots`."""
+        ...
+
+    def keep_robots(self, key: bytes, data: bytes) -> None:
+        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
+        ...
+
+    def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
+        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none."""
+        ...
+
+
+class SamePageCalls(Protocol):
+    """Pages that are the same; see :mod:`.merging`."""
+
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
+        """Note the *text* of a leased page; returns the key of the page that had it first, ``b""`` if this one is that.
+
+        Args:
+            text: ``None`` for the text that it had at its last visit.
+            key: Key of the page itself, if the lease is of a repeat.
+        """
+        ...
+
+    def copy_of(self, lease: Lease) -> bytes:
+        """Key of a page of another registered domain that has the text of a leased page; ``b""`` if none is known."""
+        ...
+
+    def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
+        """Let a leased page be a duplicate of the one under *other*; ``False`` if that is not known to have its text."""
+        ...
+
+    def are_same(self, key: bytes, other: bytes) -> bool:
+        """Whether two pages have the same text, or nearly, and the same links and data."""
+        ...
+
+    def same_as(self, key: bytes) -> bytes:
+        """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
+        ...
+
+
+class TopicCalls(Protocol):
+    """What a crawl for a topic keeps; see :mod:`.focus.strategy`."""
+
+    @property
+    def harvest(self) -> Harvest:
+        """How many pages were relevant, in all runs."""
+        ...
+
+    def strategy(self) -> bytes | None:
+        """What was kept by :meth:`keep_strategy`; ``None`` if nothing was."""
+        ...
+
+    def keep_strategy(self, data: bytes) -> None:
+        """Keep *data*, what a strategy has learned, in the next commit."""
+        ...
+
+    def lead(self, key: bytes) -> bytes:
+        """What led to the page under *key*, packed; empty if that is not known."""
+        ...
+
+    def revalue(
+        self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
+    ) -> tuple[int, bytes]:
+        """Give up to *n* waiting pages behind the key *begin* the values that *worth* says.
+
+        Args:
+            worth: Value of a page, as links hold it, by what led to it; ``None`` to leave it as it is.
+
+        Returns:
+            Pages that have another value now; and where to go on, empty if all was gone through.
+        """
+        ...
+
+    def begin_sample(self, size: int, chance: Chance) -> None:
+        """Set aside up to *size* pages for people to label, drawn by *chance*."""
+        ...
+
+    def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
+        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
+        ...
+
+
+class PlacesSeen(Protocol):
+    """How many hosts are ready, and how many wait for their time."""
+
+    @property
+    def ready(self) -> Sized: ...
+
+    @property
+    def waiting(self) -> Sized: ...
+
+
+class FrontierSeen(Protocol):
+    """What is to be seen of a frontier.
+
+    Attributes:
+        active: Hosts in memory, by key.
+        places: Where hosts wait that have a page.
+        n_hosts: Hosts of which the crawl knows a page.
+        n_shelved: Shelved hosts by the beginning of their index rows.
+        n_parked: Hosts that wait on the disk for their time, without dead ones.
+        n_dead: Dead hosts that wait on the disk for their time.
+    """
+
+    @property
+    def active(self) -> Mapping[bytes, HostState]: ...
+
+    @property
+    def places(self) -> PlacesSeen: ...
+
+    @property
+    def n_hosts(self) -> int: ...
+
+    @property
+    def n_shelved(self) -> Mapping[bytes, int]: ...
+
+    @property
+    def n_parked(self) -> int: ...
+
+    @property
+    def n_dead(self) -> int: ...
+
+
+class Figures(Protocol):
+    """How a crawl is: what is shown of it, and what decides whether it goes on."""
+
+    @property
+    def counts(self) -> Counts:
+        """Pages by state, and hosts; pages in flight count as queued."""
+        ...
+
+    def __len__(self) -> int:
+        """Pages that wait and are not leased."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """What was done; middlewares count there, too."""
+        ...
+
+    @property
+    def totals(self) -> Totals:
+        """Sums of cash."""
+        ...
+
+    @property
+    def frontier(self) -> FrontierSeen:
+        """Hosts by where they wait."""
+        ...
+
+    @property
+    def created_at(self) -> float:
+        """When the crawl began."""
+        ...
+
+    @property
+    def order_name(self) -> str:
+        """Name of the class of its order."""
+        ...
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it goes on with what an earlier run of this process's job left."""
+        ...
+
+    @property
+    def n_merged(self) -> int:
+        """Pages that were merged with another one in this run."""
+        ...
+
+    @property
+    def cache_hits(self) -> tuple[int, int]:
+        """Page look-ups answered from memory, and from the store."""
+        ...
+
+    @property
+    def dead(self) -> tuple[int, int]:
+        """Dead hosts that wait for their time, and their pages."""
+        ...
+
+    @property
+    def blocked(self) -> tuple[int, int]:
+        """Hosts that were put aside because they are blocked, and their pages."""
+        ...
+
+    @property
+    def stranded(self) -> int:
+        """Pages that are said to wait, and that nothing leads to: those of a job that contradicts itself."""
+        ...
+
+    def has_work(self, now: float) -> bool:
+        """Whether there is anything to wait for: dead hosts count when their time has come, blocked ones do not."""
+        ...
+
+    def when(self) -> NotBefore | Empty:
+        """The earliest instant at which a page may be leased; it may be past."""
+        ...
+
+    def awaited(self) -> tuple[float, str]:
+        """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""
+        ...
+
+
+class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, Figures, Protocol):
+    """What a session asks of a crawl, in one piece or in shards, and whoever looks at it."""
+
+    def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
+        """See :meth:`VisitCalls.lease`.
+
+        Args:
+            hold_late: Seconds for which hosts over their budgets, and revisits that are not paid for, are held back if by
+                then another host is free.
+        """
+        ...
+
+    def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
+        """Queue the pages of *links*, some of those of a leased page, before its visit ends.
+
+        Args:
+            n_links: Distinct links found so far, if there are more.
+
+        Returns:
+            Links for the same pages in the same order: what :meth:`settle` is given instead, which pays them.
+        """
         ...

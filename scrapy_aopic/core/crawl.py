@@ -351,9 +351,9 @@ class Crawl:
         """The request of the page under *key*; empty if it is not known."""
         return self.pages.request(key)
 
-    def is_from_before(self, page: Page) -> bool:
+    def is_from_before(self, page: Page | None) -> bool:
         """Whether *page* was last queued by an earlier run of this job."""
-        return self.pages.is_from_before(page)
+        return page is not None and self.pages.is_from_before(page)
 
     def importance(self, page: Page) -> float:
         """Estimated importance of *page*, 0 to 1; all pages together have 1."""

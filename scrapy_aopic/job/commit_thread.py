@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.api import Committed
     from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.seeds.offsets import Offsets
 
@@ -135,6 +135,12 @@ class OwnWriter:
         self._executor.shutdown()
 
 
+def with_job_rows(changes: Batch, offsets: Offsets, clock: JobClock) -> Batch:
+    """*changes* of a crawl, with what its job keeps in the same commit."""
+    rows = {SEEDS_KEY: offsets.take(), CLOCK_KEY: pack(clock.mark())}
+    return {**changes, Family.META: {**changes.get(Family.META, {}), **rows}}
+
+
 class Commits:
     """Writes the changes of *crawl*, with what the job remembers beside them, by *writer*.
 
@@ -158,7 +164,7 @@ class Commits:
     def __init__(
         self,
         store: WatchedStore,
-        crawl: Crawl,
+        crawl: Committed,
         clock: JobClock,
         offsets: Offsets,
         *,
@@ -256,9 +262,8 @@ class Commits:
     def take(self, *, is_clean: bool = False) -> None:
         """Start a commit of all that has changed; *is_clean* says that it is the last one."""
         self.taken_at, self._steps, self._is_urgent = self._clock(), 0, False
-        batch = self._crawl.take_changes(self.taken_at, is_clean=is_clean)
-        batch[Family.META][SEEDS_KEY] = self._offsets.take()
-        batch[Family.META][CLOCK_KEY] = pack(self._clock.mark())
+        changes = self._crawl.take_changes(self.taken_at, is_clean=is_clean)
+        batch = with_job_rows(changes, self._offsets, self._clock)
         self._note_taken(batch, is_clean=is_clean)
         self._write = self._writer.write(batch)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, SEEDS_KEY, Family
-from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, Family
+from scrapy_aopic.core.records import unpack
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.seeds.offsets import read_offsets
@@ -23,7 +23,7 @@ from scrapy_aopic.storage import is_safe
 from scrapy_aopic.storage.redis.mailboxes import Letter
 from scrapy_aopic.storage.redis.membership import State
 
-from .commit_thread import Commits, WatchedStore
+from .commit_thread import Commits, WatchedStore, with_job_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -117,9 +117,7 @@ class Held:
             self.shard = Shard(self._watched, policy, clock(), shard_id)
             self.offsets = read_offsets(self._store)
             now = clock()
-            batch = self.shard.take_changes(now)
-            batch[Family.META][SEEDS_KEY] = self.offsets.take()
-            batch[Family.META][CLOCK_KEY] = pack(clock.mark())
+            batch = with_job_rows(self.shard.take_changes(now), self.offsets, clock)
             self._watched.write(batch, sync=True)
             self.shard.changes_landed()
             self.offsets.land()

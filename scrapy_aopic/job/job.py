@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.api import Lease, SessionPort
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
@@ -87,9 +87,6 @@ class Job:
 
     commits_class: ClassVar[type[Commits]] = Commits
 
-    is_shared: ClassVar[bool] = False
-    """Whether other processes crawl other shards of it."""
-
     learning: SharedLearning | None = None
     """What other processes learn from its pages for a topic, and what they tell; ``None`` if there are none."""
 
@@ -125,9 +122,11 @@ class Job:
             self._leased = self._store if isinstance(self._store, Leased) else None
             self._watched = WatchedStore(self._store)
             self.clock = self._open_clock()
-            self.crawl = Crawl(self._watched, policy, self.clock())
+            crawl = Crawl(self._watched, policy, self.clock())
+            self.crawl: SessionPort = crawl
+            self._crawl = crawl
             self.offsets = read_offsets(self._store)
-            self._rescoring = Rescoring(self.crawl, self.clock)
+            self._rescoring = Rescoring(crawl, self.clock)
             opened.callback(self._rescoring.close)
             self._writer = OwnWriter(
                 self._watched, lock.check if lock is not None else lambda: None, self.side_files
@@ -135,7 +134,7 @@ class Job:
             opened.callback(self._writer.close)
             self._commits = self.commits_class(
                 self._watched,
-                self.crawl,
+                crawl,
                 self.clock,
                 self.offsets,
                 writer=self._writer,
@@ -147,6 +146,8 @@ class Job:
             self._commits.commit()
             if self.failure is not None:
                 raise self.failure
+            if crawl.is_resumed:
+                self._say_how_it_goes_on(crawl)
             self._opened = opened.pop_all()
 
     def _open_clock(self) -> JobClock:
@@ -159,6 +160,22 @@ class Job:
                 {"jump": clock.jump, "folder": self.name},
             )
         return clock
+
+    def _say_how_it_goes_on(self, crawl: Crawl) -> None:
+        counts, pause = crawl.counts, max(crawl.paused_until - self.clock(), 0.0)
+        logger.info(
+            "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+            {
+                "folder": self.name,
+                "how": ""
+                if crawl.was_clean
+                else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                f"{pause:.0f} s",
+                "queued": counts.queued,
+                "visited": counts.visited,
+                "hosts": counts.hosts,
+            },
+        )
 
     @property
     def part(self) -> PartOfJob | None:
@@ -257,7 +274,7 @@ class Job:
 
     def enrich(self, key: bytes, now: float, worth: float) -> None:
         """Give the known page under *key* the cash of *worth* seeds."""
-        self.crawl.enrich(key, now, worth)
+        self._crawl.enrich(key, now, worth)
 
     def seeded(self, key: bytes, host: str) -> Page | None:
         """The page of a seed, if it is known."""

@@ -100,7 +100,10 @@ class Shards:
         created_at: When it began.
         order_name: Name of the class of the order.
         politeness: For how long hosts are left alone.
+        is_resumed: Never: shards come and go, and what other workers have written beside the job is not here.
     """
+
+    is_resumed = False
 
     def __init__(self, of: int, policy: Policy, clock: SharedClock) -> None:
         now = clock()
@@ -255,7 +258,7 @@ class Shards:
         held = self._of_key(key)
         return held.shard.request(key) if held is not None else b""
 
-    def is_from_before(self, page: Page) -> bool:
+    def is_from_before(self, page: Page | None) -> bool:
         """Yes: that another worker starts from a page, too, must not have it fetched again."""
         del page
         return True
@@ -508,6 +511,14 @@ class Shards:
         """What :meth:`allow` has kept with the host called *name*."""
         held = self._of_name(name)
         return held.shard.allowed(name) if held is not None else 0
+
+    @_watched
+    def locate(self, host: Unlocated, address: str, now: float) -> None:
+        """*host* has *address*; empty if that could not be found out."""
+        held = self._of_name(host.name)
+        if held is not None:
+            held.touch()
+            held.shard.locate(host, address, now)
 
     @_watched
     def not_before(self, host: bytes) -> float:

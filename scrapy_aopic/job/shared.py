@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.api import Lease
-    from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
@@ -100,8 +99,6 @@ class SharedJob(Job):
     Raises:
         StorageError: If the server cannot be reached.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -160,7 +157,7 @@ class SharedJob(Job):
             self._shared_clock = SharedClock(ServerTime(*self._registry.now()))
             self.clock = self._shared_clock
             self._shards = Shards(shards, policy, self._shared_clock)
-            self.crawl = cast("Crawl", self._shards)  # which answers what a session asks a crawl
+            self.crawl = self._shards
             self._executor = ThreadPoolExecutor(1, "aopic-commit")
             opened.callback(self._executor.shutdown)
             self._together = Together(self._executor, self._keeper.write, self.side_files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.api import Figures
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Convergence:
         self._crawler = crawler
         self._least = least
 
-    def ends(self, crawl: Crawl) -> bool:
+    def ends(self, crawl: Figures) -> bool:
         """Whether *crawl* should end now; it is said once."""
         if not self._least or self._least * (turns := crawl.totals.turn) <= 1:
             return False

@@ -223,28 +223,8 @@ class OpenJob:
         )
 
     def _tell(self, folder: Path | None) -> None:
-        """Say what the crawl goes on with."""
-        crawl = self.job.crawl
-        if self.job.is_shared:
-            return  # it says so when it has shards
-        if crawl.is_resumed:
-            counts = crawl.counts
-            pause = max(crawl.not_before(b"") - self.job.clock(), 0.0)
-            logger.info(
-                "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
-                {
-                    "folder": self.job.name,
-                    "how": ""
-                    if crawl.was_clean
-                    else ", which was not closed: what was in flight is queued again, and no host is asked for "
-                    f"{pause:.0f} s",
-                    "queued": counts.queued,
-                    "visited": counts.visited,
-                    "hosts": counts.hosts,
-                },
-                extra=self._extra,
-            )
-        elif folder is not None and (folder / "requests.queue").exists():
+        """Say that a crawl in *folder* does not go on with what another scheduler has left there."""
+        if folder is not None and not self.job.crawl.is_resumed and (folder / "requests.queue").exists():
             logger.warning(
                 "%(folder)s holds a queue of another scheduler, which is not read; this crawl begins anew.",
                 {"folder": folder},

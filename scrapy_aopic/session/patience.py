@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.api import Figures
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Patience:
         self._awaited = ""
         self._has_ended = False
 
-    def ends(self, crawl: Crawl, now: float) -> bool:
+    def ends(self, crawl: Figures, now: float) -> bool:
         """Whether *crawl*, which has nothing to do before a host is due, should end."""
         instant, name = crawl.awaited()
         wait = instant - now

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.api import PageCalls
 
     from .stats import Stats
     from .visit import Visit
@@ -184,7 +184,7 @@ class QueuedRequests:
         request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
         return self.link(request, lease.key, lease.host)
 
-    def drop_unqueued(self, links: Iterable[Link], crawl: Crawl) -> None:
+    def drop_unqueued(self, links: Iterable[Link], crawl: PageCalls) -> None:
         """Forget the requests of those of *links* that were not queued, now that their visit is over."""
         for link in links if self._unwritten else ():
             if link.request[:1] == IN_MEMORY and not link.again:

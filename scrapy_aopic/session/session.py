@@ -175,7 +175,7 @@ class Session:
         self._feeds = watch_feeds(
             crawler,
             job.side_files,
-            is_resumed=not job.is_shared and job.crawl.is_resumed,
+            is_resumed=job.crawl.is_resumed,
             persists=opened.persists,
         )
         self._recrawls = opened.recrawls
@@ -186,9 +186,7 @@ class Session:
         self.dropped = opened.dropped
         self.places = Places(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
-        self._duplicates = Duplicates(
-            crawler, spider, job.crawl, self.stats, is_shared=job.is_shared, former=opened.former
-        )
+        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats, former=opened.former)
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )

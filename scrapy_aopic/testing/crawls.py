@@ -103,6 +103,7 @@ class Runner:
     def commit(self) -> None:
         """Write all changes; nothing may be lost or made up."""
         self.store.write(self.crawl.take_changes(self.now), sync=True)
+        assert not self.crawl.has_changes
         self.crawl.changes_landed()
         assert audit(self.store).violations == []
 
@@ -261,6 +262,7 @@ class CrawlContract:
         run.crawl.take_changes(run.now)
         run.visit(B)
         run.crawl.changes_failed()
+        assert run.crawl.has_changes
         run.commit()
         run.reopen()
         assert run.crawl.counts == (1, 1, 0, 2)

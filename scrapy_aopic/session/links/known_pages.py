@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scrapy_aopic.core.crawl import Crawl
+    from scrapy_aopic.core.api import PageCalls
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.seeds.earlier_crawl import Former
     from scrapy_aopic.session.stats import Stats
@@ -44,15 +44,13 @@ class Duplicates:
         self,
         crawler: Crawler,
         spider: Spider,
-        crawl: Crawl,
+        crawl: PageCalls,
         stats: Stats,
         *,
-        is_shared: bool = False,
         former: Former | None = None,
     ) -> None:
         self._crawl = crawl
         self._former = former
-        self._is_shared = is_shared
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
         self._own = DupeFilter(crawler, stats.count)
@@ -114,11 +112,10 @@ class Duplicates:
             is_new = again = not self._has_seen(self._filter, request)
             if not again:
                 return False, False
-        is_maybe_known = page is not None or self._is_shared  # by another worker, which starts from it, too
-        if again and is_maybe_known and not is_link and request.meta.get("is_start_request"):
+        if again and not is_link and request.meta.get("is_start_request"):
             # A resumed crawl does not begin anew, but logs in again: start_urls have neither callback nor form.
             is_plain = request.callback is None and request.method == "GET"
-            again = not (is_plain and (page is None or self._crawl.is_from_before(page)))
+            again = not (is_plain and self._crawl.is_from_before(page))
         return is_new, again
 
     def _has_seen(self, dupefilter: BaseDupeFilter, request: Request) -> bool:

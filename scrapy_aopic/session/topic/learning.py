@@ -76,7 +76,7 @@ class Learning:
             self._restore(make)
         self._chance = Random()  # noqa: S311 - of nothing secret
         # What is read of a store on a server is waited for, so more is read less often.
-        self._least = _AT_ONCE if job.is_shared else REVALUED
+        self._least = _AT_ONCE if job.learning is not None else REVALUED
         self._version = self.strategy.version  # that which waiting pages were last valued by, or are being
         self._kept = self._version
         self._n_not_kept = _KEPT_EACH
