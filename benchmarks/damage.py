@@ -47,6 +47,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
 
@@ -330,7 +331,7 @@ def copied(job: Path) -> Callable[[Path], Store]:
     def opening(_: Path) -> Store:
         target = job.with_name("backup")
         shutil.rmtree(target, ignore_errors=True)
-        backup(job, target)
+        backup(FolderPlace(job), target)
         return open_snapshot(store_folder(target))
 
     return opening
@@ -338,7 +339,7 @@ def copied(job: Path) -> Callable[[Path], Store]:
 
 def repaired(job: Path, pages: int) -> float:
     """The share of *pages* that a repair of *job* keeps."""
-    repair(job)
+    repair(FolderPlace(job))
     store = open_snapshot(store_folder(job))
     try:
         store.verify()

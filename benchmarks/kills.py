@@ -67,6 +67,7 @@ from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.commit_thread import Commits
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.scheduler import Scheduler
 from scrapy_aopic.session import open_job
@@ -226,7 +227,7 @@ def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> 
 
 def copy(folder: Path, target: Path) -> None:
     tqdm.set_lock(RLock())  # its own is a named one, which a kill would leave behind
-    backup(folder, target)
+    backup(FolderPlace(folder), target)
 
 
 def check(folder: Path, is_begun: bool) -> None:

@@ -43,8 +43,9 @@ from scrapy_aopic.copies import repair as repairs
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import seeds_folder, store_folder
-from scrapy_aopic.seeds.folder_seeds import give
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session import open_job
 from scrapy_aopic.storage import exists, lock_job, open_snapshot
 
@@ -120,9 +121,9 @@ def repair(job: Path, witness: Path) -> None:
         return opens(folder, copy)
 
     repairs.open_for_repair = witnessed  # type: ignore[attr-defined]
-    repairs._holds = lambda store: False
+    repairs._holds = lambda store, **_: False
     try:
-        repairs.repair(job)
+        repairs.repair(FolderPlace(job))
     finally:
         note(witness, "end", 0)
 
@@ -148,9 +149,9 @@ def do(task: str, job: Path, kind: str, witness: Path, copy: Path) -> None:
         elif task == "repair":
             repair(job, witness)
         elif task == "backup":
-            backups.backup(job, copy)
+            backups.backup(FolderPlace(job), copy)
         else:
-            give(seeds_folder(job), [START])
+            add_seeds(FolderPlace(job), [START])
     except AopicError as error:
         print(error)
 

@@ -41,8 +41,9 @@ from linked_hosts import Size, cpu, linked_hosts
 from support.redis_server import Server as Redis
 from support.store_waits import PATTERN
 
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.view.whole_job import audit_job, is_cut
+from scrapy_aopic.view.whole_job import audit_job
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -224,7 +225,8 @@ def crawl(
             if worker.wait(300):
                 sys.exit("A worker has failed.")
         address = Address("aopic:follow", server.url)
-        if is_cut(address) and (violations := audit_job(address).violations):
+        place = ServerPlace(address)
+        if place.read_cut() is not None and (violations := audit_job(place).violations):
             sys.exit("\n".join(violations))
         fetched = {(entry.host, entry.target) for entry in web.log}
         if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):

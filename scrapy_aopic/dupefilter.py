@@ -27,6 +27,7 @@ from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError, plainly
 from .settings import check_names, page_cache, read, read_address, store_memory
 from .storage import Address, lock_job, open_store
+from .storage.opening import open_store_at
 from .storage.registry import SERVER
 from .storage.store_folder import replacing
 
@@ -53,14 +54,17 @@ class Seen(Protocol):
 class DiskSeen:
     """Exact: every fingerprint is in a store on disk or on a server, the most recently used ones also in memory (LRU)."""
 
-    def __init__(self, place: Path | Address | None, kind: str, capacity: int, memory_mb: int) -> None:
-        self._temporary = (
-            Path(tempfile.mkdtemp(prefix="scrapy-aopic-")) if place is None and kind != "memory" else None
+    def __init__(
+        self, folder: Path | None, address: Address | None, kind: str, capacity: int, memory_mb: int
+    ) -> None:
+        self._temporary: Path | None = None
+        if address is None and folder is None and kind != "memory":
+            folder = self._temporary = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
+        self._store: Store = (
+            open_store_at(address)
+            if address is not None
+            else open_store(folder / "aopic-seen" if folder is not None else None, kind, memory_mb=memory_mb)
         )
-        where = self._temporary or place
-        if isinstance(where, Path):
-            where /= "aopic-seen"
-        self._store: Store = open_store(where, kind, memory_mb=memory_mb)
         self._capacity = capacity
         self._recent: OrderedDict[bytes, None] = OrderedDict()
         self._fresh: dict[bytes, bytes | None] = {}
@@ -189,13 +193,13 @@ class DupeFilter(BaseDupeFilter):
             return BloomSeen(
                 folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
             )
-        place: Path | Address | None = folder
+        address: Address | None = None
         kind = read(settings, "AOPIC_STORE")
         if kind == SERVER:
             spider = self._crawler.spider
             of_job = read_address(settings, spider.name if spider is not None else "")
-            place = replace(of_job, key=f"{of_job.key}:seen")
-        return DiskSeen(place, kind, page_cache(settings), store_memory(settings))
+            address = replace(of_job, key=f"{of_job.key}:seen")
+        return DiskSeen(folder, address, kind, page_cache(settings), store_memory(settings))
 
     def request_seen(self, request: Request) -> bool:
         """Whether the fingerprint of *request* was seen; it is from now on."""

@@ -25,7 +25,8 @@ from world import policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.storage import Address, open_snapshot, open_store
+from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.store import RedisStore
 
@@ -106,7 +107,7 @@ def _used(link: Any) -> float:
 
 
 def _fill(address: Address, folder: Path) -> None:
-    with closing(open_snapshot(folder)) as source, closing(open_store(address)) as target:
+    with closing(open_snapshot(folder)) as source, closing(open_store_at(address)) as target:
         for family in Family:
             rows = source.scan(family)
             while chunk := dict(islice(rows, _AT_ONCE)):

@@ -15,8 +15,8 @@ from world import fingerprint, host_name, page_url, policy
 
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import seeds_folder
-from scrapy_aopic.seeds.folder_seeds import give
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.inbox import ROWS_A_TURN
 
 _HOSTS = 1000
@@ -26,7 +26,7 @@ def given(n: int) -> dict[str, Any]:
     """Rows a second of CPU that ``scrapy aopic seed`` checks and puts beside a job."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
-        give(seeds_folder(Path(folder)), [_list(Path(folder), n)])
+        add_seeds(FolderPlace(Path(folder)), [_list(Path(folder), n)])
         return {"rate": n / (time.process_time() - began)}
 
 

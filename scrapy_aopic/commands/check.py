@@ -35,9 +35,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.view.auditing import audit_store
     from scrapy_aopic.view.queries import count_pages
     from scrapy_aopic.view.text_report import format_audit
-    from scrapy_aopic.view.whole_job import audit_job, format_whole, is_cut
+    from scrapy_aopic.view.whole_job import audit_job, format_whole
 
-    if is_cut(opts.jobdir):
+    if opts.jobdir.read_cut() is not None:
         whole = audit_job(opts.jobdir)
         write(json.dumps(asdict(whole), indent=1) if opts.json else format_whole(whole))
         return 0 if whole.holds else 1

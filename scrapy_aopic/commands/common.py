@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage import Address
 
 
@@ -47,49 +48,55 @@ def add_jobdir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def job_place(text: str) -> Path | Address:
+def job_place(text: str) -> Place:
     """Where the job is that the user calls *text*."""
-    from scrapy_aopic.storage.address import SCHEMES, Address
+    from scrapy_aopic.place.place import place_of
 
-    url, _, key = text.partition("#")
-    return Address(key, url) if url.partition("://")[0] in SCHEMES and "://" in url else Path(text)
+    return place_of(text)
 
 
-def complete(job: Path | Address, settings: BaseSettings) -> Path | Address:
-    """*job* with what *settings* say of its server, if it is on one: passwords, for example.
-
-    ``redis://`` without a host is the server that the settings name.
+def complete(place: Place, settings: BaseSettings) -> Place:
+    """*place* with what *settings* say of its server, if it is on one: passwords, for example.
 
     Raises:
         SettingError: If a setting cannot be used.
         StorageError: If it is a file, or no key is given and there is not exactly one job on the server.
     """
+    from scrapy_aopic.place.server_place import ServerPlace
+
+    if isinstance(place, ServerPlace):  # only a server has settings
+        return ServerPlace(complete_address(place.address, settings))
+    place.check()
+    return place
+
+
+def complete_address(given: Address, settings: BaseSettings) -> Address:
+    """*given* with what *settings* say of the server; without a host, it is the server that they name.
+
+    Raises:
+        SettingError: If a setting cannot be used.
+        StorageError: If no key is given, and there is not exactly one job on the server.
+    """
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.place.paths import check_job_folder
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage.address import Address
+    from scrapy_aopic.storage.redis.keys import find_jobs
 
-    if isinstance(job, Path):
-        check_job_folder(job)
-        return job
     named = read_address(settings)
-    if job.url in {"redis:", "redis://"}:
-        job = Address(job.key, named.url, named.parameters)
+    if given.url in {"redis:", "redis://"}:
+        address = Address(given.key, named.url, named.parameters)
     else:
         places = ("host", "port", "db")
-        given = {name: value for name, value in named.parameters.items() if name not in places}
-        job = Address(job.key, job.url, given)
-    if not job.key:
-        from scrapy_aopic.storage.redis.keys import find_jobs
-
-        found = find_jobs(job)
+        parameters = {name: value for name, value in named.parameters.items() if name not in places}
+        address = Address(given.key, given.url, parameters)
+    if not address.key:
+        found = find_jobs(address)
         if len(found) != 1:
             there = f"the jobs {', '.join(found)}" if found else "no job"
-            raise StorageError(
-                f"On the server {str(job).rstrip('#')} is {there}; name one, as {str(job).rstrip('#')}#KEY."
-            )
-        job = Address(found[0], job.url, job.parameters)
-    return job
+            server = str(address).rstrip("#")
+            raise StorageError(f"On the server {server} is {there}; name one, as {server}#KEY.")
+        address = replace(address, key=found[0])
+    return address
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -98,16 +105,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def snapshot(job: Path | Address) -> Iterator[Store]:
-    """The store of *job*, which is in one piece, as of its last commit, to be read; a crawl may be using it.
+def snapshot(place: Place) -> Iterator[Store]:
+    """The store of the job at *place*, which is in one piece, as of its last commit, to be read; a crawl may be using it.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
-    from scrapy_aopic.place.paths import store_place
-    from scrapy_aopic.storage import open_snapshot
-
-    store = open_snapshot(store_place(job))
+    (store,) = place.open_snapshots()
     try:
         yield store
     finally:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
     from scrapy.settings import BaseSettings, Settings
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage.address import Address
 
 MEANING = (
@@ -342,38 +343,36 @@ class _Job:
     """Where a crawl is remembered, and what it begins with.
 
     Attributes:
-        place: The job folder, or where the job is on a server.
+        place: Where it is.
         urls: Seeds that are URLs, which the spider requests.
         lists: Seeds that are lists, which are read once, when the job begins.
     """
 
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
-        from scrapy_aopic.place.paths import check_job_folder
-        from scrapy_aopic.storage.address import Address
+        from scrapy_aopic.place.folder_place import FolderPlace
+        from scrapy_aopic.place.server_place import ServerPlace
         from scrapy_aopic.storage.registry import SERVER
 
         self.urls = [seed for seed in opts.seeds if "://" in seed]
         self.lists = [seed for seed in opts.seeds if "://" not in seed]
         self._is_quiet = not settings.getbool("LOG_ENABLED")
         name = _name(opts.seeds, arguments)
-        given = opts.job or settings.get("JOBDIR")
-        if isinstance(given, Address) or (settings.get("AOPIC_STORE") == SERVER and not opts.job):
-            self.place: Path | Address = _on_server(given, name, settings)
-            return
-        self.place = Path(given) if given else Path("crawls") / name
-        check_job_folder(self.place)
-        settings.set("JOBDIR", str(self.place), "cmdline")
+        self.place: Place = opts.job or FolderPlace(Path(settings.get("JOBDIR") or Path("crawls") / name))
+        if isinstance(self.place, ServerPlace):  # Scrapy has a setting for each
+            self.place = ServerPlace(_on_server(self.place.address, name, settings))
+        elif settings.get("AOPIC_STORE") == SERVER and not opts.job:
+            self.place = ServerPlace(_on_server(None, name, settings))
+        else:
+            self.place.check()
+            settings.set("JOBDIR", str(self.place), "cmdline")
 
     def has_begun(self) -> bool:
-        """Whether its store is there."""
-        from scrapy_aopic.place.paths import store_place
-        from scrapy_aopic.storage import exists
-
-        return exists(store_place(self.place))
+        """Whether it is there."""
+        return self.place.has_job()
 
     def may_have_seeds(self) -> bool:
         """Whether it may have something to do without seeds of the command."""
-        return not isinstance(self.place, Path) or self.place.exists()
+        return self.place.folder is None or self.place.folder.exists()
 
     def begin(self) -> None:
         """Let the lists of seeds wait for it.
@@ -381,16 +380,11 @@ class _Job:
         Raises:
             ExchangeError, StorageError: If one of them cannot be used, or they cannot be put there.
         """
-        from scrapy_aopic.place.paths import seeds_folder
-        from scrapy_aopic.seeds.folder_seeds import START, give
-        from scrapy_aopic.seeds.server_seeds import give_on_server
+        from scrapy_aopic.place.seed_files import START
+        from scrapy_aopic.seeds.adding import add_seeds
 
-        if not self.lists:
-            return
-        if isinstance(self.place, Path):
-            give(seeds_folder(self.place), self.lists, name=START, progress=True)
-        else:
-            give_on_server(self.place, self.lists, name=START, progress=True)
+        if self.lists:
+            add_seeds(self.place, self.lists, name=START, progress=True)
 
     def say(self, sentence: str) -> None:
         """Tell the user, who may be reading standard output as data."""
@@ -398,7 +392,7 @@ class _Job:
             sys.stderr.write(f"{sentence}\n")
 
 
-def _on_server(given: Address | str | None, name: str, settings: BaseSettings) -> Address:
+def _on_server(given: Address | None, name: str, settings: BaseSettings) -> Address:
     """Where the job that is *given*, or else the one called *name*, is on a server; *settings* say so, too, from now on."""
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.spiders import BroadSpider
@@ -406,7 +400,7 @@ def _on_server(given: Address | str | None, name: str, settings: BaseSettings) -
 
     settings.set("AOPIC_STORE", SERVER, "cmdline")
     key = ""
-    if given is not None and not isinstance(given, str):
+    if given is not None:
         key = given.key
         if given.url not in {"redis:", "redis://"}:
             settings.set("REDIS_URL", given.url, "cmdline")

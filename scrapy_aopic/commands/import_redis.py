@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir, complete, job_place
+from .common import add_jobdir, complete_address
 
 if TYPE_CHECKING:
     import argparse
@@ -58,18 +57,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.seeds.scrapy_redis import Places, import_crawl
+    from scrapy_aopic.seeds.scrapy_redis import OldCrawl, import_crawl
+    from scrapy_aopic.storage.address import Address
 
-    place = job_place(f"{opts.source or 'redis://'}#scrapy-redis")
-    source = complete(place, settings)
-    assert not isinstance(source, Path)
+    source = complete_address(Address("scrapy-redis", opts.source or "redis://"), settings)
     keys = {}
     for name, (setting, default) in _KEYS.items():
         given = getattr(opts, name)
         pattern = str(settings.get(setting) or default) if given is None else given
         keys[name] = pattern.replace("%(spider)s", opts.spider).replace("%(name)s", opts.spider)
-    places = Places(source, keys["queue"], keys["start_urls"], keys["dupefilter"])
-    done = import_crawl(places, opts.jobdir, scheme=opts.fingerprints, skip_bad=opts.skip_bad, progress=True)
+    old = OldCrawl(source, keys["queue"], keys["start_urls"], keys["dupefilter"])
+    done = import_crawl(old, opts.jobdir, scheme=opts.fingerprints, skip_bad=opts.skip_bad, progress=True)
     left = f" Left out: {done.bad:,}. The first: {done.first_bad}." if done.bad else ""
     write(
         f"{done.requests:,} requests and {done.start_urls:,} start URLs of {opts.spider} wait for the crawl of {opts.jobdir}; "

@@ -61,9 +61,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     kept = opts.labels
     if kept is None:
-        if not isinstance(opts.jobdir, Path):
+        if opts.jobdir.folder is None:
             raise UsageError("name a file for the labels of a job on a server: --labels FILE")
-        kept = opts.jobdir / FILE_NAME
+        kept = opts.jobdir.folder / FILE_NAME
     with opened_views(opts.jobdir) as stores:
         # The same one at each call, as long as the crawl stands still.
         pages, sample = read_samples(stores, Random(0))  # noqa: S311 - of nothing secret

@@ -10,13 +10,14 @@ from scrapy.exceptions import UsageError
 from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.view.output import write
 
-from .common import complete, job_place
+from .common import complete_address, job_place
 
 if TYPE_CHECKING:
     import argparse
 
     from scrapy.settings import BaseSettings
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage import Address
 
 MEANING = (
@@ -54,14 +55,14 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.moving import begin_anew, move
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.place.paths import check_job_folder
+    from scrapy_aopic.place.server_place import ServerPlace
     from scrapy_aopic.place.worker_folder import read_home
 
     numbers: tuple[int, ...] = opts.shards
-    for place in (opts.source, opts.target):
-        if isinstance(place, Path):
-            check_job_folder(place)
+    opts.source.check()
+    check_job_folder(opts.target)
     if opts.lost:
-        if isinstance(opts.source, Path) or not numbers:
+        if not isinstance(opts.source, ServerPlace) or not numbers:  # the folder is lost
             raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")
         address = _on_server(opts.source, settings)
         homes = begin_anew(opts.target, address, numbers)
@@ -71,31 +72,30 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
             "Give their seeds again with 'scrapy aopic seed'."
         )
         return 0
-    if not isinstance(opts.source, Path):
+    source: Path | None = opts.source.folder
+    if source is None:
         raise UsageError("FROM must be a job folder, or use --lost if that is lost")
-    home = read_home(opts.source)
+    home = read_home(source)
     if home is None:
-        raise StorageError(f"The folder {opts.source} holds no shards of a job.")
+        raise StorageError(f"The folder {source} holds no shards of a job.")
     address = _on_server(job_place(home.job), settings)
-    moved = move(opts.source, opts.target, address, numbers, progress=True)
-    write(
-        f"{_named(moved)} of {address}: now in {opts.target}." if moved else f"{opts.source} has no shards."
-    )
+    moved = move(source, opts.target, address, numbers, progress=True)
+    write(f"{_named(moved)} of {address}: now in {opts.target}." if moved else f"{source} has no shards.")
     return 0
 
 
-def _on_server(place: Path | Address, settings: BaseSettings) -> Address:
+def _on_server(place: Place, settings: BaseSettings) -> Address:
     """The server at *place*; the one that the settings name, if they do, for it may have moved."""
+    from scrapy_aopic.place.server_place import ServerPlace
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage import Address
 
-    named = read_address(settings)
-    if isinstance(place, Address) and (named.url or "host" in named.parameters):
-        return Address(place.key, named.url, named.parameters, lease=named.lease)
-    address = complete(place, settings)
-    if not isinstance(address, Address):
+    if not isinstance(place, ServerPlace):  # what a worker was told by a URL that is none on a command line
         raise UsageError(f"REDIS_URL must name the server of the job, which {place} does not")
-    return address
+    named = read_address(settings)
+    if named.url or "host" in named.parameters:
+        return Address(place.address.key, named.url, named.parameters, lease=named.lease)
+    return complete_address(place.address, settings)
 
 
 def shard_numbers(text: str) -> tuple[int, ...]:

@@ -21,26 +21,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from pathlib import Path
-
     from scrapy_aopic.copies.repair import repair
     from scrapy_aopic.view.text_report import format_repair
 
-    if not isinstance(opts.jobdir, Path):
-        from scrapy_aopic.copies.server_repair import repair_on_server
-
-        found = repair_on_server(opts.jobdir)
-        for each in found:
-            if each.shard >= 0:
-                letters = f"; {each.letters:,} letters of it are lost" if each.letters else ""
-                write(f"Shard {each.shard} was repaired{letters}.")
-            write(format_repair(each.done, f"the keys that begin with {each.kept}"))
-        if not found:
-            write("Every invariant holds: there is nothing to repair.")
-        return 0
-    done, kept = repair(opts.jobdir, progress=True)
-    if done is None:
+    found = repair(opts.jobdir, progress=True)
+    for each in found:
+        if each.shard >= 0:
+            letters = f"; {each.letters:,} letters of it are lost" if each.letters else ""
+            write(f"Shard {each.shard} was repaired{letters}.")
+        keys = "" if opts.jobdir.folder is not None else "the keys that begin with "
+        write(format_repair(each.done, f"{keys}{each.kept}"))
+    if not found:
         write("Every invariant holds: there is nothing to repair.")
-    else:
-        write(format_repair(done, kept))
     return 0

@@ -31,7 +31,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.view.verdict import verdict
     from scrapy_aopic.view.views import opened_views
 
-    history = read_history(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else []
+    history = read_history(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else []
     with opened_views(opts.jobdir) as stores:
         now = whole_snapshot(stores, name=str(opts.jobdir))
         if now is None:

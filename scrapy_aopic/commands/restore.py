@@ -9,7 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.view.output import write
 
-from .common import complete, job_place
+from .common import complete_address, job_place
 
 if TYPE_CHECKING:
     import argparse
@@ -28,14 +28,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.restore import restore
+    from scrapy_aopic.place.server_place import ServerPlace
 
-    if isinstance(opts.target, Path):
+    if not isinstance(opts.target, ServerPlace):  # a folder can only be copied to another one
         raise UsageError(
             f"the target must be redis://HOST:PORT/DATABASE#KEY, not {opts.target}: a copy in a folder is a job already"
         )
-    if not opts.target.key:
+    address = opts.target.address
+    if not address.key:
         raise UsageError("the target needs the key of the job: redis://HOST:PORT/DATABASE#KEY")
-    target = complete(opts.target, settings)
-    assert not isinstance(target, Path)
+    target = complete_address(address, settings)
     write(f"{restore(opts.source, target, progress=True):,} rows of {opts.source} are in {target}.")
     return 0

@@ -32,18 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.place.paths import seeds_folder, store_place
-    from scrapy_aopic.seeds.folder_seeds import give
-    from scrapy_aopic.seeds.server_seeds import give_on_server
-    from scrapy_aopic.storage import Address, exists
+    from scrapy_aopic.seeds.adding import add_seeds
 
-    options = {"skip_bad": opts.skip_bad, "progress": True}
-    if isinstance(opts.jobdir, Address):
-        given = give_on_server(opts.jobdir, opts.sources, **options)
-    else:
-        given = give(seeds_folder(opts.jobdir), opts.sources, **options)
-    if given.bad:
-        sys.stderr.write(f"Left out: {given.bad:,} bad rows. The first: {given.first_bad}\n")
-    begun = "" if exists(store_place(opts.jobdir)) else ", which has not begun"
-    write(f"{given.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
+    added = add_seeds(opts.jobdir, opts.sources, skip_bad=opts.skip_bad, progress=True)
+    if added.bad:
+        sys.stderr.write(f"Left out: {added.bad:,} bad rows. The first: {added.first_bad}\n")
+    begun = "" if opts.jobdir.has_job() else ", which has not begun"
+    write(f"{added.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.view.output import write
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.place.place import Place
 
 MEANING = (
     "Counts, front and back queues and the ledger of a job. Also while the crawl runs, as of its last commit."
@@ -32,19 +33,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.place.server_place import ServerPlace
     from scrapy_aopic.view.history import FILE_NAME, read_history, recent
     from scrapy_aopic.view.queries import status, totals
     from scrapy_aopic.view.text_report import format_status
-    from scrapy_aopic.view.whole_job import format_shards, is_cut, shards_status, stored_status
+    from scrapy_aopic.view.whole_job import format_shards, shards_status, stored_status
 
-    if is_cut(opts.jobdir):
-        whole = (stored_status if isinstance(opts.jobdir, Path) else shards_status)(opts.jobdir)
+    place: Place = opts.jobdir
+    if place.read_cut() is not None:
+        whole = shards_status(place.address) if isinstance(place, ServerPlace) else stored_status(place)
         _show(whole, format_shards, opts)
         return 0
-    with snapshot(opts.jobdir) as store:
+    with snapshot(place) as store:
         state = totals(store) if opts.totals else status(store)
-    if state and isinstance(opts.jobdir, Path):
-        for name, values in recent(read_history(opts.jobdir / FILE_NAME), state["saved_at"]).items():
+    if state and place.folder is not None:
+        for name, values in recent(read_history(place.folder / FILE_NAME), state["saved_at"]).items():
             state[name] = {**state.get(name, {}), **values}
     _show(state, format_status, opts)
     return 0

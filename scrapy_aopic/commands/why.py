@@ -24,8 +24,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from pathlib import Path
-
     import msgspec
 
     from scrapy_aopic.place.kept_control import read_control
@@ -39,7 +37,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     rules = CrawlRules(crawl_settings(settings))
     with opened_views(opts.jobdir) as stores:
         workers = who_crawls(opts.jobdir) if len(stores) > 1 else None
-        dropped = read_dropped(opts.jobdir / FILE_NAME) if isinstance(opts.jobdir, Path) else None
+        dropped = read_dropped(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else None
         answers = [why_in_shards(stores, question, rules, workers) for question in opts.questions]
     if dropped is not None:
         answers = [with_dropped(answer, dropped, rules) for answer in answers]

@@ -12,38 +12,33 @@ import errno
 import os
 import shutil
 import sys
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.place.copied_shards import part_folder, parts_folder, write_parts
-from scrapy_aopic.place.cutting import find_suffixes
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import copy_control
-from scrapy_aopic.place.paths import STATE_FILE, named_as_given, seeds_folder, store_folder, store_place
-from scrapy_aopic.seeds.folder_seeds import lists
+from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
+from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.seeds.server_seeds import ServerSeeds
-from scrapy_aopic.storage import Address, copy_store, exists, lock_job
-from scrapy_aopic.storage.lock import killed_task, sync_folder, sync_names
-from scrapy_aopic.view.views import open_stores
-from scrapy_aopic.view.whole_job import find_cut
+from scrapy_aopic.storage import copy_store, lock_job
+from scrapy_aopic.storage.lock import killed_task, sync_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.place.place import Place
 
 
 _TASK = "backup"
 """What the lock of a copy says that is being made, and of one whose backup was killed."""
 
 
-def backup(source: Path | Address, target: Path, *, progress: bool = False) -> int:
-    """Copy the job in the folder *source*, or on a server, as of its last commit to *target*, which must not exist.
+def backup(source: Place, target: Path, *, progress: bool = False) -> int:
+    """Copy the job at *source*, as of its last commit, to the folder *target*, which must not exist.
 
     Returns:
         Rows copied.
@@ -51,9 +46,9 @@ def backup(source: Path | Address, target: Path, *, progress: bool = False) -> i
     Raises:
         StorageError: If there is no job, it cannot be read, or the copy cannot be written.
     """
-    if not exists(store_place(source)) and find_cut(source) is None:
-        where = source if isinstance(source, Address) else f"the folder {source}"
-        raise StorageError(f"There is no job in {where}.")
+    if not source.has_job():
+        kind = "the folder " if source.folder is not None else ""
+        raise StorageError(f"There is no job in {kind}{source}.")
     part = target.parent / f"{target.name}.part"
     try:
         _check_free(target)
@@ -108,75 +103,30 @@ def _clear(part: Path) -> None:
             path.unlink()
 
 
-def _copy(source: Path | Address, target: Path, *, progress: bool) -> int:
-    copy_control(source, target)
-    if isinstance(source, Address):
-        return _copy_from_server(source, target, progress=progress)
-    if (source / STATE_FILE).exists():
-        _copy_file(source / STATE_FILE, target / STATE_FILE)
-    # Before the snapshot: a list that is taken up to its end is removed.
-    seeds_folder(target).mkdir()
-    for path in lists(seeds_folder(source)):
-        with suppress(FileNotFoundError):
-            _copy_file(path, seeds_folder(target) / path.name)
-    cut = find_cut(source)
-    places = [part_folder(source, n) for n in range(cut.shards)] if cut else [store_folder(source)]
-    with ExitStack() as opened:
-        stores = _open(source, opened)
-        taken, waiting = read_offsets(stores[0]).names, {path.name for path in lists(seeds_folder(source))}
+def _copy(source: Place, target: Path, *, progress: bool) -> int:
+    copy_control(source, FolderPlace(target))
+    source.copy_beside(target)  # before the snapshots: a list that is taken up to its end is removed
+    cut = source.read_cut()
+    with (
+        ExitStack() as opened,
+        tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
+    ):
+        stores = source.open_snapshots()
+        for store in stores:
+            opened.callback(store.close)
+        taken, waiting = read_offsets(stores[0]).names, source.seed_names()
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
-        return _copy_stores(source, stores, places, target, cut, progress=progress)
-
-
-def _open(source: Path | Address, opened: ExitStack) -> list[Store]:
-    stores = open_stores(source)
-    for store in stores:
-        opened.callback(store.close)
-    return stores
-
-
-def _copy_stores(
-    source: Path | Address,
-    stores: Sequence[Store],
-    places: Sequence[Path | Address],
-    target: Path,
-    cut: JobCut | None,
-    *,
-    progress: bool,
-) -> int:
-    """Copy *stores*, those of *source* at *places*, to the job folder *target*; returns the number of rows."""
-    with tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line:
         if cut is None:
-            return copy_store(stores[0], places[0], store_folder(target), line.update)
+            kind = source.store_kind(0)
+            return copy_store(
+                stores[0], store_folder(target), name=str(source), kind=kind, progress=line.update
+            )
         parts_folder(target).mkdir()
         n = 0
-        for number, (store, place) in enumerate(zip(stores, places, strict=True)):
-            n += copy_store(store, place, part_folder(target, number), line.update)
-        write_parts(target, cut, find_suffixes(source))
+        for number, store in enumerate(stores):
+            name, kind = f"{source} (shard {number})", source.store_kind(number)
+            n += copy_store(store, part_folder(target, number), name=name, kind=kind, progress=line.update)
+        write_parts(target, cut, source.read_suffixes())
         return n
-
-
-def _copy_from_server(source: Address, target: Path, *, progress: bool) -> int:
-    waiting = seeds_folder(target)
-    waiting.mkdir()
-    server = ServerSeeds(
-        source, waiting
-    )  # before the snapshot: a list that is taken up to its end is removed
-    cut = find_cut(source)
-    places = [source.of_shard(number) for number in range(cut.shards)] if cut else [source]
-    with closing(server), ExitStack() as opened:
-        stores = _open(source, opened)
-        taken, still = read_offsets(stores[0]).names, server.names()
-        for path in lists(waiting):
-            if path.name not in taken and path.name not in still:  # all of it is in the snapshot
-                path.unlink()
-        return _copy_stores(source, stores, places, target, cut, progress=progress)
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    shutil.copy2(source, target)
-    with target.open("rb+") as file:
-        os.fsync(file.fileno())
-    sync_folder(target.parent)

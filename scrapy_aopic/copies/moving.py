@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.disks import open_home
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.place.worker_folder import read_home, shard_folder
 from scrapy_aopic.storage import exists, lock_job
@@ -142,4 +143,4 @@ def _copy(old: Path, new: Path, *, progress: bool) -> None:
     for left in (new, new.with_name(f"{new.name}.part")):
         shutil.rmtree(left, ignore_errors=True)
     if exists(store_folder(old)):  # else its worker has never opened it
-        backup(old, new, progress=progress)
+        backup(FolderPlace(old), new, progress=progress)

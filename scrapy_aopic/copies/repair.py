@@ -1,16 +1,23 @@
 """Damaged jobs made whole, as far as anything of them is left.
 
-The new store is made beside the damaged one, from a copy that may be opened, and takes its place at the end; the damaged
-one is kept.
+Rule 1: nobody else may change the job meanwhile: a repair has the lock of its folder, or the leases of all of its stores on the
+server.
+
+Rule 2: what is left is copied first, and the damaged store is not changed. A new store is made beside it, and takes its place
+once it is whole, by a rename; the damaged one is kept.
+
+Rule 3: of a job in shards, the mail between them is made to agree first. All new stores take their places in one transaction.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
@@ -18,46 +25,91 @@ from tqdm import tqdm
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.rebuild import Repaired
 from scrapy_aopic.core.rebuild import repair as repair_store
+from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.shards.mending import mend_mail
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
+from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.paths import named_as_given, store_folder
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.lock import sync_folder
+from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.redis.replacing import (
+    Move,
+    beside,
+    has_store,
+    kept_beside,
+    put_in_place,
+    remove_store,
+)
+from scrapy_aopic.storage.redis.salvage import copy_remains
+from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.storage.registry import kind_in
 from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain
 
+from .restore import copy_rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.ports import Family, Store
+    from scrapy_aopic.place.place import Place
+    from scrapy_aopic.storage import Address
 
 
-def repair(job: Path, *, progress: bool = False) -> tuple[Repaired | None, Path | None]:
-    """Repair the job in the folder *job*, which no crawl uses; leave it alone if every invariant holds.
+class RepairedStore(NamedTuple):
+    """What was done with one store.
+
+    Attributes:
+        done: What was made of it.
+        kept: Where the damaged one is kept: its folder, or what its keys begin with.
+        shard: Its number; -1 for that of a job in one piece.
+        letters: Letters to other shards that are lost.
+    """
+
+    done: Repaired
+    kept: str
+    shard: int = -1
+    letters: int = 0
+
+
+def repair(place: Place, *, progress: bool = False) -> list[RepairedStore]:
+    """Repair the job at *place*, which no crawl uses; leave alone what holds.
 
     If the process is killed, the next repair ends the same.
 
-    Returns:
-        What was done, and the folder of the damaged store; ``None`` if there was nothing to repair.
-
     Raises:
-        StorageError: If the job is in use, there is none, or nothing of it can be opened.
+        StorageError: If the job is in use, there is none, nothing of it can be opened, or its shards are on disks.
     """
+    if isinstance(place, ServerPlace):  # files and keys have only the repair of rows in common
+        return _repair_on_server(place)
+    folder = place.folder
+    assert folder is not None
+    return _repair_folder(folder, progress=progress)
+
+
+# -- in a folder
+
+
+def _repair_folder(job: Path, *, progress: bool) -> list[RepairedStore]:
     if not any(folder.exists() for folder in (store_folder(job), _new(store_folder(job)))):
         raise StorageError(f"There is no job in the folder {job}.")
     try:
         with lock_job(store_folder(job), "repair") as lock, named_as_given(lock, job):
             where = lock.around.where
-            done, kept = _repair(store_folder(where), lock.check, progress=progress)
+            done, kept = _repair_files(store_folder(where), lock.check, progress=progress)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise StorageError(f"The job in {job} cannot be repaired: {plainly(error)}.") from error
-    if done is not None:
-        done.reason = done.reason.replace(str(where), str(job))
-    return done, job / kept if kept else None
+    if done is None:
+        return []
+    done.reason = done.reason.replace(str(where), str(job))
+    return [RepairedStore(done, str(job / kept))]
 
 
 def _new(folder: Path) -> Path:
@@ -65,7 +117,7 @@ def _new(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.new")
 
 
-def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Repaired | None, str]:
+def _repair_files(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple[Repaired | None, str]:
     """Repair the store in *folder*; *check* raises an error if the job is no longer ours.
 
     Returns:
@@ -84,7 +136,7 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
             if is_finished(folder) and not reason and _holds(damaged):
                 return None, ""
             with (
-                closing(make_store(new, folder)) as store,
+                closing(make_store(new, kind_in(folder))) as store,
                 tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
             ):
                 done = repair_rows(damaged, store, line.update)
@@ -103,10 +155,78 @@ def _repair(folder: Path, check: Callable[[], None], *, progress: bool) -> tuple
     return done, kept.name
 
 
-def _holds(store: Store) -> bool:
+# -- on a server
+
+
+def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
+    if not job.has_job():
+        raise StorageError(f"There is no job in {job}.")
+    cut = job.read_cut()
+    if cut is not None and cut.disks:
+        raise StorageError(
+            f"The shards of the job in {job} are on the disks of its workers: repair each there, as 'scrapy aopic repair "
+            "JOBDIR/aopic-home/0'; 'scrapy aopic status' shows where they are."
+        )
+    if cut is not None:
+        check_suffixes(job, cut)
+    one = job.address
+    places = [one.of_shard(number) for number in range(cut.shards)] if cut is not None else [one]
+    with ExitStack() as opened:
+        for place in places:
+            opened.callback(Lease(place, Keys(place), task="repair").close)
+        folder = Path(opened.enter_context(TemporaryDirectory(prefix="scrapy-aopic-")))
+        stores, gaps = [], []
+        for number, place in enumerate(places):
+            store = make_store(folder / str(number))
+            opened.callback(store.close)
+            stores.append(store)
+            gaps.append(_copy_remains(place, store))
+        lost = mend_mail(stores, registered_domain) if cut is not None else {}
+        found: list[RepairedStore] = []
+        moves: list[Move] = []
+        for number, (place, store) in enumerate(zip(places, stores, strict=True)):
+            if not any(gaps[number].values()) and number not in lost and _holds(store, has_begun=True):
+                continue
+            done, move = _repair_keys(store, gaps[number], place, folder / f"{number}.new")
+            moves.append(move)
+            assert move.kept is not None
+            kept = Keys(move.kept).head.removesuffix(b"head").decode()
+            found.append(RepairedStore(done, kept, place.shard, lost.get(number, 0)))
+        if moves:
+            put_in_place(moves, forget_mail=cut.shards if cut is not None else 0)
+    return found
+
+
+def _copy_remains(place: Address, store: Store) -> dict[Family, int]:
+    def write(family: Family, rows: dict[bytes, bytes]) -> None:
+        store.write({family: {**rows}}, sync=False)
+
+    return copy_remains(place, write)
+
+
+def _repair_keys(
+    store: Store, gaps: dict[Family, int], place: Address, folder: Path
+) -> tuple[Repaired, Move]:
+    """Make a whole store of what is left in *store*, beside *place*."""
+    kept = next(each for n in count(1) if not has_store(each := kept_beside(place, n)))
+    made = beside(place)
+    remove_store(made)
+    with closing(make_store(folder)) as new:
+        done = repair_rows(store, new)
+        done.gaps = {family.name: n for family, n in gaps.items() if n}
+        with closing(open_store_of_shard(made)) as copy:
+            copy_rows(new, copy, lambda _: None)
+    return done, Move(made, place, kept)
+
+
+# -- one store
+
+
+def _holds(store: Store, *, has_begun: bool = False) -> bool:
+    """Whether every invariant of *store* holds, and, if it *has_begun*, it has the totals of a commit."""
     try:
         store.verify()
-        return audit_store(store).holds
+        return (not has_begun or read_saved(store) is not None) and audit_store(store).holds
     except StorageError:
         return False
 

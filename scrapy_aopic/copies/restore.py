@@ -17,19 +17,17 @@ from tqdm import tqdm
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.copied_shards import read_parts
-from scrapy_aopic.place.cutting import find_suffixes
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import copy_control
-from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
-from scrapy_aopic.seeds.folder_seeds import lists
-from scrapy_aopic.seeds.server_seeds import put_on_server
-from scrapy_aopic.storage import exists
+from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.place.seed_files import lists
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.keys import exists_at
 from scrapy_aopic.storage.redis.membership import begin, read_cut
 from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
-from scrapy_aopic.view.views import open_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,13 +47,11 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
     Raises:
         StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
     """
-    check_job_folder(source)
-    if not source.is_dir():
+    copy, place = FolderPlace(source), ServerPlace(target)
+    copy.check()
+    if not copy.has_job():
         raise StorageError(f"There is no job in the folder {source}.")
-    cut = read_parts(source)
-    if cut is None and not exists(store_folder(source)):
-        raise StorageError(f"There is no job in the folder {source}.")
-    if exists(target):
+    if place.has_job():
         raise StorageError(
             f"There is a job in {target}: remove its keys first, or give the restored one another key. Nothing was changed."
         )
@@ -65,14 +61,14 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
         ExitStack() as opened,
         tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
     ):
-        stores = open_stores(source)
+        stores = copy.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        copy_control(source, target)
-        put_on_server(target, lists(seeds_folder(source)))  # first: they are part of it
-        if cut is None:
+        copy_control(copy, place)
+        place.add_seeds(lists(seeds_folder(source)))  # first: they are part of it
+        if (cut := copy.read_cut()) is None:
             return _restore_one(stores[0], target, line.update)
-        return _restore_shards(stores, target, cut, find_suffixes(source), line.update)
+        return _restore_shards(stores, target, cut, copy.read_suffixes(), line.update)
 
 
 def _restore_one(store: Store, target: Address, progress: Callable[[int], object]) -> int:
@@ -98,7 +94,7 @@ def _restore_shards(
             nonlocal n
             for number, store in enumerate(stores):
                 place = target.of_shard(number)
-                if exists(place):  # of a restore that was killed
+                if exists_at(place):  # of a restore that was killed
                     remove_store(place)
                 copy = open_store_of_shard(place)
                 opened.callback(copy.close)

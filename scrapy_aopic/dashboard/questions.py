@@ -18,9 +18,8 @@ from scrapy_aopic.view.why import with_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
-    from scrapy_aopic.storage import Address
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.view.dropped import Sample
 
 _LONGEST = 8192
@@ -28,7 +27,7 @@ _LONGEST = 8192
 
 
 class Questions:
-    """Answers for *job*, in its folder or on a server, in one piece or in shards.
+    """Answers for the job at *job*, in one piece or in shards.
 
     Args:
         settings: Those of its crawl, for the rules on URLs.
@@ -37,7 +36,7 @@ class Questions:
 
     def __init__(
         self,
-        job: Path | Address,
+        job: Place,
         settings: Mapping[Any, Any],
         dropped: Callable[[], Mapping[str, Sample] | None] = lambda: None,
     ) -> None:
@@ -83,7 +82,7 @@ class Questions:
         return answer
 
 
-def asked_of(job: Path | Address) -> dict[str, Any]:
+def asked_of(job: Place) -> dict[str, Any]:
     """What an operator asks of the crawl of *job*, as fields of a snapshot; if that cannot be read, why."""
     try:
         control = read_control(job)

@@ -12,6 +12,8 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.exceptions import plainly
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.live_stats import live_stats
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.settings import Listen
-    from scrapy_aopic.storage import Address
     from scrapy_aopic.view.snapshot import Snapshot
     from scrapy_aopic.view.verdict import Verdict
 
@@ -145,14 +147,14 @@ class Dashboard:
             extra=extra,
         )
 
-    def _place(self) -> Path | Address | None:
+    def _place(self) -> Place | None:
         """Where the job can be looked at; ``None`` if it is in memory, or in a folder that goes with the crawl."""
         settings = self._crawler.settings
         kind = read(settings, "AOPIC_STORE")
         if kind == "redis":
-            return read_address(settings, str(getattr(self._crawler.spider, "name", "")))
+            return ServerPlace(read_address(settings, str(getattr(self._crawler.spider, "name", ""))))
         folder = settings.get("JOBDIR")
-        return Path(folder) if folder and kind != "memory" else None
+        return FolderPlace(Path(folder)) if folder and kind != "memory" else None
 
     def _whole(self) -> Callable[[], dict[str, Any]] | None:
         """What looks at all shards, of a job that is cut into some."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, StorageError
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.settings import read, read_dashboard
-from scrapy_aopic.storage import Address
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.view.dropped import read_dropped
 from scrapy_aopic.view.history import FILE_NAME
@@ -31,6 +30,7 @@ from .site import make_site
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.settings import Listen
     from scrapy_aopic.view.dropped import Sample
     from scrapy_aopic.view.snapshot import Snapshot
@@ -51,10 +51,10 @@ class StoredJob:
     """Looks at a stored job again and again.
 
     Args:
-        job: Its folder, or where it is on a server.
+        job: Where it is.
     """
 
-    def __init__(self, job: Path | Address) -> None:
+    def __init__(self, job: Place) -> None:
         self._job = job
         self._earlier: deque[tuple[float, int]] = deque()
         self._last: dict[str, Any] | None = None
@@ -119,28 +119,26 @@ class StoredJob:
         }
 
 
-def _looks(job: Path | Address) -> tuple[Callable[[], Seen], Callable[[], dict[str, Any]] | None]:
+def _looks(job: Place) -> tuple[Callable[[], Seen], Callable[[], dict[str, Any]] | None]:
     """What looks at *job*, and what looks at all shards of one that is cut into some."""
-    if isinstance(job, Address):
-        from scrapy_aopic.view.whole_job import is_cut  # noqa: PLC0415  # needs a package that other jobs do not
+    if isinstance(job, ServerPlace):
+        from .sharded_job import WholeDashboard, WholeJob  # noqa: PLC0415  # needs a package that other jobs do not
 
-        from .sharded_job import WholeDashboard, WholeJob  # noqa: PLC0415
-
-        if is_cut(job):
-            whole = WholeJob(job)
+        if job.read_cut() is not None:
+            whole = WholeJob(job.address)
             return WholeDashboard(
                 whole, StoredJob(job).snapshot, str(job), asked=partial(asked_of, job)
             ).look, whole.look
     return StoredJob(job).look, None
 
 
-def _dropped(job: Path | Address) -> Mapping[str, Sample] | None:
+def _dropped(job: Place) -> Mapping[str, Sample] | None:
     """Samples of the links that the crawl dropped; ``None`` of a job on a server, whose workers have them."""
-    return read_dropped(job / DROPPED) if isinstance(job, Path) else None
+    return read_dropped(job.folder / DROPPED) if job.folder is not None else None
 
 
 def serve(
-    job: Path | Address,
+    job: Place,
     where: Listen,
     settings: Mapping[Any, Any],
     *,
@@ -167,7 +165,7 @@ def serve(
     site = make_site(
         feed,
         oldest_commit=float("inf"),
-        history=job / FILE_NAME if isinstance(job, Path) else None,
+        history=job.folder / FILE_NAME if job.folder is not None else None,
         questions=Questions(job, settings, partial(_dropped, job)),
         whole=whole,
     )

@@ -22,6 +22,7 @@ from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import Leased, is_safe, lock_job, note_server, open_store
+from scrapy_aopic.storage.opening import open_store_at
 
 from .clock import JobClock
 from .commit_thread import Commits, OwnWriter, WatchedStore
@@ -115,8 +116,10 @@ class Job:
                 note_server(store_folder(folder), address)
             self.server_seeds: ServerSeeds | None = None
             self.name = str(address or folder)
-            self._store: Store = open_store(
-                address or (store_folder(folder) if folder else None), kind, memory_mb=memory_mb
+            self._store: Store = (
+                open_store_at(address)
+                if address is not None
+                else open_store(store_folder(folder) if folder else None, kind, memory_mb=memory_mb)
             )
             opened.callback(self._store.close)
             self._leased = self._store if isinstance(self._store, Leased) else None

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import BatchOrder, order_name
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.storage.redis.membership import JobCut, begin, read_cut, read_suffixes
+from scrapy_aopic.storage.redis.membership import JobCut, begin, read_cut
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 
-from .copied_shards import read_part_suffixes
+from .server_place import ServerPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
+
+    from .place import Place
 
 logger = logging.getLogger(__name__)
 
@@ -94,36 +95,27 @@ def _check_begun(address: Address, shards: int, disks: int, order: str) -> None:
             f"{order}: set AOPIC_ORDER as all other workers have it, or begin another job with another AOPIC_REDIS_KEY. Nothing was "
             "changed."
         )
-    check_suffixes(address, cut)
+    check_suffixes(ServerPlace(address), cut)
 
 
-def check_suffixes(job: Path | Address, cut: JobCut) -> None:
-    """Cut domains as *cut*, that of *job*, does from now on: else this process would look for hosts in other shards.
+def check_suffixes(place: Place, cut: JobCut) -> None:
+    """Cut domains as *cut*, that of the job at *place*, does from now on: else this process would look for hosts in other shards.
 
     Raises:
         StorageError: If it cannot.
     """
     if cut.suffixes == list_name():
         return
-    if not use_list(cut.suffixes, find_suffixes(job)):
+    if not use_list(cut.suffixes, place.read_suffixes()):
         raise StorageError(
-            f"The job in {job} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
+            f"The job in {place} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
             f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of tldextract "
             "with which the job began. Nothing was changed."
         )
     logger.info(
         "Domains are cut by the list of public suffixes with which the job in %(job)s began, not by the one that is installed",
-        {"job": job},
+        {"job": place},
     )
-
-
-def find_suffixes(job: Path | Address) -> bytes:
-    """The list of public suffixes by which *job* is cut; empty if it is not there.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    return (read_part_suffixes(job) if isinstance(job, Path) else read_suffixes(job)) or b""
 
 
 def begin_cut(

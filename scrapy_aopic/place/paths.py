@@ -1,7 +1,7 @@
 """What lies where in a job folder.
 
 ``aopic/`` holds the store and may change without warning between format versions; seeds wait in ``aopic-seeds/``
-(see :mod:`scrapy_aopic.seeds.folder_seeds`); beside them is what Scrapy itself keeps.
+(see :mod:`.seed_files`); beside them is what Scrapy itself keeps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
-from scrapy_aopic.storage.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 
 STATE_FILE = "spider.state"
 """What Scrapy itself keeps in a job folder: the state of the spider."""
-
-
-def store_place(job: Path | Address) -> Path | Address:
-    """Where the store of a *job* is, which is a job folder, or is itself on a server."""
-    return job if isinstance(job, Address) else store_folder(job)
 
 
 def store_folder(job_folder: Path) -> Path:

@@ -11,25 +11,16 @@ import json
 import sys
 from array import array
 from bisect import bisect_left
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from w3lib.url import canonicalize_url
 
-from scrapy_aopic.exceptions import StorageError, plainly
-from scrapy_aopic.storage.named_files import read_given
-from scrapy_aopic.storage.redis.connect import connect
-from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.replacing import put_pieces
-from scrapy_aopic.storage.store_folder import replacing
+from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scrapy_aopic.storage import Address
-
-_FILE = "aopic-former"
+    from scrapy_aopic.place.place import Place
 
 _BYTES = 8
 """Of a fingerprint that are kept."""
@@ -105,55 +96,28 @@ def make_former(scheme: str, numbers: Iterable[int]) -> Former:
     return Former(scheme, array("Q", sorted({*numbers})))
 
 
-def keep_former(job: Path | Address, former: Former) -> None:
-    """Let *former* lie beside *job*, in the place of what was there.
+def keep_former(place: Place, former: Former) -> None:
+    """Let *former* lie beside the job at *place*, in the place of what was there.
 
     Raises:
         StorageError: If it cannot be written.
     """
-    if isinstance(job, Path):
-        try:
-            job.mkdir(parents=True, exist_ok=True)
-            with replacing(job / _FILE) as file:
-                file.writelines(former.pieces())
-        except OSError as error:
-            raise StorageError(f"{job / _FILE} cannot be written: {plainly(error)}.") from error
-        return
-    key = Keys(job).of_job(b"former")
-    with closing(connect(job)) as link:
-        put_pieces(link, key, former.pieces())
+    place.write_former(former.pieces())
 
 
-def read_former(job: Path | Address | None) -> Former | None:
-    """What lies beside *job*, which may have no place; ``None`` if nothing does.
+def read_former(place: Place | None) -> Former | None:
+    """What lies beside the job at *place*, which may have none; ``None`` if nothing does.
 
     Raises:
         StorageError: If it cannot be read.
     """
-    if job is None:
+    if place is None:
         return None
-    try:
-        if isinstance(job, Path):
-            data = read_given(job / _FILE)
-        else:
-            key, n, parts = Keys(job).of_job(b"former"), 0, []
-            with closing(connect(job)) as link:
-                while piece := link.ask((b"LINDEX", key, n))[0]:
-                    parts.append(piece)
-                    n += 1
-            data = b"".join(parts)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"{job}: the pages of the former crawl cannot be read: {plainly(error)}."
-        ) from error
-    return _read(job, data) if data else None
+    data = place.read_former()
+    return _read(place, data) if data else None
 
 
-def _read(job: Path | Address, data: bytes) -> Former:
+def _read(place: Place, data: bytes) -> Former:
     head, _, rest = data.partition(b"\n")
     try:
         said = json.loads(head)
@@ -165,6 +129,6 @@ def _read(job: Path | Address, data: bytes) -> Former:
         return Former(said["scheme"], numbers)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StorageError(
-            f"The pages of the former crawl that lie beside the job in {job} are damaged: import them again "
+            f"The pages of the former crawl that lie beside the job in {place} are damaged: import them again "
             "('scrapy aopic import-redis')."
         ) from error

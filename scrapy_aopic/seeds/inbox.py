@@ -16,9 +16,10 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.place.seed_files import START, lists
 from scrapy_aopic.storage.lock import sync_folder
 
-from .folder_seeds import START, Seed, lists, read_row
+from .adding import Seed, read_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,19 +23,20 @@ from tqdm import tqdm
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.place.paths import seeds_folder
-from scrapy_aopic.storage import Address
+from scrapy_aopic.place.seed_files import lists, put_list
+from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 from scrapy_aopic.web.request_rows import pack_values
 
+from .adding import Seed
 from .earlier_crawl import SCHEMES, beginning, keep_former, make_former
-from .folder_seeds import Seed, lists, wait
 from .seed_lists import url_error
-from .server_seeds import put_on_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage.redis.connection import Link
 
 _AT_ONCE = 500
@@ -50,7 +51,7 @@ _OF_TRANSFERS = ("download_latency", "_auth_proxy", "_scheme_proxy")
 _TEXTS = ("url", "method", "callback", "errback", "encoding")
 
 
-class Places(NamedTuple):
+class OldCrawl(NamedTuple):
     """Where a crawl of scrapy-redis keeps what it has, on the server of *address*.
 
     Attributes:
@@ -87,9 +88,9 @@ class Imported:
 
 
 def import_crawl(
-    places: Places, job: Path | Address, *, scheme: str = "", skip_bad: bool = False, progress: bool = False
+    old: OldCrawl, place: Place, *, scheme: str = "", skip_bad: bool = False, progress: bool = False
 ) -> Imported:
-    """Take over into *job* what is at *places*, all of it or nothing.
+    """Take over *old* into the job at *place*, all of it or nothing.
 
     Args:
         scheme: What made the fingerprints (:data:`.earlier_crawl.SCHEMES`); ``""`` to find out by the queue.
@@ -100,13 +101,13 @@ def import_crawl(
         StorageError: If a server cannot be reached, or the job cannot be written.
     """
     found = Imported()
-    with closing(connect(places.address)) as link, TemporaryDirectory(prefix="scrapy-aopic-") as temporary:
+    with closing(connect(old.address)) as link, TemporaryDirectory(prefix="scrapy-aopic-") as temporary:
         former: set[int] = set()
-        if places.fingerprints:
-            former = _read_fingerprints(link, places.fingerprints, progress=progress)
-        rows = _rows(link, places, former, found, progress=progress)
+        if old.fingerprints:
+            former = _read_fingerprints(link, old.fingerprints, progress=progress)
+        rows = _rows(link, old, former, found, progress=progress)
         folder = seeds_folder(Path(temporary))
-        wait(folder, rows)
+        put_list(folder, rows)
         n = found.requests + found.start_urls
         if found.bad and not skip_bad:
             raise ExchangeError(
@@ -115,35 +116,25 @@ def import_crawl(
             )
         if not n and not former:
             raise ExchangeError(
-                f"There is nothing of a crawl at {_server(places.address)} under {_names(places)}: give the spider's name as the old "
+                f"There is nothing of a crawl at {_server(old.address)} under {_names(old)}: give the spider's name as the old "
                 "crawl had it, or the keys with --queue, --start-urls and --dupefilter."
             )
         if former:
             found.scheme = scheme or _scheme(found)
             kept = make_former(found.scheme, former - found.numbers[found.scheme])
             found.former = len(kept)
-            keep_former(job, kept)  # before the requests, none of which it has
+            keep_former(place, kept)  # before the requests, none of which it has
         if n:
-            _put(job, folder)
+            place.add_seeds(lists(folder))
     return found
-
-
-def _put(job: Path | Address, folder: Path) -> None:
-    """Let the list in *folder* wait beside *job*."""
-    if isinstance(job, Path):
-        for path in lists(folder):
-            with path.open(encoding="ascii") as lines:
-                wait(seeds_folder(job), lines)
-    else:
-        put_on_server(job, lists(folder))
 
 
 def _server(address: Address) -> str:
     return str(address).partition("#")[0]
 
 
-def _names(places: Places) -> str:
-    return ", ".join(filter(None, (places.queue, places.start_urls, places.fingerprints)))
+def _names(old: OldCrawl) -> str:
+    return ", ".join(filter(None, (old.queue, old.start_urls, old.fingerprints)))
 
 
 def _scheme(found: Imported) -> str:
@@ -198,11 +189,11 @@ def _kind(link: Link, key: str) -> str:
 # -- requests
 
 
-def _rows(link: Link, places: Places, former: set[int], found: Imported, *, progress: bool) -> Iterator[str]:
+def _rows(link: Link, old: OldCrawl, former: set[int], found: Imported, *, progress: bool) -> Iterator[str]:
     """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
     found.hits = dict.fromkeys(SCHEMES, 0)
     found.numbers = {name: set() for name in SCHEMES}
-    for is_start, key in ((True, places.start_urls), (False, places.queue)):
+    for is_start, key in ((True, old.start_urls), (False, old.queue)):
         if not key:
             continue
         rows = tqdm(
@@ -249,7 +240,7 @@ def _members(link: Link, key: str) -> Iterator[bytes]:
             ((cursor, members),) = link.ask((b"SSCAN", name, cursor, b"COUNT", _AT_ONCE))
             seen |= {*members}
             if cursor == b"0":
-                yield from sorted(seen)  # the same order each time: see :mod:`.folder_seeds`
+                yield from sorted(seen)  # the same order each time: see :mod:`scrapy_aopic.place.seed_files`
                 return
     words = {"list": b"LRANGE", "zset": b"ZRANGE"}
     if kind not in words:

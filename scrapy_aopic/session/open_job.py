@@ -18,14 +18,17 @@ from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.place.copied_shards import check_no_parts
 from scrapy_aopic.place.cutting import begin_cut, check_cut
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import ControlWatch
 from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
+from scrapy_aopic.place.seed_files import START
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.worker_folder import check_no_home
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_former
-from scrapy_aopic.seeds.folder_seeds import START, give
-from scrapy_aopic.seeds.server_seeds import ServerSeeds, give_on_server
+from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
-from scrapy_aopic.storage import exists, lock_job
+from scrapy_aopic.storage import lock_job
 from scrapy_aopic.storage.redis.membership import JobCut
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings, Settings
 
     from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.place.shard_places import Keeper
     from scrapy_aopic.settings.parse import TopicGiven
     from scrapy_aopic.storage import Address
@@ -117,7 +121,7 @@ class OpenJob:
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
             self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
-            self.former = read_former(address or folder)
+            self.former = read_former(_place_of(folder, address))
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
@@ -139,9 +143,9 @@ class OpenJob:
     def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
         """See what is asked of the job, if it outlives this run."""
         if address is not None:
-            return ControlWatch(address, address)
+            return ControlWatch(ServerPlace(address))
         if folder is not None and self._lock is not None and self.persists:
-            return ControlWatch(folder, self._lock.around.where)
+            return ControlWatch(FolderPlace(folder, self._lock.around.where))
         return None
 
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
@@ -185,40 +189,36 @@ class OpenJob:
             if not source and address is None:
                 return None
             self._temporary = TemporaryDirectory(prefix="scrapy-aopic-")
-            waiting = Path(self._temporary.name)
-        else:
-            waiting = seeds_folder(folder)
-        place = address or (store_folder(folder) if folder is not None else None)
+            folder = Path(self._temporary.name)
+        place = ServerPlace(address) if address is not None else FolderPlace(folder)
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
-        begin = partial(self._put_seeds, source, waiting, address)
+        begin = partial(self._put_seeds, source, place)
         if address is not None and shards > 1:
             has_begun = not begin_cut(address, shards, begin, disks=disks, order=order)
-        elif not (has_begun := place is not None and exists(place)):
+        elif not (has_begun := place.has_job()):
             begin()
         if has_begun and source:
             logger.info(
                 "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
-                {"source": source, "folder": address or folder},
+                {"source": source, "folder": place},
                 extra=self._extra,
             )
+        waiting = seeds_folder(folder)
         if address is not None:
             self._server_seeds = ServerSeeds(address, waiting)
         return waiting
 
-    def _put_seeds(self, source: str, waiting: Path, address: Address | None) -> None:
-        """Let the seeds of *source*, if it is one, wait for the job that begins."""
+    def _put_seeds(self, source: str, place: Place) -> None:
+        """Let the seeds of *source*, if it is one, wait for the job that begins at *place*."""
         if not source:
             return
         try:
-            if address is not None:
-                given = give_on_server(address, [source], name=START)
-            else:
-                given = give(waiting, [source], name=START)
+            added = add_seeds(place, [source], name=START)
         except ExchangeError as error:
             raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
         logger.info(
             "The crawl starts from %(rows)d seeds of %(source)s",
-            {"rows": given.rows, "source": source},
+            {"rows": added.rows, "source": source},
             extra=self._extra,
         )
 
@@ -261,6 +261,13 @@ def _job_folder(settings: BaseSettings) -> Path | None:
     folder = Path(path) if path else None
     check_no_parts(folder)
     return folder
+
+
+def _place_of(folder: Path | None, address: Address | None) -> Place | None:
+    """Where the job is; ``None`` if it is in memory only, or in a temporary folder."""
+    if address is not None:
+        return ServerPlace(address)
+    return FolderPlace(folder) if folder is not None else None
 
 
 def _check_disks(folder: Path | None, kind: str, disks: int) -> None:

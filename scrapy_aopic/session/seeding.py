@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.seeds.folder_seeds import Seed
+    from scrapy_aopic.seeds.adding import Seed
     from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.page_keys import PageKeys
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 
-from .address import Address
 from .lock import sync_folder
 from .opening import COPY_MB, best_kind, exists
-from .registry import Compacts, VerifiesStructure, kind_in, make, note_kind
+from .registry import Compacts, VerifiesStructure, make, note_kind
 from .store_folder import check_format, write_format
 
 if TYPE_CHECKING:
@@ -25,14 +24,25 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
 
+    from .registry import Kind
+
 _ROWS_AT_ONCE = 5_000
 """Rows in a batch of a copy: some megabyte."""
 
 
 def copy_store(
-    source: Store, folder: Path | Address, target: Path, progress: Callable[[int], object] = lambda _: None
+    source: Store,
+    target: Path,
+    *,
+    name: str,
+    kind: Kind | None = None,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> int:
-    """Copy *source*, the store in *folder* or at an address, or a snapshot of it, to the folder *target*; returns the number of rows.
+    """Copy *source*, a store or a snapshot of one, to the folder *target*; returns the number of rows.
+
+    Args:
+        name: What messages call the source.
+        kind: Of the copy; see :func:`make_store`.
 
     Raises:
         StorageError: If the source cannot be read, or the copy not be written.
@@ -40,7 +50,7 @@ def copy_store(
     if isinstance(source, VerifiesStructure):
         source.verify_structure()
     copied = 0
-    with closing(make_store(target, folder)) as copy:
+    with closing(make_store(target, kind)) as copy:
         for family in Family:
             rows, last = source.scan(family), list[bytes]()
             while chunk := list(islice(rows, _ROWS_AT_ONCE)):
@@ -48,7 +58,7 @@ def copy_store(
                 keys = [*last, *(key for key, _ in chunk)]
                 if not all(map(lt, keys, keys[1:])):
                     raise StorageError(
-                        f"Cannot read the store in {folder}: the rows of {family.name} are not in their order."
+                        f"Cannot read the store of {name}: the rows of {family.name} are not in their order."
                     )
                 copy.write({family: dict(chunk)}, sync=False)
                 copied += len(chunk)
@@ -60,15 +70,13 @@ def copy_store(
     return copied
 
 
-def make_store(folder: Path, like: Path | Address) -> Store:
-    """Make a new store in *folder*, of the kind that is in the folder *like*; of the best if *like* is on a server.
+def make_store(folder: Path, kind: Kind | None = None) -> Store:
+    """Make a new store in *folder*, of this *kind*; of the best that can be imported if it is ``None``.
 
     Raises:
-        StorageError: If there is no store in *like*, or none can be made.
+        StorageError: If none can be made.
     """
-    kind = best_kind(folder) if isinstance(like, Address) else kind_in(like)
-    if kind is None:
-        raise StorageError(f"The files of the store in {like} are gone.")
+    kind = kind or best_kind(folder)
     if kind.is_foreign:
         folder.mkdir(parents=True, exist_ok=True)
         note_kind(folder, kind)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly, plainly_said
 
-from .address import Address
 from .commit_number import forget_landed, read_landed
 from .lock import sync_names
 from .named_files import read_given
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
 
+    from .address import Address
     from .redis.store import RedisStore
     from .registry import Kind
 
@@ -34,25 +34,21 @@ COPY_MB = 16
 """Megabytes for the cache of a store that is only written, or read once from its beginning to its end."""
 
 
-def exists(place: Path | Address) -> bool:
-    """Whether there is a store of any kind in a folder, or at an address.
+def exists(folder: Path) -> bool:
+    """Whether there is a store of any kind in *folder*.
 
     Raises:
-        StorageError: If the folder does not say which it is although it should, or the server cannot be reached.
+        StorageError: If the folder does not say which it is although it should.
     """
-    if isinstance(place, Address):
-        from .redis.keys import exists_at  # noqa: PLC0415 (only for jobs on a server)
-
-        return exists_at(place)
-    return kind_of(place) is not None
+    return kind_of(folder) is not None
 
 
-def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
-    """Open the store in *place* for reading and writing; make it if there is none.
+def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) -> Store:
+    """Open the store in *folder* for reading and writing; make it if there is none.
 
     Args:
-        place: The folder that belongs to the store, its address on a server, or ``None`` to keep the crawl in memory.
-        kind: Of a store in a folder: ``rocksdb``, ``sqlite``, ``memory``, the import path of a :class:`~.registry.Backend`, or ``auto``: the
+        folder: The folder that belongs to the store, or ``None`` to keep the crawl in memory.
+        kind: ``rocksdb``, ``sqlite``, ``memory``, the import path of a :class:`~.registry.Backend`, or ``auto``: the
             kind that is in the folder, else the best that can be imported.
         memory_mb: The size of the caches, in megabytes.
 
@@ -60,13 +56,6 @@ def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: i
         StorageError: If the folder holds a store of another kind, is in use, or cannot be opened.
         SettingError: If there is no such kind.
     """
-    if isinstance(place, Address):
-        try:
-            from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
-        except ImportError as error:
-            raise needs_library(place, error) from error
-        return RedisStore(place)
-    folder = place
     asked = find(kind) if kind != "auto" else None
     if asked is not None and asked.name == SERVER:
         raise StorageError("A redis store needs the address of a server, not a folder.")
@@ -87,6 +76,19 @@ def open_store(place: Path | Address | None, kind: str = "auto", *, memory_mb: i
     return make(folder, asked or _kind_in(folder), memory_mb)
 
 
+def open_store_at(address: Address) -> RedisStore:
+    """Open the store of the job at *address* for reading and writing, waiting for the end of a lease; make it if there is none.
+
+    Raises:
+        StorageError: If it is in use, or cannot be opened.
+    """
+    try:
+        from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
+    except ImportError as error:
+        raise needs_library(address, error) from error
+    return RedisStore(address)
+
+
 def open_store_of_shard(address: Address) -> RedisStore:
     """Open the store of one shard of a job, if no other process has it open.
 
@@ -105,9 +107,11 @@ def open_snapshots(address: Address) -> list[Store]:
     Raises:
         StorageError: If there is no job, or it cannot be opened.
     """
-    from .redis.frozen_view import RedisView  # noqa: PLC0415
-    from .redis.membership import read_cut  # noqa: PLC0415 (only for jobs on a server)
-
+    try:
+        from .redis.frozen_view import RedisView  # noqa: PLC0415
+        from .redis.membership import read_cut  # noqa: PLC0415 (only for jobs on a server)
+    except ImportError as error:
+        raise needs_library(address, error) from error
     cut = read_cut(address)
     if cut is not None and cut.disks:
         raise StorageError(
@@ -117,21 +121,14 @@ def open_snapshots(address: Address) -> list[Store]:
     return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
 
 
-def open_snapshot(place: Path | Address, *, memory_mb: int = COPY_MB) -> Store:
-    """Open a read-only view of the store in *place* as it is now, even while another process writes to it.
+def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
+    """Open a read-only view of the store in *folder* as it is now, even while another process writes to it.
 
     The view does not move; close it soon, for the files that it needs are kept until then.
 
     Raises:
         StorageError: If there is no store, or it cannot be opened.
     """
-    if isinstance(place, Address):
-        try:
-            from .redis.frozen_view import RedisView  # noqa: PLC0415 (only for jobs on a server)
-        except ImportError as error:
-            raise needs_library(place, error) from error
-        return RedisView(place)
-    folder = place
     kind = kind_in(folder)
     if kind is None:
         _check_not_gone(folder)

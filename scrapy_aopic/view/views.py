@@ -10,7 +10,6 @@ Rule 2: what is counted or listed of a job is counted or listed of each view, an
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,10 +22,6 @@ from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, s
 from scrapy_aopic.core.shards.letters import read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.copied_shards import part_folder, read_parts
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.core.shards.letters import Letter
-    from scrapy_aopic.storage import Address
+    from scrapy_aopic.place.place import Place
 
 _WITH_ADDRESSES = (Family.PAGES, Family.REQUESTS)
 """Families whose rows other shards name."""
@@ -175,36 +170,15 @@ def views_of(stores: Sequence[Store]) -> list[ShardView]:
     return [ShardView(number, stores, each) for number, each in enumerate(saved)]
 
 
-def open_stores(job: Path | Address) -> list[Store]:
-    """Open the stores of *job* as of one moment, to be read; a crawl may be using them.
-
-    Raises:
-        StorageError: If there is no job, or it cannot be read.
-    """
-    if not isinstance(job, Path):
-        return open_snapshots(job)
-    parts = read_parts(job)
-    if parts is None:
-        return [open_snapshot(store_folder(job))]
-    with ExitStack() as opened:
-        stores = []
-        for number in range(parts.shards):
-            store = open_snapshot(part_folder(job, number))
-            opened.callback(store.close)
-            stores.append(store)
-        opened.pop_all()
-    return stores
-
-
 @contextmanager
-def opened_views(job: Path | Address) -> Iterator[Sequence[Store]]:
-    """The store of *job*, or views of all of its shards, as of one moment; a crawl may be using them.
+def opened_views(place: Place) -> Iterator[Sequence[Store]]:
+    """The store of the job at *place*, or views of all of its shards, as of one moment; a crawl may be using them.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
     with ExitStack() as opened:
-        stores = open_stores(job)
+        stores = place.open_snapshots()
         for store in stores:
             opened.callback(store.close)
         yield stores if len(stores) == 1 else views_of(stores)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.audit import Audit
@@ -14,19 +13,19 @@ from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.mail import Got, read_counts
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.copied_shards import read_parts
 from scrapy_aopic.place.cutting import check_suffixes
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.disk_workers import read_books, registry_of
-from scrapy_aopic.storage.redis.membership import State, read_cut
+from scrapy_aopic.storage.redis.membership import State
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 from scrapy_aopic.web.suffixes import registered_domain
 
 from .auditing import audit_store
-from .views import open_stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.membership import JobCut
 
@@ -34,40 +33,22 @@ _COUNTS = ("queued", "visited", "failed", "hosts")
 """What each shard counts, in this order."""
 
 
-def find_cut(job: Path | Address) -> JobCut | None:
-    """How *job* is cut; ``None`` if it is in one piece, or gone.
-
-    Raises:
-        StorageError: If that cannot be read, or the server cannot be reached.
-    """
-    return read_parts(job) if isinstance(job, Path) else read_cut(job)
-
-
-def is_cut(job: Path | Address) -> bool:
-    """Whether *job* is one in shards.
-
-    Raises:
-        StorageError: If that cannot be read, or the server cannot be reached.
-    """
-    return find_cut(job) is not None
-
-
-def _cut_of(job: Path | Address) -> JobCut:
-    cut = find_cut(job)
+def _cut_of(job: Place) -> JobCut:
+    cut = job.read_cut()
     if cut is None:
         raise StorageError(f"The job in {job} is in one piece, or gone.")
     return cut
 
 
-def who_crawls(job: Path | Address) -> dict[int, str] | None:
+def who_crawls(job: Place) -> dict[int, str] | None:
     """Who crawls each shard of *job* now; empty for a shard that nobody crawls, and ``None`` for a copy in a folder.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
-    if isinstance(job, Path):
+    if not isinstance(job, ServerPlace):
         return None
-    return {row["shard"]: row["worker"] for row in shards_status(job)["shards"]}
+    return {row["shard"]: row["worker"] for row in shards_status(job.address)["shards"]}
 
 
 # -- status
@@ -79,7 +60,7 @@ def shards_status(address: Address) -> dict[str, Any]:
     Raises:
         StorageError: If there is no such job, or the server cannot be reached.
     """
-    cut = _cut_of(address)
+    cut = _cut_of(ServerPlace(address))
     with closing(registry_of(address, cut)) as registry:
         look = registry.look({}, joins=False)
     states = [look.states.get(number) for number in range(cut.shards)]
@@ -132,14 +113,14 @@ def shards_status(address: Address) -> dict[str, Any]:
     }
 
 
-def stored_status(job: Path) -> dict[str, Any]:
-    """What :func:`shards_status` says, of the copy of a job in the folder *job*, which nobody crawls.
+def stored_status(job: Place) -> dict[str, Any]:
+    """What :func:`shards_status` says, of the copy of a job at *job*, which nobody crawls.
 
     Raises:
         StorageError: If there is no such job, or a store cannot be read.
     """
     with ExitStack() as opened:
-        stores = open_stores(job)
+        stores = job.open_snapshots()
         for store in stores:
             opened.callback(store.close)
         saved = [read_saved(store) for store in stores]
@@ -249,7 +230,7 @@ class WholeAudit:
     is_of_books: bool = False
 
 
-def audit_job(job: Path | Address) -> WholeAudit:
+def audit_job(job: Place) -> WholeAudit:
     """Check every shard of *job*, and the mail between them, as of one moment.
 
     Raises:
@@ -258,11 +239,11 @@ def audit_job(job: Path | Address) -> WholeAudit:
     """
     cut = _cut_of(job)
     check_suffixes(job, cut)
-    if cut.disks and not isinstance(job, Path):
-        return audit_books(read_books(job, cut), cut.shards)
+    if cut.disks and isinstance(job, ServerPlace):
+        return audit_books(read_books(job.address, cut), cut.shards)
     result = WholeAudit(cut.shards, total=cut.shards * TOTAL)
     with ExitStack() as opened:
-        views = open_stores(job)
+        views = job.open_snapshots()
         for view in views:
             opened.callback(view.close)
         for number, view in enumerate(views):

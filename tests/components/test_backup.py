@@ -17,8 +17,9 @@ from support.stored_jobs import make_job, rows
 
 from scrapy_aopic.copies.backup import backup
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import seeds_folder, store_folder
-from scrapy_aopic.seeds.folder_seeds import give
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.storage import exists, lock_job, open_store
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path: Path,
         with crawl(job, running.url, store) as process:
             while len(running.log) < 30 and process.poll() is None:
                 time.sleep(0.005)
-            backup(job, copy)
+            backup(FolderPlace(job), copy)
             assert process.poll() is None
         before = rows(copy)
         assert check(job).visited == N_PAGES
@@ -91,12 +92,12 @@ def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store
             lock_job(store_folder(part), "backup"),
             pytest.raises(StorageError, match=r"part.* is in use: .*backup"),
         ):
-            backup(job, copy)  # another one goes on
+            backup(FolderPlace(job), copy)  # another one goes on
         (part / "aopic.lock").write_text('{"task": "backup"}')  # as it was
-        backup(job, copy)
+        backup(FolderPlace(job), copy)
     assert rows(copy) == rows(job)
     with pytest.raises(StorageError, match="copy exists; remove it"):
-        backup(job, copy)
+        backup(FolderPlace(job), copy)
 
 
 @pytest.mark.parametrize("left", ["notes", "aopic.lock"])
@@ -106,16 +107,16 @@ def test_a_folder_that_no_backup_has_left_is_not_removed(tmp_path: Path, left: s
     part.mkdir()
     (part / left).write_text('{"task": "crawl"}')
     with pytest.raises(StorageError, match=r"copy\.part exists; remove it"):
-        backup(job, tmp_path / "copy")
+        backup(FolderPlace(job), tmp_path / "copy")
     assert (part / left).exists()
 
 
 def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
     job = tmp_path / "job"
     make_job(job, "sqlite", 3)
-    give(seeds_folder(job), ["http://a.test/"])
+    add_seeds(FolderPlace(job), ["http://a.test/"])
     (job / "spider.state").write_bytes(b"state")
-    backup(job, tmp_path / "copy")
+    backup(FolderPlace(job), tmp_path / "copy")
     assert (tmp_path / "copy" / "spider.state").read_bytes() == b"state"
     (one,) = seeds_folder(job).iterdir()
     (other,) = seeds_folder(tmp_path / "copy").iterdir()
@@ -124,7 +125,7 @@ def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no job in the folder"):
-        backup(tmp_path / "job", tmp_path / "copy")
+        backup(FolderPlace(tmp_path / "job"), tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,7 +144,7 @@ def test_a_page_of_a_file_in_the_place_of_another_is_never_copied_as_if_rows_had
             file.write_bytes(whole[:at] + whole[other : other + 4096] + whole[at + 4096 :])
             copy = tmp_path / "copy"
             try:
-                backup(job, copy)
+                backup(FolderPlace(job), copy)
             except StorageError:
                 refused += 1
             else:

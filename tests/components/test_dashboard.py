@@ -31,6 +31,7 @@ from scrapy_aopic.dashboard.site import health, readiness
 from scrapy_aopic.dashboard.stored_job import StoredJob
 from scrapy_aopic.dashboard.stored_job import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.domain_spread import top_domains
@@ -327,7 +328,13 @@ async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp
 
     visitor: list[Thread] = []
     with pytest.raises(Over):
-        serve_job(tmp_path, Listen("127.0.0.1", 0), {"AOPIC_DASHBOARD_TOKEN": TOKEN}, say=say, sleep=sleep)
+        serve_job(
+            FolderPlace(tmp_path),
+            Listen("127.0.0.1", 0),
+            {"AOPIC_DASHBOARD_TOKEN": TOKEN},
+            say=say,
+            sleep=sleep,
+        )
     now = json.loads(found["/api/v1/snapshot"][1])
     assert {name: now["pages"][name] for name in known["pages"]} == known["pages"]
     assert now["hosts"]["known"] == known["hosts"]
@@ -346,7 +353,7 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_
     serve(PAGES)
     folder = tmp_path / "job"
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"})
-    stored = StoredJob(folder)
+    stored = StoredJob(FolderPlace(folder))
     assert "problem" not in stored.look().figures
     folder.rename(tmp_path / "elsewhere")
     seen = stored.look()
@@ -383,12 +390,12 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
 
 def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="There is no store in the folder"):
-        serve_job(tmp_path, Listen("127.0.0.1", 0), {}, say=print)
+        serve_job(FolderPlace(tmp_path), Listen("127.0.0.1", 0), {}, say=print)
 
 
 def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN must be set"):
-        serve_job(tmp_path, Listen("0.0.0.0", 0), {}, say=print)
+        serve_job(FolderPlace(tmp_path), Listen("0.0.0.0", 0), {}, say=print)
 
 
 @deferred_f_from_coro_f
@@ -405,7 +412,7 @@ async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
 
 def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Path) -> None:
     make_job(tmp_path, "sqlite", 120)  # hosts h0 to h49, domains of their own
-    with opened_views(tmp_path) as stores:
+    with opened_views(FolderPlace(tmp_path)) as stores:
         found = top_domains(stores, 3)["domains"]
         assert [row["domain"] for row in found] == ["h0", "h1", "h10", ""]
         assert found[0] == {"domain": "h0", "hosts": 1, "visited": 0, "queued": 3, "importance": None}

@@ -23,6 +23,7 @@ from support.commands import run_aopic
 from support.small_web import Web, crawl
 
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, keep_former, make_former, read_former
 from scrapy_aopic.seeds.scrapy_redis import _queue_values
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
@@ -362,8 +363,8 @@ def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) ->
     urls = [f"http://a.test/{n}" for n in range(500)]
     for name, fingerprint in SCHEMES.items():
         former = make_former(name, (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls))
-        keep_former(tmp_path, former)
-        found = read_former(tmp_path)
+        keep_former(FolderPlace(tmp_path), former)
+        found = read_former(FolderPlace(tmp_path))
         assert found is not None
         assert len(found) == len(urls)
         assert all(found.has("GET", url, b"") for url in urls)
@@ -371,8 +372,8 @@ def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) ->
     path = tmp_path / "aopic-former"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(StorageError, match="are damaged"):
-        read_former(tmp_path)
-    assert read_former(tmp_path / "nowhere") is None
+        read_former(FolderPlace(tmp_path))
+    assert read_former(FolderPlace(tmp_path / "nowhere")) is None
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from support.small_web import Follow, Web, ask, check, html
 from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job import clock as job_clock
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.merged import each_page, top_hosts
 from scrapy_aopic.view.queries import status, top_pages
@@ -535,7 +536,7 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     Addon().update_settings(addon)
     asked = {url: ask(tmp_path, why, url, CrawlRules(addon)).facts.get("importance") for url in listed}
     assert asked == {**listed, "http://a.test/moved": None}, "of which the new one is told"
-    with opened_views(tmp_path) as stores:
+    with opened_views(FolderPlace(tmp_path)) as stores:
         assert {page.url: page.importance for [*some] in each_page(stores, 2) for page in some} == listed
         hosts = {row["host"]: row["importance"] for row in top_hosts(stores, 9)}
         assert fsum(hosts.values()) == pytest.approx(1, abs=1e-15)

@@ -21,9 +21,13 @@ from support.redis_server import Server
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.seeds.server_seeds import give_on_server
+from scrapy_aopic.place import seed_files
+from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.seeds.adding import add_seeds
+from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
+from scrapy_aopic.storage.opening import open_store_at
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -224,7 +228,7 @@ async def test_a_crawl_whose_job_was_taken_over_stops(
 async def test_a_second_crawl_of_a_job_is_refused(serve: Serve, settings, caplog) -> None:
     web = serve(PAGES)
     address = read_address({**settings, "AOPIC_REDIS_LEASE": 0.5}, "follow")
-    with closing(open_store(address)):
+    with closing(open_store_at(address)):
         await crawl(Follow, settings)
     assert caplog.text.count("is in use: process") == 1
     assert web.asked == []
@@ -285,7 +289,7 @@ def test_settings_mean_what_they_mean_to_scrapy_redis():
     ],
 )
 def test_a_server_that_may_forget_is_a_warning(tmp_path, caplog, options, said):
-    with Server(tmp_path, **options) as server, closing(open_store(Address("job", server.url))):
+    with Server(tmp_path, **options) as server, closing(open_store_at(Address("job", server.url))):
         (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert re.search(said, record.getMessage())
 
@@ -295,7 +299,7 @@ def test_a_server_that_drops_rows_is_refused(tmp_path):
         Server(tmp_path, maxmemory="100mb", maxmemory_policy="allkeys-lru") as server,
         pytest.raises(StorageError, match=r"would drop rows .*set maxmemory-policy to noeviction"),
     ):
-        open_store(Address("job", server.url))
+        open_store_at(Address("job", server.url))
 
 
 def test_the_rights_that_the_docs_list_are_enough_and_two_of_them_are_optional(
@@ -305,17 +309,17 @@ def test_the_rights_that_the_docs_list_are_enough_and_two_of_them_are_optional(
         "ACL", "SETUSER", "crawler", "on", ">pw", "~{mine*", "+@all", "-@admin", "-@dangerous"
     )
     address = Address("mine", server.url.replace("//", "//crawler:pw@"))
-    with caplog.at_level(logging.INFO), closing(open_store(address)) as store:
+    with caplog.at_level(logging.INFO), closing(open_store_at(address)) as store:
         assert store.size_bytes() == 0
     assert "could not be checked (NOPERM" in caplog.text
     with pytest.raises(StorageError, match="may not do this"):
-        open_store(Address("others", address.url))
+        open_store_at(Address("others", address.url))
 
 
 @pytest.mark.slow
 def test_the_job_must_be_named_if_there_are_several(settings, tmp_path, server, client):
     for key in ("one", "two"):
-        open_store(Address(key, server.url, {"password": PASSWORD})).close()
+        open_store_at(Address(key, server.url, {"password": PASSWORD})).close()
     done = scrapy("status", server.url, settings=settings, folder=tmp_path)
     assert done.returncode == 2
     assert f"is the jobs one, two; name one, as {server.url}#KEY." in done.stderr
@@ -324,16 +328,14 @@ def test_the_job_must_be_named_if_there_are_several(settings, tmp_path, server, 
 
 
 def test_large_lists_of_seeds_wait_in_pieces(settings, tmp_path, client, monkeypatch):
-    from scrapy_aopic.seeds import server_seeds
-
-    monkeypatch.setattr(server_seeds, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr(seed_files, "_PIECE_BYTES", 1_000)
     address = read_address(settings, "follow")
-    given = give_on_server(address, [f"http://{n}.test/" for n in range(500)])
+    given = add_seeds(ServerPlace(address), [f"http://{n}.test/" for n in range(500)])
     assert given.rows == 500
-    waiting = server_seeds.ServerSeeds(address, tmp_path / "seeds")
+    waiting = ServerSeeds(address, tmp_path / "seeds")
     (path,) = (tmp_path / "seeds").iterdir()
     assert len(path.read_text().splitlines()) == 500
-    assert waiting.names() == {path.name}
+    assert ServerPlace(address).seed_names() == {path.name}
     waiting.remove([path.name])
     waiting.close()
     assert client.dbsize() == 0

@@ -21,6 +21,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
 
@@ -87,7 +88,7 @@ def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_repaired(tmp_path
     for _ in range(2):  # the first refusal must not tidy it away
         with pytest.raises(StorageError):
             open_store(store_folder(job))
-    done, _ = repair(job)
+    ((done, *_),) = repair(FolderPlace(job))
     assert done is not None
     result = check(job)
     assert result.violations == []
@@ -107,7 +108,7 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_repaired(tmp_path: Path, lost: 
         for opens in (open_store, open_store, open_snapshot):
             with pytest.raises(StorageError, match="CURRENT is gone"):
                 opens(store_folder(job))
-    done, _ = repair(job)
+    ((done, *_),) = repair(FolderPlace(job))
     assert done is not None
     result = check(job)
     assert (result.violations, result.pages) == ([], 3_000)
@@ -127,7 +128,7 @@ def test_a_repair_without_room_for_a_copy_changes_nothing_and_says_so_in_a_sente
     with pytest.raises(
         StorageError, match=r"cannot be copied to .*the disk is full\. It was not changed\.$"
     ) as told:
-        repair(job)
+        repair(FolderPlace(job))
     assert len(str(told.value)) < 1_000
     monkeypatch.undo()
     assert check(job).violations == []
@@ -140,7 +141,7 @@ def test_a_job_of_another_format_is_no_damaged_one(tmp_path: Path, store: str) -
     (store_folder(job) / "format").write_text("4\n")
     before = sorted((path.name, path.stat().st_size) for path in store_folder(job).iterdir())
     with pytest.raises(StorageError, match=r"was written in format 4, .* Nothing was changed"):
-        repair(job)
+        repair(FolderPlace(job))
     (store_folder(job) / "format").write_text("5\n")
     assert sorted((path.name, path.stat().st_size) for path in store_folder(job).iterdir()) == before
     assert check(job).violations == []
@@ -152,14 +153,14 @@ def test_a_repair_that_is_killed_ends_the_same_the_next_time(tmp_path: Path, sto
     make_job(job, store, 6_000)
     spoil(job, 2)
     shutil.copytree(job, other)
-    repair(other)
+    repair(FolderPlace(other))
     command = [sys.executable, "-m", "scrapy", "aopic", "repair", str(job)]
     for sign in ("aopic.copy", "aopic.new", "aopic.new/CURRENT", "aopic.damaged-1"):
         with processes.start(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
             while not (job / sign).exists() and process.poll() is None:
                 time.sleep(0.0005)
             process.kill()
-    repair(job)
+    repair(FolderPlace(job))
     assert check(job).violations == []
     for family, mine, others in zip(Family, rows(job), rows(other), strict=True):
         if family not in (Family.HOSTS, Family.META):  # which hold the time of the repair
@@ -170,7 +171,7 @@ def test_a_job_that_was_killed_between_the_renames_is_put_in_place(tmp_path: Pat
     job = tmp_path / "job"
     make_job(job, "sqlite", 10)
     store_folder(job).rename(job / "aopic.new")
-    assert repair(job) == (None, None)
+    assert repair(FolderPlace(job)) == []
     assert check(job).pages == 10
 
 
@@ -180,6 +181,6 @@ def test_a_job_in_use_is_not_repaired(tmp_path: Path, store: str) -> None:
     make_job(job, store, 10)
     opened = Job(job, Policy(), kind=store)
     with pytest.raises(StorageError, match=f"in use: process {os.getpid()} .*crawl"):
-        repair(job)
+        repair(FolderPlace(job))
     opened.close()
-    assert repair(job) == (None, None)
+    assert repair(FolderPlace(job)) == []

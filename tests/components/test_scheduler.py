@@ -20,6 +20,7 @@ from support.small_web import Follow, Web, ask, check, crawl, html
 from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Batch, Family, Store
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
@@ -588,7 +589,7 @@ async def test_a_crawl_that_lost_its_requests_is_no_success(
     assert crawler.spider is None  # exit code 1
     assert "9 pages were set aside" in caplog.text
     assert check(tmp_path).n_violations == 1  # that of the visited page; of the others it is known
-    repair(tmp_path)
+    repair(FolderPlace(tmp_path))
     assert check(tmp_path).violations == []
 
 
@@ -606,7 +607,7 @@ async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(
     assert crawler.stats.get_value("finish_reason") == "aopic_stranded"
     assert crawler.spider is None
     assert "9 pages are said to wait" in caplog.text
-    repair(tmp_path)
+    repair(FolderPlace(tmp_path))
     assert check(tmp_path).violations == []
 
 

@@ -26,8 +26,9 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import seeds_folder, store_folder
-from scrapy_aopic.seeds.folder_seeds import Seed, give
+from scrapy_aopic.seeds.adding import Seed, add_seeds
 from scrapy_aopic.seeds.inbox import Inbox
 from scrapy_aopic.view.queries import top_pages
 
@@ -49,16 +50,18 @@ def test_seeds_with_scores_share_a_seeds_cash_each_in_proportion(tmp_path: Path)
     plain, scored = tmp_path / "plain.txt", tmp_path / "scored.csv"
     plain.write_text("http://p.test/\n", encoding="utf-8")
     scored.write_text("url,score\nhttp://a.test/,1\nhttp://b.test/,0\nhttp://c.test/,5\n", encoding="utf-8")
-    given = give(tmp_path / "in", [str(plain), str(scored), "http://u.test/", str(scored)])
+    given = add_seeds(FolderPlace(tmp_path / "in"), [str(plain), str(scored), "http://u.test/", str(scored)])
     assert given == (8, 0, "")
     rows = [("http://a.test/", 0.5), ("http://b.test/", 0.0), ("http://c.test/", 2.5)]
-    assert listed(tmp_path / "in") == [[("http://p.test/", None), *rows, ("http://u.test/", None), *rows]]
+    assert listed(seeds_folder(tmp_path / "in")) == [
+        [("http://p.test/", None), *rows, ("http://u.test/", None), *rows]
+    ]
 
 
 def test_lists_are_taken_up_in_the_order_in_which_they_were_given(tmp_path: Path) -> None:
     for n in range(20):
-        give(tmp_path, [f"http://a.test/{n}"])
-    assert listed(tmp_path) == [[(f"http://a.test/{n}", None)] for n in range(20)]
+        add_seeds(FolderPlace(tmp_path), [f"http://a.test/{n}"])
+    assert listed(seeds_folder(tmp_path)) == [[(f"http://a.test/{n}", None)] for n in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -77,23 +80,26 @@ def test_a_list_that_cannot_be_used_leaves_nothing(tmp_path: Path, table: str, m
     path = tmp_path / "seeds.csv"
     path.write_text(table, encoding="utf-8")
     with pytest.raises(ExchangeError, match=message):
-        give(tmp_path / "in", ["http://first.test/", str(path)] if "no seeds" not in message else [str(path)])
-    assert list((tmp_path / "in").iterdir()) == []
+        add_seeds(
+            FolderPlace(tmp_path / "in"),
+            ["http://first.test/", str(path)] if "no seeds" not in message else [str(path)],
+        )
+    assert list(seeds_folder(tmp_path / "in").iterdir()) == []
 
 
 @pytest.mark.parametrize("source", ["a.test", "ftp://a.test/"])
 def test_what_is_neither_a_file_nor_a_url_is_refused(tmp_path: Path, source: str) -> None:
     with pytest.raises(ExchangeError, match=source):
-        give(tmp_path / "in", [source])
+        add_seeds(FolderPlace(tmp_path / "in"), [source])
 
 
 def test_bad_rows_can_be_left_out(tmp_path: Path) -> None:
     path = tmp_path / "seeds.csv"
     path.write_text("url,score\nhttp://a.test/,3\nb.test,99\nhttp://c.test/,1\n,1\n", encoding="utf-8")
-    given = give(tmp_path / "in", [str(path)], skip_bad=True)
+    given = add_seeds(FolderPlace(tmp_path / "in"), [str(path)], skip_bad=True)
     assert (given.rows, given.bad) == (2, 2)
     assert given.first_bad == f"{path}, line 3: 'b.test' is no http or https URL with a host"
-    assert listed(tmp_path / "in") == [[("http://a.test/", 1.5), ("http://c.test/", 0.5)]]
+    assert listed(seeds_folder(tmp_path / "in")) == [[("http://a.test/", 1.5), ("http://c.test/", 0.5)]]
 
 
 # Seeds are taken up
@@ -155,7 +161,7 @@ def many(tmp_path: Path) -> tuple[Path, dict[str, float]]:
 def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_path: Path) -> None:
     path, scores = many(tmp_path)
     job = tmp_path / "job"
-    give(seeds_folder(job), [str(path)])
+    add_seeds(FolderPlace(job), [str(path)])
     intake = Intake(job)
     rows = []
     while intake.inbox.has_rows():
@@ -169,7 +175,7 @@ def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_pat
     intake.job.run(lambda: None).result()  # what came before is over
     intake.turn()
     assert not intake.job.offsets.names
-    give(seeds_folder(job), ["http://late.test/"])
+    add_seeds(FolderPlace(job), ["http://late.test/"])
     assert intake.turn() == 1
     intake.run()
     assert cash_by_url(job).keys() == {*scores, "http://late.test/"}
@@ -179,7 +185,7 @@ def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_pat
 
 
 def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
-    give(seeds_folder(tmp_path), ["http://a.test/"])
+    add_seeds(FolderPlace(tmp_path), ["http://a.test/"])
     intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
     assert [intake.turn(), intake.turn(), intake.turn()] == [1, 0, 0]
     assert len(listed(seeds_folder(tmp_path))) == 1
@@ -193,7 +199,7 @@ def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
     path, _ = many(tmp_path)
-    give(seeds_folder(tmp_path / "whole"), [str(path)])
+    add_seeds(FolderPlace(tmp_path / "whole"), [str(path)])
     shutil.copytree(tmp_path / "whole", tmp_path / "0")
     Intake(tmp_path / "whole").run()
     crashes = 0
@@ -218,7 +224,7 @@ def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
 def test_a_clean_stop_goes_on_with_the_next_row(tmp_path: Path) -> None:
     path, _ = many(tmp_path)
     for job in ("whole", "parts"):
-        give(seeds_folder(tmp_path / job), [str(path)])
+        add_seeds(FolderPlace(tmp_path / job), [str(path)])
     Intake(tmp_path / "whole").run()
     stops = 0
     while listed(seeds_folder(tmp_path / "parts")):
@@ -246,10 +252,10 @@ def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
 ) -> None:
     folder = seeds_folder(tmp_path)
-    give(folder, ["http://a.test/1", "http://a.test/2"])
+    add_seeds(FolderPlace(tmp_path), ["http://a.test/1", "http://a.test/2"])
     (damaged,) = folder.iterdir()
     damaged.write_bytes(damaged.read_bytes() + damage)
-    give(folder, ["http://b.test/"])
+    add_seeds(FolderPlace(tmp_path), ["http://b.test/"])
     intake = Intake(tmp_path)
     intake.run()
     assert cash_by_url(tmp_path).keys() == {"http://a.test/1", "http://a.test/2", "http://b.test/"}
@@ -266,7 +272,7 @@ def test_memory_stays_flat_when_commits_are_far_apart(
 ) -> None:
     monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_UNCOMMITTED", 900)
     path, _ = many(tmp_path)
-    give(seeds_folder(tmp_path), [str(path)])
+    add_seeds(FolderPlace(tmp_path), [str(path)])
     intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
     while intake.inbox.has_rows():
         intake.turn()
@@ -280,7 +286,7 @@ def test_memory_stays_flat_when_commits_are_far_apart(
 
 
 def test_a_row_that_fails_is_not_tried_again(tmp_path: Path) -> None:
-    give(seeds_folder(tmp_path), ["http://a.test/", "http://b.test/"])
+    add_seeds(FolderPlace(tmp_path), ["http://a.test/", "http://b.test/"])
     intake = Intake(tmp_path)
     taken: list[str] = []
 
@@ -339,9 +345,9 @@ async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(
     class Gives(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == "http://a.test/":
-                give(seeds_folder(tmp_path), ["http://b.test/", "http://a.test/"])
+                add_seeds(FolderPlace(tmp_path), ["http://b.test/", "http://a.test/"])
             if response.url == "http://b.test/":  # the last page there is
-                give(seeds_folder(tmp_path), ["http://c.test/"])
+                add_seeds(FolderPlace(tmp_path), ["http://c.test/"])
             yield from super().parse(response)
 
     web = serve({"http://a.test/": [], "http://b.test/": [], "http://c.test/": ["/1"], "http://c.test/1": []})
@@ -399,7 +405,7 @@ async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve: S
     class Gives(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == "http://a.test/":
-                give(seeds_folder(tmp_path), [str(path), "http://a.test/1"])
+                add_seeds(FolderPlace(tmp_path), [str(path), "http://a.test/1"])
             yield from super().parse(response)
 
     path = tmp_path / "scores.csv"

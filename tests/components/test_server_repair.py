@@ -17,11 +17,12 @@ from support import redis_server
 from support.commands import run_aopic
 from support.small_web import Follow, Web, crawl
 
-from scrapy_aopic.copies.server_repair import repair_on_server
+from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.view.views import opened_views
@@ -133,29 +134,29 @@ async def test_a_damaged_shard_is_made_whole_and_the_others_are_left_alone(
 ) -> None:
     web = serve(PAGES)
     await crawl(UntilItIsThere, settings)
-    assert repair_on_server(address) == [], "there is nothing to repair"
-    with opened_views(address) as stores:
+    assert repair(ServerPlace(address)) == [], "there is nothing to repair"
+    with opened_views(ServerPlace(address)) as stores:
         others = {n: _rows(stores[n]) for n in range(SHARDS) if n != DAMAGED}
     DAMAGE[damage](client, DAMAGED)
-    (*found,) = repair_on_server(address)
+    (*found,) = repair(ServerPlace(address))
     assert DAMAGED in {each.shard for each in found}
-    whole = audit_job(address)
+    whole = audit_job(ServerPlace(address))
     assert whole.violations == []
     assert whole.cash + whole.in_transit == whole.total
-    with opened_views(address) as stores:
+    with opened_views(ServerPlace(address)) as stores:
         for number, rows in others.items():
             if number not in {each.shard for each in found}:
                 assert _rows(stores[number]) == rows
     kept = next(each.kept for each in found if each.shard == DAMAGED)
     assert damage in ("all keys", "all rows") or [*client.scan_iter(f"{kept}*")], "the damaged one is there"
-    assert repair_on_server(address) == []
+    assert repair(ServerPlace(address)) == []
     if damage in (
         "pages",
         "all keys",
     ):  # with others a page may be forgotten to which only visited pages link
         await crawl(Follow, settings)
         assert {*web.asked} == {*PAGES}
-        assert audit_job(address).holds
+        assert audit_job(ServerPlace(address)).holds
 
 
 def _rows(store: Any) -> dict[Family, dict[bytes, bytes]]:
@@ -177,11 +178,11 @@ async def test_any_damage_anywhere_leaves_a_whole_job(
         rows = sorted(client.hgetall(name))
         for row in rng.sample(rows, len(rows) // 2):
             rng.choice((client.hdel, lambda leaf, key: client.hset(leaf, key, b"?")))(name, row)
-    assert repair_on_server(address)
-    assert audit_job(address).violations == []
-    assert repair_on_server(address) == []
+    assert repair(ServerPlace(address))
+    assert audit_job(ServerPlace(address)).violations == []
+    assert repair(ServerPlace(address)) == []
     await crawl(Follow, {**settings, "start_urls": [*PAGES]})
-    assert audit_job(address).violations == []
+    assert audit_job(ServerPlace(address)).violations == []
     assert len(web.asked) >= 20
 
 
@@ -197,7 +198,7 @@ async def test_a_job_in_one_piece_is_made_whole_by_the_command(
     done = run_aopic("repair", str(address), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "The damaged store is in the keys that begin with {aopic:follow}:s514:" in done.stdout
-    with opened_views(address) as (store,):
+    with opened_views(ServerPlace(address)) as (store,):
         found = audit(store)
     assert found.holds
     assert found.visited == len({*web.asked})
@@ -216,7 +217,7 @@ async def test_a_job_that_is_crawled_is_not_repaired(
         closing(open_store_of_shard(address.of_shard(2))),
         pytest.raises(StorageError, match="is in use: process"),
     ):
-        repair_on_server(address)
+        repair(ServerPlace(address))
     after = {name: client.dump(name) for name in client.scan_iter()}
     assert {n for n in before if after.get(n) != before[n]} <= {
         name for name in before if name.endswith(b":head")

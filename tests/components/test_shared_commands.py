@@ -22,6 +22,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.replacing import beside
@@ -72,7 +73,7 @@ def address(server) -> Address:
 async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, settings, address) -> None:
     serve(PAGES)
     await crawl(Follow, settings)
-    with opened_views(address) as stores:
+    with opened_views(ServerPlace(address)) as stores:
         pages = merged.top_pages(stores, 100)
         assert {row["url"] for row in pages} == PAGES.keys()
         assert pages[0]["url"] == "http://a.test/", "which nine pages link to"
@@ -147,11 +148,11 @@ async def test_a_page_in_a_letter_is_known_to_be_there(
     assert fetched["kind"] == "fetched"
     assert fetched["facts"]["shard"] == home
     assert unknown["kind"] == "unknown"
-    with opened_views(address) as stores:
+    with opened_views(ServerPlace(address)) as stores:
         assert url not in {row["url"] for row in merged.top_pages(stores, 100)}
     said(tmp_path, "export", str(address), "--links", "links.csv")
     assert f"http://a.test/,{url}" in (tmp_path / "links.csv").read_text(), "a letter says what it leads to"
-    whole = audit_job(address)
+    whole = audit_job(ServerPlace(address))
     assert whole.holds
     assert whole.letters > 0
 
@@ -188,22 +189,22 @@ async def test_a_restored_job_goes_on_where_its_copy_was(
     web = serve({**PAGES, "http://late.test/": []})
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     said(tmp_path, "seed", str(address), "http://late.test/")
-    rows = backup(address, tmp_path / "copy")
-    before = audit_job(address)
+    rows = backup(ServerPlace(address), tmp_path / "copy")
+    before = audit_job(ServerPlace(address))
     n = len(web.asked)
     refused = run_aopic("restore", "copy", str(address), folder=tmp_path)
     assert refused.returncode == 2
     assert "There is a job in" in refused.stderr
     client.flushall()
     assert f"{rows:,} rows of copy are in {address}" in said(tmp_path, "restore", "copy", str(address))
-    after = audit_job(address)
+    after = audit_job(ServerPlace(address))
     assert after.holds
     assert after == before
     await crawl(Follow, settings)
     assert len(web.asked[n:]) == len({*web.asked[n:]}), "nothing is fetched twice"
     assert {*web.asked} == {*PAGES, "http://late.test/"}
     assert len(web.asked) <= len(PAGES) + 2, "the page that was in flight at the most"
-    assert audit_job(address).holds
+    assert audit_job(ServerPlace(address)).holds
 
 
 @deferred_f_from_coro_f
@@ -213,8 +214,8 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
     address = Address("aopic:follow", settings["REDIS_URL"])
     serve(PAGES)
     await crawl(Follow, settings)
-    backup(address, tmp_path / "copy")
-    whole = audit_job(address)
+    backup(ServerPlace(address), tmp_path / "copy")
+    whole = audit_job(ServerPlace(address))
     client.flushall()
 
     class Killed(BaseException):
@@ -235,10 +236,10 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
         restore(tmp_path / "copy", address)
     monkeypatch.undo()
     client.set("{aopic:follow}:s0:0:stray", b"1")
-    with pytest.raises(StorageError, match="There is no store"), opened_views(address):
+    with pytest.raises(StorageError, match="There is no store"), opened_views(ServerPlace(address)):
         pass
     restore(tmp_path / "copy", address)
-    assert audit_job(address) == whole
+    assert audit_job(ServerPlace(address)) == whole
     assert not client.exists("{aopic:follow}:s0:0:stray"), "what was left behind is gone"
 
 
@@ -248,8 +249,8 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
 ) -> None:
     web = serve(PAGES)
     await crawl(Follow, {**settings, "AOPIC_SHARDS": 1, "CLOSESPIDER_PAGECOUNT": 4})
-    n = backup(address, tmp_path / "copy")
-    with opened_views(address) as (store,):
+    n = backup(ServerPlace(address), tmp_path / "copy")
+    with opened_views(ServerPlace(address)) as (store,):
         rows = {family: dict(store.scan(family)) for family in Family}
     client.flushall()
     with closing(open_store_of_shard(beside(address))) as of_another:  # restore, at the same time
@@ -257,7 +258,7 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
         with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made or kept beside it\)"):
             of_another.write({Family.META: {b"x": b"y"}}, sync=True)
     assert {name.split(b":s")[0] for name in client.scan_iter("*:s*:*")} == set()
-    with opened_views(address) as (store,):
+    with opened_views(ServerPlace(address)) as (store,):
         assert {family: dict(store.scan(family)) for family in Family} == rows
     await crawl(Follow, {**settings, "AOPIC_SHARDS": 1})
     assert {*web.asked} == {*PAGES}
@@ -269,7 +270,7 @@ async def test_a_copy_in_shards_is_no_job_folder(
 ) -> None:
     web = serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
-    backup(address, tmp_path / "copy")
+    backup(ServerPlace(address), tmp_path / "copy")
     n = len(web.asked)
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "copy")})
     assert "holds a copy of a job in 4 shards" in caplog.text

@@ -40,12 +40,14 @@ from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.job import PartOfJob
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.place.cutting import begin_cut
-from scrapy_aopic.seeds.server_seeds import give_on_server
+from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session.steering import Steering
-from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis import writer_lease
 from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import JobCut, begin
 from scrapy_aopic.view.whole_job import audit_job
@@ -266,13 +268,13 @@ async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
     assert "Domains are cut by the list of public suffixes with which the job" in caplog.text
     assert suffixes.registered_domain("www.a.test") == "www.a.test"
     assert suffixes.registered_domain("x.y.co.uk") == "co.uk"
-    backup(address, tmp_path / "copy")
+    backup(ServerPlace(address), tmp_path / "copy")
     with redis.Redis.from_url(settings["REDIS_URL"]) as client:
         client.flushall()
     restore(tmp_path / "copy", address)
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(PAGES)
-    assert audit_job(address).violations == []
+    assert audit_job(ServerPlace(address)).violations == []
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ async def test_what_reads_one_store_says_that_there_are_several(serve: Serve, se
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     with (
         pytest.raises(StorageError, match="is cut into shards"),
-        closing(open_snapshot(Address("aopic:follow", settings["REDIS_URL"]))),
+        closing(RedisView(Address("aopic:follow", settings["REDIS_URL"]))),
     ):
         pass
 
@@ -395,7 +397,7 @@ async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve: Serve, sett
     assert sorted(web.asked) == sorted(PAGES)
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("".join(f"http://s{n}.test/\n" for n in range(9)))
-    given = give_on_server(Address("aopic:follow", settings["REDIS_URL"]), [str(seeds)])
+    given = add_seeds(ServerPlace(Address("aopic:follow", settings["REDIS_URL"])), [str(seeds)])
     assert given.rows == 9
     crawler = await crawl(NoStart, settings)
     assert sorted(web.asked[len(PAGES) :]) == [f"http://s{n}.test/" for n in range(9)]
@@ -695,7 +697,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
         if is_pinned:
             tick_until(job, lambda: shards.held.get(1) not in (None, receiver))
         job.close()
-        violations = audit_job(address).violations
+        violations = audit_job(ServerPlace(address)).violations
         if is_pinned:
             assert violations == []
         else:

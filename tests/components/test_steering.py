@@ -21,7 +21,10 @@ from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.core.control import Control
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.place.kept_control import FILE_NAME, change_control, read_control
+from scrapy_aopic.place.folder_place import CONTROL_FILE, FolderPlace
+from scrapy_aopic.place.kept_control import change_control, read_control
+from scrapy_aopic.place.place import Place
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.session.session import Session
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -83,9 +86,9 @@ async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(
         "JOBDIR": str(tmp_path),
         "CONCURRENT_REQUESTS": 2,
     }
-    change_control(tmp_path, lambda control: control.limited(rate=8.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.limited(rate=8.0))
     with caplog.at_level(logging.INFO):
-        crawler = await crawl(Pausing, settings, place=tmp_path, web=web)
+        crawler = await crawl(Pausing, settings, place=FolderPlace(tmp_path), web=web)
     before, after = crawler.spider.counts
     assert 5 <= before == after < N_PAGES
     assert sorted(web.asked) == sorted({*web.asked})
@@ -93,7 +96,7 @@ async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(
     assert ": no page is requested; at most 8 pages a second" in caplog.text
     assert caplog.text.count("Asked of the crawl from now on: at most 8 pages a second") == 2
     assert check(tmp_path).holds
-    assert read_control(tmp_path) == Control(rate=8.0)
+    assert read_control(FolderPlace(tmp_path)) == Control(rate=8.0)
 
 
 @pytest.mark.slow
@@ -103,13 +106,13 @@ async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve: Serve, tmp_
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 3})
     n = len(web.asked)
-    change_control(tmp_path, lambda control: control.paused(1.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.paused(1.0))
     crawler = await crawl(Follow, {**settings, "CLOSESPIDER_TIMEOUT": 1.0})
     assert crawler.stats.get_value("finish_reason") == "closespider_timeout", (
         "it is neither idle nor finished"
     )
     assert len(web.asked) == n
-    change_control(tmp_path, Control.resumed)
+    change_control(FolderPlace(tmp_path), Control.resumed)
     await crawl(Follow, settings)
     assert len(web.asked) == N_PAGES
 
@@ -121,7 +124,7 @@ async def test_blocked_hosts_are_left_alone_and_keep_their_pages(
 ) -> None:
     web = serve(PAGES)
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
-    change_control(tmp_path, lambda control: control.blocking(["c.test"], 1.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.blocking(["c.test"], 1.0))
     with caplog.at_level(logging.INFO):
         crawler = await crawl(Follow, settings)
     assert crawler.stats.get_value("finish_reason") == "finished"
@@ -166,10 +169,14 @@ class Unblocking(Follow):
 
 def places(
     tmp_path: Path, request: pytest.FixtureRequest, *, is_served: bool, shards: int
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Place, dict[str, Any]]:
     """Where a job is, and the settings for that."""
     if not is_served:
-        return tmp_path, {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+        return FolderPlace(tmp_path), {
+            "SCHEDULER": SCHEDULER,
+            "AOPIC_STORE": "sqlite",
+            "JOBDIR": str(tmp_path),
+        }
     from scrapy_aopic.storage import Address
 
     server = request.getfixturevalue("redis_url")
@@ -180,7 +187,7 @@ def places(
         "AOPIC_SHARDS": shards,
         "AOPIC_DURABILITY": 50,
     }
-    return Address("aopic:follow", server), settings
+    return ServerPlace(Address("aopic:follow", server)), settings
 
 
 @pytest.fixture
@@ -215,7 +222,7 @@ async def test_a_slow_host_gets_its_gap(serve: Serve, tmp_path: Path) -> None:
             **{f"http://a.test/{n}": [] for n in range(3)},
         }
     )
-    change_control(tmp_path, lambda control: control.slowing(["a.test"], 0.4, 1.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.slowing(["a.test"], 0.4, 1.0))
     await crawl(Follow, {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)})
     entries = sorted(web.log, key=lambda entry: entry.start)
     assert len(entries) == 4
@@ -227,7 +234,7 @@ async def test_a_slow_host_gets_its_gap(serve: Serve, tmp_path: Path) -> None:
 @deferred_f_from_coro_f
 async def test_connections_and_rate_are_limited(serve: Serve, tmp_path: Path) -> None:
     web = serve(PAGES)
-    change_control(tmp_path, lambda control: control.limited(connections=1, rate=20.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.limited(connections=1, rate=20.0))
     await crawl(
         Follow,
         {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 16},
@@ -263,7 +270,7 @@ def test_the_command_says_what_is_asked(aopic, tmp_path: Path) -> None:
     shown = json.loads(aopic("control", tmp_path, "--json")[1])
     assert shown["slowed"]["c.test"]["gap"] == 2.5
     assert aopic("control", tmp_path, "resume")[1] == aopic("control", tmp_path)[1]
-    (tmp_path / FILE_NAME).write_text("{")
+    (tmp_path / CONTROL_FILE).write_text("{")
     assert f"'scrapy aopic control {tmp_path} reset' removes it" in aopic("control", tmp_path, "resume")[2]
     assert aopic("control", tmp_path, "reset") == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
 
@@ -302,7 +309,7 @@ def test_the_command_refuses_what_cannot_be(
     assert code != 0
     assert said in shown
     assert "Traceback" not in shown
-    assert not (tmp_path / FILE_NAME).exists()
+    assert not (tmp_path / CONTROL_FILE).exists()
 
 
 def test_control_of_a_job_that_is_not_there_is_refused(aopic, tmp_path: Path) -> None:
@@ -311,12 +318,13 @@ def test_control_of_a_job_that_is_not_there_is_refused(aopic, tmp_path: Path) ->
 
 def test_changes_by_several_processes_all_count(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from scrapy_aopic.place.kept_control import change_control\n"
-        "for n in range(20): change_control(Path(sys.argv[1]), lambda c: c.blocking([f'{sys.argv[2]}{n}.test'], 1.0))"
+        "import sys; from pathlib import Path; from scrapy_aopic.place.folder_place import FolderPlace;"
+        "from scrapy_aopic.place.kept_control import change_control\n"
+        "for n in range(20): change_control(FolderPlace(Path(sys.argv[1])), lambda c: c.blocking([f'{sys.argv[2]}{n}.test'], 1.0))"
     )
     several = [processes.start([sys.executable, "-c", code, str(tmp_path), each]) for each in "xyz"]
     assert [process.wait(60) for process in several] == [0, 0, 0]
-    assert len(read_control(tmp_path).blocked) == 60
+    assert len(read_control(FolderPlace(tmp_path)).blocked) == 60
 
 
 @pytest.mark.slow
@@ -326,16 +334,16 @@ async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_noth
 ) -> None:
     web = serve(PAGES)
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
-    (tmp_path / FILE_NAME).write_text('{"blocked": {"*.a.test": 1}}')
+    (tmp_path / CONTROL_FILE).write_text('{"blocked": {"*.a.test": 1}}')
     await crawl(Follow, settings)
     assert web.asked == []
     assert "cannot be used: '*.a.test' is no name of a host or domain" in caplog.text
-    (tmp_path / FILE_NAME).unlink()
+    (tmp_path / CONTROL_FILE).unlink()
 
     class Damaging(Follow):
         async def parse(self, response: Response) -> AsyncIterator[Any]:
             if response.url == "http://a.test/":
-                (tmp_path / FILE_NAME).write_text("nonsense")
+                (tmp_path / CONTROL_FILE).write_text("nonsense")
                 await until(lambda: "What was asked before stays in force" in caplog.text)
             for request in super().parse(response):
                 yield request
@@ -345,9 +353,9 @@ async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_noth
 
 
 def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
-    change_control(tmp_path, lambda control: control.paused(1.0))
+    change_control(FolderPlace(tmp_path), lambda control: control.paused(1.0))
     with pytest.raises(SettingError):
-        change_control(tmp_path, lambda control: control.unblocking(["a.test"]))
-    assert read_control(tmp_path) == Control(paused_since=1.0)
+        change_control(FolderPlace(tmp_path), lambda control: control.unblocking(["a.test"]))
+    assert read_control(FolderPlace(tmp_path)) == Control(paused_since=1.0)
     with pytest.raises(StorageError, match="There is no job folder"):
-        change_control(tmp_path / "gone", Control.resumed)
+        change_control(FolderPlace(tmp_path / "gone"), Control.resumed)

@@ -20,6 +20,8 @@ from scrapy_aopic.copies.backup import backup
 from scrapy_aopic.copies.restore import restore
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.view import merged
 from scrapy_aopic.view.views import opened_views
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 def look(address: Address, folder: Path) -> int:
     """Everything that one look shows is of one moment; returns how many pages were visited then."""
-    with opened_views(address) as stores:
+    with opened_views(ServerPlace(address)) as stores:
         audited = audit_shards(stores, registered_domain)
         assert audited.violations == []
         pages = [page for chunk in merged.each_page(stores, 100) for page in chunk]
@@ -45,9 +47,9 @@ def look(address: Address, folder: Path) -> int:
     assert [row["importance"] for row in best] == sorted((page.importance for page in pages), reverse=True)[
         :5
     ]
-    copied = backup(address, folder)
+    copied = backup(ServerPlace(address), folder)
     assert copied > len(pages)
-    assert audit_job(folder).holds
+    assert audit_job(FolderPlace(folder)).holds
     return now.pages.visited
 
 
@@ -80,6 +82,6 @@ def _ask(workers: Workers, where: str, folder: Path) -> None:
 
 def _go_on_with(copy: Path, place: Address) -> None:
     """The *copy* of a job that was being crawled is a whole job elsewhere."""
-    before = audit_job(copy)
+    before = audit_job(FolderPlace(copy))
     restore(copy, place)
-    assert audit_job(place) == before
+    assert audit_job(ServerPlace(place)) == before

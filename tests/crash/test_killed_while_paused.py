@@ -13,6 +13,7 @@ from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
 
 from scrapy_aopic.core.control import Control
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import change_control
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
             while len(running.log) < 20:
                 assert time.monotonic() < deadline, said.read_text()
                 time.sleep(0.005)
-            change_control(job, lambda control: control.paused(1.0).blocking([BLOCKED], 1.0))
+            change_control(FolderPlace(job), lambda control: control.paused(1.0).blocking([BLOCKED], 1.0))
             while "paused since" not in said.read_text():
                 assert process.poll() is None, said.read_text()
                 assert time.monotonic() < deadline, said.read_text()
@@ -52,7 +53,7 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
             timeout=DEADLINE,
         )
         assert len(running.log) == n, "the next run is paused, too"
-        change_control(job, Control.resumed)
+        change_control(FolderPlace(job), Control.resumed)
         n_blocked = sum(entry.host == BLOCKED for entry in running.log)
         processes.run(line, env=environment, cwd=tmp_path, check=True, timeout=DEADLINE)
         assert sum(entry.host == BLOCKED for entry in running.log) == n_blocked

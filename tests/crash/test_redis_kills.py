@@ -19,7 +19,8 @@ from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 
 from scrapy_aopic.core.audit import Audit, audit
-from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.redis.frozen_view import RedisView
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -31,7 +32,7 @@ LEASE = 2.0
 
 
 def check(url: str) -> Audit:
-    with closing(open_snapshot(Address("aopic:follow", url))) as store:
+    with closing(RedisView(Address("aopic:follow", url))) as store:
         return audit(store)
 
 

@@ -25,6 +25,7 @@ from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.core.layout import HARVEST_KEY, LEADS
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.shared_lessons import BEGINNING, LessonBoard
 from scrapy_aopic.view.views import opened_views
@@ -36,7 +37,7 @@ TOPIC = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}
 
 def graded_in(workers: Workers) -> tuple[int, int, int]:
     """Pages that were graded and relevant ones, over all shards; and leads that cannot be read, or of pages without."""
-    with opened_views(Address("aopic:follow", workers.redis.url)) as stores:
+    with opened_views(ServerPlace(Address("aopic:follow", workers.redis.url))) as stores:
         each = [Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]) for store in stores]
         leads = [data for store in stores for row, data in store.scan(Family.CONTENT) if row[:1] == LEADS]
         assert all(unpack_lead(data) is not None for data in leads)

@@ -29,13 +29,17 @@ from scrapy import Request
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.job.disks import open_home
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import read_control
 from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.seed_files import lists
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_former
-from scrapy_aopic.seeds.folder_seeds import give, lists
 from scrapy_aopic.storage import Address, open_snapshot, open_store
 from scrapy_aopic.storage.disk_workers import claim, place_of, read_homes
+from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import JobCut, begin
 
@@ -114,7 +118,7 @@ class Case(NamedTuple):
 
 def _make_job(place: Place) -> None:
     make_job(place.job, "sqlite", N_PAGES)
-    give(seeds_folder(place.job), SEEDS)
+    add_seeds(FolderPlace(place.job), SEEDS)
     (place.folder / "list.csv").write_text(
         "url,score\n" + "".join(f"{url},{n}\n" for n, url in enumerate(SEEDS, 1))
     )
@@ -170,7 +174,7 @@ def _waiting_on_server(place: Place) -> list[str]:
 
 
 def _rows_on_server(place: Place) -> list[Any]:
-    with closing(open_snapshot(place.address)) as store:
+    with closing(RedisView(place.address)) as store:
         return [list(store.scan(family)) for family in Family]
 
 
@@ -198,8 +202,8 @@ def _differs(found: object, wanted: object) -> str:
     return "" if found == wanted else f"{found!r}, and not {wanted!r}"
 
 
-def _former_of(job: Path | Address) -> int:
-    former = read_former(job)
+def _former_of(place: FolderPlace | ServerPlace) -> int:
+    former = read_former(place)
     return len(former) if former is not None else 0
 
 
@@ -262,12 +266,12 @@ CASES: dict[str, Case] = {
     "control": Case(
         _make_job,
         lambda place: ["control", str(place.job), "rate", "5"],
-        _all(lambda place: _differs(read_control(place.job).rate, 5.0)),
+        _all(lambda place: _differs(read_control(FolderPlace(place.job)).rate, 5.0)),
     ),
     "control-server": Case(
         lambda place: None,
         lambda place: ["control", place.on_server, "rate", "5"],
-        _all(lambda place: _differs(read_control(place.address).rate, 5.0)),
+        _all(lambda place: _differs(read_control(ServerPlace(place.address)).rate, 5.0)),
         speaks_to_server=True,
     ),
     "import-redis": Case(
@@ -275,7 +279,7 @@ CASES: dict[str, Case] = {
         _import(_in_folder),
         _all(
             lambda place: _differs(sorted(_waiting(place)), IMPORTED),
-            lambda place: _differs(_former_of(place.job), 4),
+            lambda place: _differs(_former_of(FolderPlace(place.job)), 4),
         ),
         speaks_to_server=True,
     ),
@@ -284,7 +288,7 @@ CASES: dict[str, Case] = {
         _import(_on_server),
         _all(
             lambda place: _differs(sorted(_waiting_on_server(place)), IMPORTED),
-            lambda place: _differs(_former_of(place.address), 4),
+            lambda place: _differs(_former_of(ServerPlace(place.address)), 4),
         ),
         speaks_to_server=True,
     ),

@@ -19,8 +19,8 @@ from scrapy_aopic.dashboard.guard import Guard
 from scrapy_aopic.dashboard.http_server import Answer, Server, Site, sentence
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.exceptions import AopicError
+from scrapy_aopic.place.place import Place
 from scrapy_aopic.settings import Listen
-from scrapy_aopic.storage import Address
 
 from . import processes
 
@@ -139,7 +139,7 @@ class _Over(Exception):
 
 
 @contextmanager
-def serve_job(job: Path | Address) -> Iterator[int]:
+def serve_job(job: Place) -> Iterator[int]:
     """Serve *job* as ``scrapy aopic dashboard`` does, ten times as fast; gives the port.
 
     Raises:

@@ -27,6 +27,7 @@ from support.small_web import ask, html
 
 from scrapy_aopic.dashboard.site import make_site
 from scrapy_aopic.dashboard.stored_job import serve
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.view.queries import totals
 from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
@@ -285,7 +286,7 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
 
     def run() -> None:
         with suppress(Over):
-            serve(folder, Listen("127.0.0.1", 0), settings, say=addresses.append, sleep=sleep)
+            serve(FolderPlace(folder), Listen("127.0.0.1", 0), settings, say=addresses.append, sleep=sleep)
 
     server = Thread(target=run)
     server.start()

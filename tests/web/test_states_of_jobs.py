@@ -22,6 +22,7 @@ from support.dashboard import get, serve_job
 from support.small_web import ask, html
 
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.view.queries import totals
 
@@ -110,7 +111,7 @@ def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: st
     job = jobs(state, store)
     known: dict[str, Any] = ask(job, totals)
     assert known["pages"]["visited"] > 0
-    with serve_job(job) as port:
+    with serve_job(FolderPlace(job)) as port:
         now = json.loads(get(port, "/api/v1/snapshot").text)
         assert now["verdict"]["sentence"] == f"As of the last commit; the crawl {said}"
         assert now["is_closed"] == (state == "stopped")
@@ -179,7 +180,7 @@ def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(
 ) -> None:
     job = jobs("killed", store)
     known: dict[str, Any] = ask(job, totals)
-    with serve_job(job) as port:
+    with serve_job(FolderPlace(job)) as port:
         assert "problem" not in json.loads(get(port, "/api/v1/snapshot").text)
         damage(job, store)
         until = time.monotonic() + 20

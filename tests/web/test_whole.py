@@ -18,6 +18,8 @@ from support import processes, redis_server
 from support.dashboard import TOKEN, get, serve_job
 from support.small_web import html
 
+from scrapy_aopic.place.server_place import ServerPlace
+
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
 pytest.importorskip("redis")
@@ -203,7 +205,7 @@ def test_each_worker_shows_itself_and_the_whole_job(workers: Workers) -> None:
 @pytest.mark.slow
 def test_a_job_in_shards_has_a_dashboard_of_its_own(workers: Workers) -> None:
     wait_until_shared(workers.ports[0])
-    with serve_job(workers.address) as port:
+    with serve_job(ServerPlace(workers.address)) as port:
         before = json.loads(get(port, "/api/v1/snapshot").text)
         assert before["part"] == {"shards": SHARDS, "held": SHARDS, "workers": 2}
         assert before["verdict"]["sentence"].startswith("2 workers crawl 4 of 4 shards")

@@ -1,21 +1,15 @@
-"""Seeds that wait beside a job: a folder of lists, put there at any time, taken up while its crawl runs.
+"""Seeds that are added to a job at any time, and taken up while its crawl runs.
 
-Rule 1: ``<JOBDIR>/aopic-seeds/`` holds a file for each time that seeds were given, named in their order. A file appears
-there whole, by a rename, after all of its rows have been checked. Its name ends with a digest of its rows: a list that is given
-again while it waits, as after a kill, does not wait twice.
-
-Rule 2: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets. One that is more than
+Rule: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets. One that is more than
 a URL has the request as a third part: bytes as :mod:`scrapy_aopic.web.request_rows` writes them, in base 64.
 
-:mod:`.seed_lists` reads what users give; :mod:`.inbox` takes up what waits.
+:mod:`.seed_lists` reads what users give, :mod:`scrapy_aopic.place.seed_files` keeps what waits, and :mod:`.inbox` takes it up.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import time
 from base64 import b64decode, b64encode
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -23,22 +17,15 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
-from scrapy_aopic.exceptions import ExchangeError, plainly
-from scrapy_aopic.storage.lock import lock_briefly, sync_names
-from scrapy_aopic.storage.store_folder import unfinished
+from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
+from scrapy_aopic.place.seed_files import put_list
 
 from .seed_lists import Row, read_seeds, url_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-START = "0-start.jsonl"
-"""Name of the list that a job starts from (``AOPIC_SEEDS``): before all others."""
-
-_SUFFIX = ".jsonl"
-
-_BEING_WRITTEN = "list"
-"""Beside what a list is written to, until it is whole."""
+    from scrapy_aopic.place.place import Place
 
 
 class Seed(NamedTuple):
@@ -59,8 +46,8 @@ class Seed(NamedTuple):
         return json.dumps((self.url, self.worth, *more)) + "\n"
 
 
-class Given(NamedTuple):
-    """What :func:`give` found.
+class Added(NamedTuple):
+    """What :func:`add_seeds` found.
 
     Attributes:
         rows: Seeds that wait now.
@@ -73,51 +60,35 @@ class Given(NamedTuple):
     first_bad: str
 
 
-def lists(folder: Path) -> list[Path]:
-    """The lists that wait in *folder*, in their order."""
-    return sorted(folder.glob(f"*{_SUFFIX}"))
-
-
-def give(
-    folder: Path, sources: Sequence[str], *, name: str = "", skip_bad: bool = False, progress: bool = False
-) -> Given:
-    """Let all seeds that *sources* name wait in *folder*, or none of them if one cannot be used.
+def add_seeds(
+    place: Place, sources: Sequence[str], *, name: str = "", skip_bad: bool = False, progress: bool = False
+) -> Added:
+    """Let all seeds that *sources* name wait for the job at *place*, or none of them if one cannot be used.
 
     A list with scores gets as much cash as a list of that length without; it is shared in proportion to the scores.
 
     Args:
         sources: URLs, and paths of lists.
-        name: Name of the file, for one that replaces what was given before under the same name.
+        name: Name of the list that is made, for one that replaces what was added before under the same name.
         skip_bad: Leave out bad rows instead of refusing all.
 
     Raises:
         ExchangeError: If a list cannot be read, has a bad row, or nothing is left.
+        StorageError: If a server does not take them.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile("w+", encoding="ascii", dir=folder) as file:
+        with place.adding_seeds() as folder, TemporaryFile("w+", encoding="ascii", dir=folder) as file:
             checked = _Checked(file)
             for source in sources:
                 rows = tqdm(_rows(source), unit=" rows", disable=None if progress else True, leave=False)
                 checked.add(source, rows)
             checked.require(sources, skip_bad=skip_bad)
-            _publish(folder, name, checked.lines())
+            put_list(folder, checked.lines(), name)
     except OSError as error:
-        raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
-    return Given(checked.n, checked.bad, checked.first_bad)
-
-
-def wait(folder: Path, lines: Iterable[str]) -> None:
-    """Let *lines*, rows that have been checked, wait in *folder* as a list of their own.
-
-    Raises:
-        ExchangeError: If they cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _publish(folder, "", lines)
-    except OSError as error:
-        raise ExchangeError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
+        if isinstance(error, StorageError):
+            raise
+        raise ExchangeError(f"Seeds cannot be added to {place}: {plainly(error)}.") from error
+    return Added(checked.n, checked.bad, checked.first_bad)
 
 
 def _rows(source: str) -> Iterator[Row]:
@@ -190,29 +161,6 @@ class _Checked:
             url, score, number = json.loads(line)
             mean = self._means[number]
             yield Seed(url, None if mean is None else score / mean).line()
-
-
-def _publish(folder: Path, name: str, lines: Iterable[str]) -> None:
-    """Let *lines* wait, all at once and for good, under *name*, or under a new one: once, if the same list waits already."""
-    digest = hashlib.blake2b(digest_size=8)
-    with unfinished(folder / _BEING_WRITTEN) as (file, put):
-        for line in lines:
-            data = line.encode("ascii")
-            digest.update(data)
-            file.write(data)
-        if name:
-            put(folder / name)
-        else:
-            with lock_briefly(folder.with_name(f"{folder.name}.lock"), folder):
-                name = f"{time.time_ns():020}-{digest.hexdigest()}{_SUFFIX}"
-                if not any(is_same(path.name, name) for path in lists(folder)):
-                    put(folder / name)
-    sync_names(folder)
-
-
-def is_same(name: str, other: str) -> bool:
-    """Whether two lists with new names have the same rows: then they were given twice, as after a kill."""
-    return name != START and name.partition("-")[2] == other.partition("-")[2]
 
 
 def read_row(line: bytes) -> Seed:

@@ -1,0 +1,206 @@
+"""A job in a job folder: one with a store of its own, or the copy of a job in shards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
+from scrapy_aopic.storage.lock import lock_briefly, sync_folder
+from scrapy_aopic.storage.named_files import read_given
+from scrapy_aopic.storage.registry import kind_in
+from scrapy_aopic.storage.store_folder import replacing
+
+from .copied_shards import part_folder, read_part_suffixes, read_parts
+from .paths import STATE_FILE, check_job_folder, seeds_folder, store_folder
+from .seed_files import lists, put_list
+from .worker_folder import read_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.storage.registry import Kind
+
+CONTROL_FILE = "aopic-control.json"
+"""The file with what an operator asks of the crawl."""
+
+_FORMER_FILE = "aopic-former"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlace:
+    """The job folder *folder*; see :class:`~.place.Place`.
+
+    Attributes:
+        where: A path that leads there even if the folder is moved (:class:`scrapy_aopic.storage.lock.HeldFolder`); ``None`` for
+            *folder* itself, by which messages go in any case.
+    """
+
+    folder: Path
+    where: Path | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def _path(self) -> Path:
+        return self.where or self.folder
+
+    def check(self) -> None:
+        """Do nothing if it is a folder, or may become one."""
+        check_job_folder(self.folder)
+
+    def has_job(self) -> bool:
+        """Whether there is a store, or the copy of a job in shards."""
+        return exists(store_folder(self._path)) or self.read_cut() is not None
+
+    def read_cut(self) -> JobCut | None:
+        """How the job is cut of which a copy is there."""
+        return read_parts(self._path)
+
+    def read_suffixes(self) -> bytes:
+        """The list of public suffixes in the copy of a job in shards."""
+        return read_part_suffixes(self._path) or b""
+
+    def _stores(self) -> list[Path]:
+        """Where its stores are, or its only one is or will be."""
+        cut = self.read_cut()
+        if cut is None:
+            return [store_folder(self._path)]
+        return [part_folder(self._path, number) for number in range(cut.shards)]
+
+    def open_snapshots(self) -> list[Store]:
+        """Open its stores; of a copy, which nobody changes, any moment is the same."""
+        with ExitStack() as opened:
+            stores = []
+            for folder in self._stores():
+                stores.append(open_snapshot(folder))
+                opened.callback(stores[-1].close)
+            opened.pop_all()
+        return stores
+
+    def store_kind(self, number: int) -> Kind:
+        """The kind of the store itself."""
+        folder = self._stores()[number]
+        if (kind := kind_in(folder)) is None:
+            raise StorageError(f"The files of the store in {folder} are gone.")
+        return kind
+
+    def open_control(self) -> FolderControl:
+        """A file of the job folder."""
+        return FolderControl(self.folder, self._path)
+
+    @contextmanager
+    def adding_seeds(self) -> Iterator[Path]:
+        """The folder where they wait, so that each list appears at once."""
+        folder = seeds_folder(self._path)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+    def add_seeds(self, paths: Iterable[Path]) -> None:
+        """Let copies of the lists wait, under new names."""
+        folder = seeds_folder(self._path)
+        try:
+            for path in paths:
+                with path.open(encoding="ascii") as lines:
+                    put_list(folder, lines)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
+
+    def copy_beside(self, folder: Path) -> None:
+        """Copy the state of the spider, and the lists of seeds but for those that are taken up at this moment."""
+        state = self._path / STATE_FILE
+        if state.exists():
+            _copy_file(state, folder / STATE_FILE)
+        seeds_folder(folder).mkdir()
+        for path in lists(seeds_folder(self._path)):
+            with suppress(FileNotFoundError):
+                _copy_file(path, seeds_folder(folder) / path.name)
+
+    def seed_names(self) -> set[str]:
+        """Names of the files."""
+        return {path.name for path in lists(seeds_folder(self._path))}
+
+    def read_former(self) -> bytes | None:
+        """The content of a file."""
+        try:
+            return read_given(self._path / _FORMER_FILE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{self.folder / _FORMER_FILE} cannot be read: {plainly(error)}.") from error
+
+    def write_former(self, pieces: Iterable[bytes]) -> None:
+        """Replace the file."""
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            with replacing(self._path / _FORMER_FILE) as file:
+                file.writelines(pieces)
+        except OSError as error:
+            raise StorageError(
+                f"{self.folder / _FORMER_FILE} cannot be written: {plainly(error)}."
+            ) from error
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    shutil.copy2(source, target)
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+    sync_folder(target.parent)
+
+
+class FolderControl:
+    """The file with what is asked of the crawl in *folder*, which is at *path*; see :class:`~.place.ControlStore`."""
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        self.name = str(folder / CONTROL_FILE)
+        self._folder = folder
+        self._path = path / CONTROL_FILE
+
+    def read(self) -> bytes | None:
+        """What the file has; ``None`` if there is none."""
+        try:
+            return read_given(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{self.name} cannot be read: {plainly(error)}.") from error
+
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[bytes | None], None]]:
+        """Lock the file for the time of the block."""
+        folder = self._folder
+        if not folder.is_dir():
+            raise StorageError(f"There is no job folder {folder}.")
+        check_in_folder(store_folder(folder))
+        if (home := read_home(folder)) is not None:
+            raise StorageError(
+                f"The folder {folder} has some shards of the job in {home.job}, where what is asked of all of them is kept: "
+                "name that instead of the folder."
+            )
+        try:
+            with lock_briefly(self._path.with_suffix(".lock"), self._path):
+                yield self._write
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(f"{self.name} cannot be written: {plainly(error)}.") from error
+
+    def _write(self, data: bytes | None) -> None:
+        if data is None:
+            self._path.unlink(missing_ok=True)
+            return
+        with replacing(self._path) as file:
+            file.write(data)
+
+    def close(self) -> None:
+        """Nothing is open."""

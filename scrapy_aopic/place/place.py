@@ -1,0 +1,125 @@
+"""Where a job is: in a job folder, or on a server.
+
+Whatever keeps something of a job, or looks at it, asks its :class:`Place`, and not which of the two it is. Only what one of
+them cannot do, or a user may not ask of it, has to know: see who imports :class:`FolderPlace` and :class:`ServerPlace`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from scrapy_aopic.storage.address import SCHEMES, Address
+
+from .folder_place import FolderPlace
+from .server_place import ServerPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from contextlib import AbstractContextManager
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.storage.registry import Kind
+
+
+class ControlStore(Protocol):
+    """Where what an operator asks of a crawl is kept, as bytes; see :mod:`.kept_control`.
+
+    Attributes:
+        name: What messages call it.
+    """
+
+    name: str
+
+    def read(self) -> bytes | None:
+        """What it has; ``None`` if there is nothing.
+
+        Raises:
+            StorageError: If it cannot be read.
+        """
+        ...
+
+    def changing(self) -> AbstractContextManager[Callable[[bytes | None], None]]:
+        """Keep others from changing it meanwhile, or notice if they do; gives what replaces or, by ``None``, removes it.
+
+        Raises:
+            StorageError: If there is no such place, it cannot be written, or others have changed it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Place(Protocol):
+    """Where a job is, or will be. As text, what a user calls it.
+
+    Every method raises a :class:`~scrapy_aopic.exceptions.StorageError` if the place cannot be read or written.
+    """
+
+    @property
+    def folder(self) -> Path | None:
+        """The job folder, for files beside the job that are for people; ``None`` if the job is on a server."""
+        ...
+
+    def check(self) -> None:
+        """Do nothing if a job can be there."""
+        ...
+
+    def has_job(self) -> bool:
+        """Whether there is a job."""
+        ...
+
+    def read_cut(self) -> JobCut | None:
+        """How the job is cut into shards; ``None`` if it is in one piece, or there is none."""
+        ...
+
+    def read_suffixes(self) -> bytes:
+        """The list of public suffixes by which it is cut; empty if there is none."""
+        ...
+
+    def open_snapshots(self) -> list[Store]:
+        """Open all stores of the job as of one moment, to be read; one if it is in one piece. A crawl may be using them."""
+        ...
+
+    def store_kind(self, number: int) -> Kind | None:
+        """The kind of which a copy of the store of shard *number* is made, 0 of a job in one piece; ``None`` for the best."""
+        ...
+
+    def open_control(self) -> ControlStore:
+        """Open what keeps what is asked of the crawl; the caller closes it."""
+        ...
+
+    def adding_seeds(self) -> AbstractContextManager[Path]:
+        """A folder where lists of seeds are put that wait for the job from the end of the block on."""
+        ...
+
+    def add_seeds(self, paths: Iterable[Path]) -> None:
+        """Let the lists of seeds at *paths*, whose rows have been checked, wait for the job."""
+        ...
+
+    def copy_beside(self, folder: Path) -> None:
+        """Copy what lies beside the stores to the new job folder *folder*: the lists of seeds that wait, for example."""
+        ...
+
+    def seed_names(self) -> Collection[str]:
+        """Names of the lists of seeds that wait."""
+        ...
+
+    def read_former(self) -> bytes | None:
+        """The pages of an earlier crawl that lie beside the job (:mod:`scrapy_aopic.seeds.earlier_crawl`); ``None`` if none do."""
+        ...
+
+    def write_former(self, pieces: Iterable[bytes]) -> None:
+        """Let *pieces* lie there in their place."""
+        ...
+
+
+def place_of(text: str) -> Place:
+    """The place that a user calls *text*: a path, or ``redis://HOST:PORT/DATABASE#KEY``."""
+    url, _, key = text.partition("#")
+    if "://" in url and url.partition("://")[0] in SCHEMES:
+        return ServerPlace(Address(key, url))
+    return FolderPlace(Path(text))

@@ -1,0 +1,147 @@
+"""A job on a server, in one piece or in shards."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.address import Address
+from scrapy_aopic.storage.opening import open_snapshots
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.keys import Keys, exists_at
+from scrapy_aopic.storage.redis.membership import read_cut, read_suffixes
+from scrapy_aopic.storage.redis.replacing import put_pieces
+
+from .paths import seeds_folder
+from .seed_files import ServerLists, lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.storage.redis.membership import JobCut
+
+_FORMER = b"former"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlace:
+    """The job at *address*; see :class:`~.place.Place`."""
+
+    address: Address
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def folder(self) -> None:
+        """None: what is for people is beside a worker."""
+
+    def check(self) -> None:
+        """Nothing: the server says what is wrong when it is needed."""
+
+    def has_job(self) -> bool:
+        """Whether there is a store, or a job in shards has begun."""
+        return exists_at(self.address)
+
+    def read_cut(self) -> JobCut | None:
+        """As it was noted when the job began."""
+        return read_cut(self.address)
+
+    def read_suffixes(self) -> bytes:
+        """As they were given when the job began."""
+        return read_suffixes(self.address) or b""
+
+    def open_snapshots(self) -> list[Store]:
+        """Open views of its stores; see :func:`scrapy_aopic.storage.opening.open_snapshots`."""
+        return open_snapshots(self.address)
+
+    def store_kind(self, number: int) -> None:
+        """None: no folder can hold a store of a server."""
+
+    def open_control(self) -> ServerControl:
+        """A key that all workers see."""
+        return ServerControl(self.address)
+
+    @contextmanager
+    def adding_seeds(self) -> Iterator[Path]:
+        """A temporary folder, whose lists are put on the server at the end."""
+        with (
+            TemporaryDirectory(prefix="scrapy-aopic-") as temporary,
+            closing(ServerLists(self.address)) as server,
+        ):
+            folder = seeds_folder(Path(temporary))
+            folder.mkdir()
+            yield folder
+            for path in lists(folder):
+                server.put(path)
+
+    def add_seeds(self, paths: Iterable[Path]) -> None:
+        """Let the lists wait under their names."""
+        with closing(ServerLists(self.address)) as server:
+            for path in paths:
+                server.put(path)
+
+    def copy_beside(self, folder: Path) -> None:
+        """Copy the lists of seeds."""
+        waiting = seeds_folder(folder)
+        waiting.mkdir()
+        with closing(ServerLists(self.address)) as server:
+            for name in sorted(server.names()):
+                server.copy(name, waiting)
+
+    def seed_names(self) -> set[str]:
+        """Names of the lists."""
+        with closing(ServerLists(self.address)) as server:
+            return server.names()
+
+    def read_former(self) -> bytes | None:
+        """All pieces of a list."""
+        pieces: list[bytes] = []
+        with closing(connect(self.address)) as link:
+            while piece := link.ask((b"LINDEX", self._former, len(pieces)))[0]:
+                pieces.append(piece)
+        return b"".join(pieces) or None
+
+    def write_former(self, pieces: Iterable[bytes]) -> None:
+        """Replace the list in one transaction."""
+        with closing(connect(self.address)) as link:
+            put_pieces(link, self._former, pieces)
+
+    @property
+    def _former(self) -> bytes:
+        return Keys(self.address).of_job(_FORMER)
+
+
+class ServerControl:
+    """The key with what is asked of the crawl at *address*; see :class:`~.place.ControlStore`."""
+
+    def __init__(self, address: Address) -> None:
+        self.name = f"The control of the job in {address}"
+        self._key = Keys(address).of_job(b"control")
+        self._link = connect(address)
+
+    def read(self) -> bytes | None:
+        """What the key has; ``None`` if there is none."""
+        return self._link.ask((b"GET", self._key))[0]  # type: ignore[no-any-return]
+
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[bytes | None], None]]:
+        """Watch the key until it is written."""
+        self._link.watch(self._key)
+        yield self._write
+
+    def _write(self, data: bytes | None) -> None:
+        command = (b"SET", self._key, data) if data is not None else (b"DEL", self._key)
+        if self._link.transact(command) is None:
+            raise StorageError(
+                f"{self.name} was changed by somebody else at this moment, and not by this command: try again."
+            )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
