@@ -32,8 +32,7 @@ from support.redis_server import Server as Redis
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.all_shards import audit_shards
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.place.worker_folder import shard_folder, shards_on_disk
+from scrapy_aopic.place.paths import shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.suffixes import registered_domain
 

@@ -54,9 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.moving import begin_anew, move
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.place.paths import check_job_folder
+    from scrapy_aopic.place.paths import check_job_folder, read_home
     from scrapy_aopic.place.server_place import ServerPlace
-    from scrapy_aopic.place.worker_folder import read_home
 
     numbers: tuple[int, ...] = opts.shards
     opts.source.check()

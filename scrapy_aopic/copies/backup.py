@@ -3,7 +3,7 @@
 A copy is made row by row from a snapshot: it shares no file with its source, and each row is compared with its checksum.
 Until it is whole it has another name, and its store cannot be opened; what a backup left behind that was killed is removed by the next
 one. The copy of a job in shards has a store for each of them, all as
-of one moment (:mod:`scrapy_aopic.place.copied_shards`).
+of one moment (:mod:`scrapy_aopic.place.folder_place`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError, plainly
-from scrapy_aopic.place.copied_shards import part_folder, parts_folder, write_parts
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import copy_control
 from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
@@ -104,7 +103,8 @@ def _clear(part: Path) -> None:
 
 
 def _copy(source: Place, target: Path, *, progress: bool) -> int:
-    copy_control(source, FolderPlace(target))
+    copy = FolderPlace(target)
+    copy_control(source, copy)
     source.copy_beside(target)  # before the snapshots: a list that is taken up to its end is removed
     cut = source.read_cut()
     with (
@@ -118,15 +118,12 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
-        if cut is None:
-            kind = source.store_kind(0)
-            return copy_store(
-                stores[0], store_folder(target), name=str(source), kind=kind, progress=line.update
-            )
-        parts_folder(target).mkdir()
         n = 0
-        for number, store in enumerate(stores):
-            name, kind = f"{source} (shard {number})", source.store_kind(number)
-            n += copy_store(store, part_folder(target, number), name=name, kind=kind, progress=line.update)
-        write_parts(target, cut, source.read_suffixes())
+        for number, (store, folder) in enumerate(zip(stores, copy.stores(cut), strict=True)):
+            folder.parent.mkdir(exist_ok=True)
+            name = str(source) if cut is None else f"{source} (shard {number})"
+            kind = source.store_kind(number)
+            n += copy_store(store, folder, name=name, kind=kind, progress=line.update)
+        if cut is not None:
+            copy.write_cut(cut, source.read_suffixes())
         return n

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.place.worker_folder import read_home, shard_folder
+from scrapy_aopic.place.paths import read_home, shard_folder, store_folder
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.disk_shard import number_of
 from scrapy_aopic.storage.disk_workers import assign, place_of, read_heads, read_homes

@@ -32,6 +32,7 @@ from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.paths import named_as_given, store_folder
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
+from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import sync_folder
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.keys import Keys
@@ -51,7 +52,7 @@ from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .restore import copy_rows
+from .restore import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,7 +216,7 @@ def _repair_keys(
         done = repair_rows(store, new)
         done.gaps = {family.name: n for family, n in gaps.items() if n}
         with closing(open_store_of_shard(made)) as copy:
-            copy_rows(new, copy, lambda _: None)
+            copy_rows(new, copy, name=str(place), at_once=ROWS_AT_ONCE)
     return done, Move(made, place, kept)
 
 

@@ -10,18 +10,17 @@ behind that was killed is removed by the next one.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import copy_control
 from scrapy_aopic.place.paths import seeds_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.keys import exists_at
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.membership import JobCut
 
-_ROWS_AT_ONCE = 2_000
+ROWS_AT_ONCE = 2_000
 """Rows in a transaction: some milliseconds of the server, on which others may crawl."""
 
 
@@ -67,24 +66,24 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
         copy_control(copy, place)
         place.add_seeds(lists(seeds_folder(source)))  # first: they are part of it
         if (cut := copy.read_cut()) is None:
-            return _restore_one(stores[0], target, line.update)
-        return _restore_shards(stores, target, cut, copy.read_suffixes(), line.update)
+            return _restore_one(stores[0], str(copy), target, line.update)
+        return _restore_shards(copy, stores, target, cut, line.update)
 
 
-def _restore_one(store: Store, target: Address, progress: Callable[[int], object]) -> int:
+def _restore_one(store: Store, name: str, target: Address, progress: Callable[[int], object]) -> int:
     made = beside(target)
     remove_store(made)
     with closing(open_store_of_shard(made)) as copy:
-        n = copy_rows(store, copy, progress)
+        n = copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
     put_in_place([Move(made, target)])
     return n
 
 
 def _restore_shards(
+    source: FolderPlace,
     stores: Sequence[Store],
     target: Address,
     cut: JobCut,
-    suffixes: bytes,
     progress: Callable[[int], object],
 ) -> int:
     n = 0
@@ -98,22 +97,11 @@ def _restore_shards(
                     remove_store(place)
                 copy = open_store_of_shard(place)
                 opened.callback(copy.close)
-                n += copy_rows(store, copy, progress)
+                name = f"{source} (shard {number})"
+                n += copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
 
-        if not begin(target, cut, make, suffixes=suffixes) or read_cut(target) != cut:
+        if not begin(target, cut, make, suffixes=source.read_suffixes()) or read_cut(target) != cut:
             raise StorageError(
                 f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
             )
-    return n
-
-
-def copy_rows(store: Store, copy: Store, progress: Callable[[int], object]) -> int:
-    """Write all rows of *store* to *copy*; returns how many."""
-    n = 0
-    for family in Family:
-        rows = store.scan(family)
-        while chunk := dict(islice(rows, _ROWS_AT_ONCE)):
-            copy.write({family: {**chunk}}, sync=False)
-            n += len(chunk)
-            progress(len(chunk))
     return n

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import Known, begin_anew
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.place.worker_folder import Home, read_home, shard_folder, shards_on_disk, write_home
+from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
 from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces

@@ -1,7 +1,12 @@
-"""A job in a job folder: one with a store of its own, or the copy of a job in shards."""
+"""A job in a job folder: one with a store of its own, or the copy of a job in shards, as ``scrapy aopic backup`` makes one.
+
+Such a copy has the stores of the shards in ``aopic-shards/``, in folders ``0``, ``1`` and so on. There ``cut.json``, written last,
+says how many they are and by which list of public suffixes hosts belong to them; ``suffixes`` is that list.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,27 +16,29 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
+from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.lock import lock_briefly, sync_folder
 from scrapy_aopic.storage.named_files import read_given
+from scrapy_aopic.storage.redis.membership import JobCut
 from scrapy_aopic.storage.registry import kind_in
-from scrapy_aopic.storage.store_folder import replacing
+from scrapy_aopic.storage.store_folder import replace_file, replacing
 
-from .copied_shards import part_folder, read_part_suffixes, read_parts
-from .paths import STATE_FILE, check_job_folder, seeds_folder, store_folder
+from .paths import STATE_FILE, check_job_folder, read_home, seeds_folder, store_folder
 from .seed_files import lists, put_list
-from .worker_folder import read_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.redis.membership import JobCut
     from scrapy_aopic.storage.registry import Kind
 
 CONTROL_FILE = "aopic-control.json"
 """The file with what an operator asks of the crawl."""
 
 _FORMER_FILE = "aopic-former"
+_SHARDS = "aopic-shards"
+_CUT_FILE = "cut.json"
+_SUFFIXES_FILE = "suffixes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +68,62 @@ class FolderPlace:
         """Whether there is a store, or the copy of a job in shards."""
         return exists(store_folder(self._path)) or self.read_cut() is not None
 
+    def check_own(self) -> None:
+        """Do nothing if a crawl may have the folder for its own store.
+
+        Raises:
+            StorageError: If it holds the copy of a job in shards.
+        """
+        cut = self.read_cut()
+        if cut is not None:
+            raise StorageError(
+                f"The folder {self} holds a copy of a job in {cut.shards} shards, which are crawled on a server: put it there with "
+                "'scrapy aopic restore', or choose another JOBDIR."
+            )
+
     def read_cut(self) -> JobCut | None:
         """How the job is cut of which a copy is there."""
-        return read_parts(self._path)
+        path = self._path / _SHARDS / _CUT_FILE
+        try:
+            cut = JobCut(**json.loads(read_given(path)))
+            if not 1 < int(cut.shards) <= MAX_SHARDS:
+                raise ValueError(f"{cut.shards} shards")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise StorageError(
+                f"How the job in {self} is cut cannot be read from {path}: {plainly(error)}. Use another copy of the job."
+            ) from error
+        return cut
 
     def read_suffixes(self) -> bytes:
         """The list of public suffixes in the copy of a job in shards."""
-        return read_part_suffixes(self._path) or b""
+        try:
+            return (self._path / _SHARDS / _SUFFIXES_FILE).read_bytes()
+        except OSError:
+            return b""
 
-    def _stores(self) -> list[Path]:
-        """Where its stores are, or its only one is or will be."""
-        cut = self.read_cut()
+    def write_cut(self, cut: JobCut, suffixes: bytes) -> None:
+        """Note how the job is cut whose stores are there, all of them whole, and by which list of public *suffixes*.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        with replacing(self._path / _SHARDS / _SUFFIXES_FILE) as file:
+            file.write(suffixes)
+        replace_file(self._path / _SHARDS / _CUT_FILE, json.dumps(cut._asdict()) + "\n")
+
+    def stores(self, cut: JobCut | None) -> list[Path]:
+        """Where the stores of a job are that is cut like that: the only one of a job in one piece."""
         if cut is None:
             return [store_folder(self._path)]
-        return [part_folder(self._path, number) for number in range(cut.shards)]
+        return [self._path / _SHARDS / str(number) for number in range(cut.shards)]
 
     def open_snapshots(self) -> list[Store]:
         """Open its stores; of a copy, which nobody changes, any moment is the same."""
         with ExitStack() as opened:
             stores = []
-            for folder in self._stores():
+            for folder in self.stores(self.read_cut()):
                 stores.append(open_snapshot(folder))
                 opened.callback(stores[-1].close)
             opened.pop_all()
@@ -88,7 +131,7 @@ class FolderPlace:
 
     def store_kind(self, number: int) -> Kind:
         """The kind of the store itself."""
-        folder = self._stores()[number]
+        folder = self.stores(self.read_cut())[number]
         if (kind := kind_in(folder)) is None:
             raise StorageError(f"The files of the store in {folder} are gone.")
         return kind

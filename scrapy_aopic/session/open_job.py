@@ -16,14 +16,12 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.shared import SharedJob
-from scrapy_aopic.place.copied_shards import check_no_parts
 from scrapy_aopic.place.cutting import begin_cut, check_cut
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import ControlWatch
-from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
+from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.place.worker_folder import check_no_home
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_former
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
@@ -259,7 +257,8 @@ def _job_folder(settings: BaseSettings) -> Path | None:
         check_job_folder(Path(given))
     path = job_dir(cast("Settings", settings))
     folder = Path(path) if path else None
-    check_no_parts(folder)
+    if folder is not None:
+        FolderPlace(folder).check_own()
     return folder
 
 

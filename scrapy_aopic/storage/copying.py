@@ -49,25 +49,47 @@ def copy_store(
     """
     if isinstance(source, VerifiesStructure):
         source.verify_structure()
-    copied = 0
     with closing(make_store(target, kind)) as copy:
-        for family in Family:
-            rows, last = source.scan(family), list[bytes]()
-            while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-                # A block in the place of another one has the right checksums.
-                keys = [*last, *(key for key, _ in chunk)]
-                if not all(map(lt, keys, keys[1:])):
-                    raise StorageError(
-                        f"Cannot read the store of {name}: the rows of {family.name} are not in their order."
-                    )
-                copy.write({family: dict(chunk)}, sync=False)
-                copied += len(chunk)
-                last = keys[-1:]
-                progress(len(chunk))
+        n = copy_rows(source, copy, name=name, at_once=_ROWS_AT_ONCE, progress=progress)
         arrange(copy)
         copy.write({}, sync=True)
     finish_store(target)
-    return copied
+    return n
+
+
+def copy_rows(
+    source: Store,
+    target: Store,
+    *,
+    name: str,
+    at_once: int,
+    progress: Callable[[int], object] = lambda _: None,
+) -> int:
+    """Write all rows of *source* to *target*, which is empty; returns how many.
+
+    Args:
+        name: What messages call the source.
+        at_once: Rows in a batch.
+        progress: Called with the rows of each batch.
+
+    Raises:
+        StorageError: If one cannot be read, or the other not be written.
+    """
+    n = 0
+    for family in Family:
+        rows, last = source.scan(family), list[bytes]()
+        while chunk := list(islice(rows, at_once)):
+            # A block in the place of another one has the right checksums.
+            keys = [*last, *(key for key, _ in chunk)]
+            if not all(map(lt, keys, keys[1:])):
+                raise StorageError(
+                    f"Cannot read the store of {name}: the rows of {family.name} are not in their order."
+                )
+            target.write({family: dict(chunk)}, sync=False)
+            n += len(chunk)
+            last = keys[-1:]
+            progress(len(chunk))
+    return n
 
 
 def make_store(folder: Path, kind: Kind | None = None) -> Store:

@@ -223,12 +223,12 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
 
     n = 0
 
-    def kill(*arguments: Any) -> Any:
+    def kill(*arguments: Any, **options: Any) -> Any:
         nonlocal n
         n += 1
         if n == SHARDS:
             raise Killed
-        return copy(*arguments)
+        return copy(*arguments, **options)
 
     copy = restore.__globals__["copy_rows"]
     monkeypatch.setattr("scrapy_aopic.copies.restore.copy_rows", kill)

@@ -23,8 +23,7 @@ from support.workers import IN_A_STEP
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.all_shards import audit_shards
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
+from scrapy_aopic.place.paths import read_home, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.suffixes import registered_domain
 

@@ -31,10 +31,9 @@ from scrapy_aopic.core.layout import Family
 from scrapy_aopic.job.disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.kept_control import read_control
-from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.paths import read_home, seeds_folder, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.place.worker_folder import read_home, shard_folder, shards_on_disk
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_former
 from scrapy_aopic.storage import Address, open_snapshot, open_store
