@@ -160,7 +160,7 @@ class DupeFilter(BaseDupeFilter):
     the process. ``AOPIC_DUPEFILTER = "bloom"`` trades exactness for memory: see docs/settings.md for what is lost.
     """
 
-    def __init__(self, crawler: Crawler, count: Callable[[str], object] | None = None) -> None:
+    def __init__(self, crawler: Crawler, count: Callable[[str, int], object] | None = None) -> None:
         settings = crawler.settings
         assert crawler.request_fingerprinter is not None
         self._crawler = crawler
@@ -236,9 +236,9 @@ class DupeFilter(BaseDupeFilter):
         """Whether it logs no request any more."""
         return self._has_logged and not self._debug
 
-    def count(self) -> None:
-        """Count a request that was filtered."""
+    def count(self, n: int = 1) -> None:
+        """Count *n* requests that were filtered."""
         if self._count is None:
             assert self._crawler.stats is not None
             self._count = self._crawler.stats.inc_value
-        self._count("dupefilter/filtered")
+        self._count("dupefilter/filtered", n)

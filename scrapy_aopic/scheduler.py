@@ -74,7 +74,7 @@ class Scheduler(BaseScheduler):
             addresses=self._components.politeness.addresses,
         )
         enqueue = Scheduler.enqueue_request
-        self.session.has_batches = getattr(self.enqueue_request, "__func__", None) is enqueue
+        self.session.has_shortcuts = getattr(self.enqueue_request, "__func__", None) is enqueue
         self._components.serve(self.session)
         self._garbage = GarbageThreshold(threshold)
         return self.session.start()

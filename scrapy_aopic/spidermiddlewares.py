@@ -15,13 +15,14 @@ from typing_extensions import Self
 
 from ._engine import direct_calls
 from ._engine.closing import configured
-from ._engine.direct_requests import Passages
+from ._engine.direct_requests import Shortcuts
 from ._engine.process_memory import drop_tree
 from .links import Links
 from .refusals import RefusedError
 from .session.links.admission import networks_of
+from .session.links.link_rules import LinkRules
 from .session.links.link_weights import Weigh, by_kind
-from .session.links.page_links import Following, PageLinks
+from .session.links.page_links import PageLinks
 from .session.seeding import SOON
 from .session.session import Session, has_session
 from .session.turns import Turns
@@ -61,7 +62,9 @@ class LinkMiddleware:
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._networks = networks_of(crawler)
-        self._following = Following(crawler, weigh, Passages(crawler, self))
+        self._crawler = crawler
+        self._rules = LinkRules(crawler, weigh)
+        self._shortcuts = Shortcuts(crawler, self)
         if crawler.spider is not None and direct_calls.are_made(crawler):
             direct_calls.expand_output(crawler.spider, _requests)
 
@@ -88,7 +91,7 @@ class LinkMiddleware:
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)
-        first, copy = session.responses.compare(response, partial(self._following.named, session=session))
+        first, copy = session.responses.compare(response, partial(self._rules.named, session=session))
         if first:
             response.meta[DUPLICATE_OF] = first
         if copy:
@@ -123,9 +126,8 @@ class LinkMiddleware:
     ) -> AsyncIterator[Any]:
         session = self.session
         if session is None:
-            async for item in result:
-                for each in _requests(item):
-                    yield each
+            async for each in _without_job(result):
+                yield each
             return
         page: PageLinks | None = None  # until there is a link: many callbacks yield none
         by_items = session.focus if session.focus is not None and session.focus.is_by_items else None
@@ -135,13 +137,16 @@ class LinkMiddleware:
                 if by_items is not None and not isinstance(item, (Request, Links)):
                     by_items.has_item(response)
                 if page is None and isinstance(item, (Request, Links)):
-                    page = self._following.page(response, session)
-                for each in _follow(page, item) if page is not None else (item,):
+                    assert self._crawler.spider is not None
+                    page = PageLinks(response, session, self._rules, self._shortcuts, self._crawler.spider)
+                for each in page.take(item) if page is not None else (item,):
                     # A page may have thousands of links, each of which takes some microseconds, or fifty.
                     if perf_counter() > turns.ends_at:
                         await self._give_way(turns, page)
                     if each is not None:
                         yield each
+                if page is not None:
+                    page.asks()
             if page is not None:
                 await self._look_up(page, response, session, turns)
         finally:
@@ -165,22 +170,13 @@ class LinkMiddleware:
             await session.focus.ask(response)
 
 
+async def _without_job(result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """What a callback yields, its :class:`~scrapy_aopic.Links` as requests."""
+    async for item in result:
+        for each in _requests(item):
+            yield each
+
+
 def _requests(item: Any) -> Iterable[Any]:
     """What *item*, which a callback yields, is without a job."""
     return item.requests() if isinstance(item, Links) else (item,)
-
-
-def _follow(page: PageLinks, item: Any) -> Iterable[Any]:
-    """What goes on of *item*, which the callback of *page* yields; ``None`` for a link that does not."""
-    page.is_asked = False
-    if page.is_waiting:
-        page.goes_on()
-    if isinstance(item, Request):
-        yield from page.take(item) or (None,)
-    elif isinstance(item, Links):
-        yield from page.take_links(item)
-    else:
-        yield item
-    page.is_asked = True
-    if not page.is_watched:
-        page.watch()

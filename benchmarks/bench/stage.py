@@ -14,6 +14,7 @@ from scrapy.utils.reactor import install_reactor
 
 from scrapy_aopic.core.politeness import Outcome
 from scrapy_aopic.session import turns
+from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.web.meta import slot_key
 
 if TYPE_CHECKING:
@@ -128,14 +129,16 @@ class Stage:
         push: Callable[[Request], bool] = self.scheduler.enqueue_request
         if self.session is None:
             return push
-        visit, admission = self.session.visits.of(page), self.session.admission
+        visit, targets = self.session.visits.of(page), self.session.targets
         assert visit is not None
 
         def link(request: Request) -> bool:
-            admitted = admission.admit_link(request, page.url)
-            assert admitted is not None, "it is turned away"
-            visit.note(admitted)
-            return push(admitted)
+            found = FoundLink(request.url, request, is_link=True)
+            targets.admit([found], page.url)
+            assert not found.is_refused, "it is turned away"
+            visit.count([found])
+            visit.mark(found)
+            return push(found.made())
 
         return link
 

@@ -4,10 +4,10 @@ A request goes through the spider middlewares and two signals. Nested generators
 there: Scrapy's own middlewares give each link the same depth and nearly always the same ``Referer``, and look whether its
 URL is too long and its host among ``allowed_domains``.
 
-Rule 1: there is a passage only if all that stands there is known, which means of exactly one of the classes below: a
+Rule 1: there is a shortcut only if all that stands there is known, which means of exactly one of the classes below: a
 subclass, a middleware or a listener of somebody else's may do anything, and gets requests, one by one.
 
-Rule 2: what a passage says of a link is what Scrapy would have done. What is not the same for all links of a page is done
+Rule 2: what a shortcut says of a link is what Scrapy would have done. What is not the same for all links of a page is done
 by Scrapy's own objects, to a request.
 
 Rule 3: links keep their order: a request goes through at once, and not by way of the tasks in which Scrapy handles what a
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _DEPTH = ("maxdepth", "prio", "stats", "verbose_stats")
 _OFFSITE = ("domains_seen", "stats", "request_scheduled")
-"""Attributes that a passage reads; a Scrapy that has them no longer makes every link a request."""
+"""Attributes that a shortcut reads; a Scrapy that has them no longer makes every link a request."""
 
 _DROPS: dict[type, str] = {DepthMiddleware: "depth", UrlLengthMiddleware: "length"}
 """What a middleware drops a request for."""
@@ -73,8 +73,8 @@ def first_of(crawler: Crawler) -> object:
     return next((getattr(method, "__self__", None) for method in methods if method is not None), None)
 
 
-class Passages:
-    """The passages of a crawl, from one of its spider middlewares on.
+class Shortcuts:
+    """The shortcuts of a crawl, from one of its spider middlewares to the scheduler.
 
     Args:
         begin: The spider middleware that they begin behind.
@@ -90,8 +90,8 @@ class Passages:
         self._length: UrlLengthMiddleware | None = None
         self._referer: RefererMiddleware | None = None
 
-    def of(self, response: Response) -> Passage | None:
-        """That of the links of *response*; ``None`` if anything that is not known stands there."""
+    def of(self, response: Response) -> Shortcut | None:
+        """That for the links of *response*; ``None`` if anything that is not known stands there."""
         manager = spider_middlewares_of(self._crawler)
         if manager.middlewares is not self._looked_at:
             self._looked_at = manager.middlewares
@@ -108,7 +108,7 @@ class Passages:
             if type(before) is int:
                 depth = before + 1
                 is_uniform = is_uniform and not 0 < self._depth.maxdepth < depth
-        return Passage(
+        return Shortcut(
             response,
             self._all,
             is_uniform=is_uniform,
@@ -163,7 +163,7 @@ class Passages:
         return True, offsite if getattr(crawler.spider, "allowed_domains", None) else None
 
 
-class Passage:
+class Shortcut:
     """What happens to the links of *response* on their way."""
 
     def __init__(
@@ -183,42 +183,38 @@ class Passage:
         self._response = response
         self._middlewares = middlewares
         self.is_uniform = is_uniform
-        """Whether the same happens to all links, as far as :meth:`takes` says."""
+        """Whether the same happens to all links that are not too long."""
         self._counts = counts
-        self._longest = longest
+        self.longest = longest
+        """Characters of the longest URL that is not dropped; 0 for any. A longer one is for :meth:`send`."""
         self._referer = referer
         self._offsite = offsite
+        self.has_domains = offsite is not None
+        """Whether any link can be :meth:`is_offsite`."""
         self._policy: Any = None
         self._own: str | None = None
         self._referers: dict[str, str] = {}
-        self._is_on_site: dict[str, bool] = {}
-        self._n = 0
+        self._is_offsite: dict[str, bool] = {}
         self.dropped_for = ""
         """Why the last request that :meth:`send` dropped was: ``depth``, ``length``, ``offsite`` or ``middleware``."""
 
-    def takes(self, url: str) -> bool:
-        """Whether what happens to a link with *url* is the same for all links of the page that it takes."""
-        return not 0 < self._longest < len(url)
-
-    def lets(self, url: str, host: str) -> bool:
-        """Whether a link with *url*, to *host*, comes through, which is counted."""
-        self._n += 1
+    def is_offsite(self, url: str, host: str) -> bool:
+        """Whether a link with *url*, to *host*, is outside ``allowed_domains``, if there are any; it is counted then."""
         offsite = self._offsite
         if offsite is None:
-            return True
-        is_on_site = self._is_on_site.get(host)
-        if is_on_site is None:
+            return False
+        known = self._is_offsite.get(host)
+        if known:
+            offsite.stats.inc_value("offsite/filtered")
+        elif known is None:
             # Scrapy's own object decides, and logs what is new to it.
             try:
                 assert offsite.crawler.spider is not None
                 offsite.request_scheduled(Request(url), offsite.crawler.spider)
-                self._is_on_site[host] = True
+                self._is_offsite[host] = False
             except IgnoreRequest:
-                self._is_on_site[host] = False
-                return False
-        elif not is_on_site:
-            offsite.stats.inc_value("offsite/filtered")
-        return self._is_on_site[host]
+                self._is_offsite[host] = True
+        return self._is_offsite[host]
 
     def alike(self, url: str) -> str:
         """What links with the same ``Referer`` as the one with *url*, in normal form, have in common."""
@@ -266,9 +262,9 @@ class Passage:
                 return None
         return sent
 
-    def end(self) -> None:
-        """Count the links that came as far as the depth is counted."""
-        counts, n, self._n = self._counts, self._n, 0
+    def count(self, n: int) -> None:
+        """Count *n* links that came as far as the depth is counted, and are not sent by :meth:`send`."""
+        counts = self._counts
         if counts is not None and n:
             if counts.verbose_stats:
                 counts.stats.inc_value(f"request_depth_count/{self.depth}", n)

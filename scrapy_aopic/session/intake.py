@@ -9,13 +9,9 @@ cash. They are paid when the visit ends, like links to any known page.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
-from weakref import ref
 
-from msgspec import Struct
 from msgspec.structs import replace
-from scrapy import Request
 
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.records import Link, repeat_key
@@ -29,13 +25,14 @@ from .trouble import guarded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scrapy import Spider
+    from scrapy import Request, Spider
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .links.admission import Admission
-    from .links.known_pages import Duplicates
+    from .links.found_link import FoundLink
+    from .links.known_pages import KnownPages
     from .queued import QueuedRequests
     from .reloads import Reloads
     from .seeding import Seeding
@@ -44,26 +41,6 @@ if TYPE_CHECKING:
 
 _PERMANENT = (301, 308)
 """Statuses of redirects that make source and target one page."""
-
-
-class FoundLink(Struct, gc=False):
-    """A link that waits to be looked up.
-
-    Attributes:
-        url: Its URL in normal form.
-        host: Name of the host.
-        key: Page key.
-        weight: Weight, if links differ in weight.
-        tail: What is written after its URL.
-        request: The request for it with the same URL, if the spider has made one and :attr:`Intake.keeps_requests`.
-    """
-
-    url: str
-    host: str
-    key: bytes
-    weight: int | None
-    tail: str
-    request: ref[Request] | None = None
 
 
 class Intake:
@@ -89,7 +66,7 @@ class Intake:
         reloads: Reloads,
         requests: QueuedRequests,
         admission: Admission,
-        duplicates: Duplicates,
+        duplicates: KnownPages,
         seeding: Seeding | None,
         trouble: Trouble,
         wake: Callable[[], None],
@@ -228,11 +205,9 @@ class Intake:
 
     @guarded(None)
     def take_found(self, visit: Visit, found: Sequence[FoundLink]) -> None:
-        """Take *found*, links of the page of *visit* that are requests for nothing but a URL, with one read of the store."""
+        """Take *found*, links of the page of *visit* that are written as lines, with one read of the store."""
         if self._job.is_torn:
             return
-        links, waiting, n_queued = visit.links, self._waiting, 0
-        most = self._max_links - len(visit.announced)
         if self._visits.numbered(visit.number) is not visit:  # nobody pays for them any more
             for link in found:
                 self._take_alone(link, None)
@@ -246,24 +221,26 @@ class Intake:
             for link in found:
                 self._take_alone(link, visit)
             return
+        waiting, known, n_queued = self._waiting, [], 0
         for link, page in zip(found, pages, strict=True):
             key = link.key
             weight = 1 if link.weight is None else link.weight
-            if page is None and key not in waiting and len(links) < most:
-                data = (link.url + link.tail).encode()
-                links.append(Link(key, link.host, data, 0, False, weight))
-                waiting[key] = 1
-                n_queued += 1
-                if link.request is not None and (request := link.request()) is not None:
-                    self._requests.hold(request, data)
+            if page is not None and not page.outcome.startswith(UNREADABLE):
+                visit.links.append(Link(key, link.host, b"", 0, False, weight))
+                known.append(link)
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
-                self._duplicates.note(partial(self._made, link), self._spider)
-            elif page is not None and not page.outcome.startswith(UNREADABLE):
-                links.append(Link(key, link.host, b"", weight=weight))
-                self._duplicates.note(partial(self._made, link), self._spider)
+                known.append(link)
+            elif page is None and len(visit.links) + len(visit.announced) < self._max_links:
+                data = (link.url + link.tail).encode()
+                visit.links.append(Link(key, link.host, data, 0, False, weight))
+                waiting[key] = 1
+                n_queued += 1
+                if link.kept is not None and (request := link.kept()) is not None:
+                    self._requests.hold(request, data)
             else:
                 self._take(self._made(link), link.host, key, visit, link.weight)
+        self._duplicates.log_all(known, self._made, self._spider)
         self._requests.count_in_many(n_queued)
 
     @guarded(False)

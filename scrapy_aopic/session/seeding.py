@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .links.admission import Admission
-    from .links.known_pages import Duplicates
+    from .links.known_pages import KnownPages
     from .queued import QueuedRequests
     from .stats import Stats
 
@@ -68,7 +68,7 @@ class Seeding:
         keys: PageKeys,
         requests: QueuedRequests,
         admission: Admission,
-        duplicates: Duplicates,
+        duplicates: KnownPages,
         dropped: Dropped,
         stats: Stats,
     ) -> None:

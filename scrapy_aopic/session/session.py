@@ -68,8 +68,8 @@ from .dispatch import Dispatch
 from .footprint import Footprint
 from .intake import Intake
 from .lateness import Lateness
-from .links.admitted import Places
-from .links.known_pages import Duplicates
+from .links.known_pages import KnownPages
+from .links.link_targets import LinkTargets
 from .pacer import JobPacer
 from .patience import WAITING, Patience
 from .queued import QueuedRequests
@@ -130,7 +130,7 @@ class Session:
         job: The open job.
         keys: Finds the page keys of requests.
         admission: What may be queued, under which URL.
-        places: What URLs of links come to.
+        targets: Admits links.
         visits: The visits under way.
         intake: Takes requests.
         bodies: Lets pages be read one after the other.
@@ -145,7 +145,7 @@ class Session:
         steering: What an operator asks of the crawl.
     """
 
-    has_batches = True
+    has_shortcuts = True
     """Whether links may reach :attr:`intake` without being given to the scheduler; it says so if a subclass wants them."""
 
     dispatch_class: ClassVar[type[Dispatch]] = Dispatch
@@ -184,9 +184,9 @@ class Session:
         self.keys = keys = PageKeys(crawler.request_fingerprinter)
         self.admission = opened.admission
         self.dropped = opened.dropped
-        self.places = Places(opened.admission, keys)
+        self.targets = LinkTargets(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
-        self._duplicates = Duplicates(crawler, spider, job.crawl, self.stats, former=opened.former)
+        self._duplicates = KnownPages(crawler, spider, job.crawl, self.stats, former=opened.former)
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )
@@ -228,7 +228,7 @@ class Session:
                 job,
                 opened.topic,
                 visits=self.visits,
-                places=self.places,
+                targets=self.targets,
                 stats=self.stats,
                 closing=closing,
             )

@@ -46,7 +46,7 @@ MAX_DEPTH = 3
 """Indexes one above the other: the protocol allows one, and some sites have two."""
 
 _AT_ONCE = 200
-"""Pages that are yielded together: as many as are looked up together (``session/links/batch.py``)."""
+"""Pages that are yielded together: as many as are looked up together (:mod:`.links.page_links`)."""
 
 _PRIORITY = -3
 """Priority of the request for a sitemap: it waits like a page with an eighth of its cash."""

@@ -37,9 +37,9 @@ class Stats:
         self.counts: defaultdict[str, int] = defaultdict(int)
         self._due = 0.0
 
-    def count(self, name: str) -> None:
-        """Count one more under *name*."""
-        self.counts[name] += 1
+    def count(self, name: str, n: int = 1) -> None:
+        """Count *n* more under *name*."""
+        self.counts[name] += n
 
     def beat(self) -> None:
         """Tell the collector what was counted, if it is time."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha1
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -14,7 +13,6 @@ from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
@@ -29,10 +27,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link
     from scrapy_aopic.refusals import RefusedError
 
-    PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
+    from .links.found_link import FoundLink
 
-LONG = 20_000
-"""Characters of a URL from which on links are distinguished by it as it is, and not by its normal form."""
+    PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
 
 _GONE = (404, 410)
 """Statuses of a repeated visit that retire the page; of others nothing follows, it may be there the next time."""
@@ -399,39 +396,25 @@ class Visit:
         """Whether the page with this latter half of a page key is one of its links so far."""
         return page in self._seen
 
-    def note(
-        self, request: Request, weight: int | None = None, kind: Literal["link", "canonical"] = "link"
-    ) -> None:
-        """Count *request*, which a callback yields, as a link of *weight*, if links differ in weight, and mark it."""
-        url, slot, host, key = "", None, "", b""
-        if self._has_room():
-            if len(request.url) > LONG:
-                # It is refused, unless the user wants it, and its normal form takes a tenth of a second a megabyte.
-                page = sha1(request.url.encode()).digest()  # noqa: S324
-            else:
-                try:
-                    host, key = self._keys(request)
-                    url, slot, page = request.url, request.meta.get(SLOT), key[HOST_BYTES:]
-                except ComponentError:  # the scheduler meets it again, and says so
-                    page = sha1(request.url.encode()).digest()  # noqa: S324
-            self._count(page, weight)
-        request.meta[TAG] = Mark(kind, self.number, weight, url, slot, host, key)
+    def count(self, found: Iterable[FoundLink]) -> None:
+        """Count *found*, which the callback yields, as links of the page, up to ``AOPIC_MAX_LINKS``.
 
-    def note_found(self, key: bytes, weight: int | None = None) -> None:
-        """Count the page under *key* as a link of *weight*; nothing is marked."""
-        if self._has_room():
-            self._count(key[HOST_BYTES:], weight)
+        A page's link to itself is none, and of several links to one page the first counts.
+        """
+        seen, own, most = self._seen, self._own, self._max_links
+        for link in found:
+            page = link.key[HOST_BYTES:]
+            if page not in seen and page != own and page and len(seen) < most:
+                seen.add(page)
+                self.weight += link.weight or 0
 
-    def note_all(self, pages: Sequence[bytes]) -> None:
-        """Count *pages*, as the latter halves of page keys, as links without a weight."""
-        seen = self._seen
-        if len(seen) + len(pages) <= self._max_links:
-            seen.update(pages)
-            seen.discard(self._own)
-        else:
-            for page in pages:
-                if self._has_room():
-                    self._count(page, None)
+    def mark(self, link: FoundLink) -> None:
+        """Mark the request of *link* as one of the page."""
+        request = link.made()
+        url = request.url if link.host else ""
+        kind: Literal["link", "canonical"] = "canonical" if link.is_canonical else "link"
+        slot = request.meta.get(SLOT)
+        request.meta[TAG] = Mark(kind, self.number, link.weight, url, slot, link.host, link.key)
 
     def pass_on(self, request: Request) -> None:
         """*request*, a link, goes to the scheduler by way of middlewares that may drop it."""
@@ -449,15 +432,6 @@ class Visit:
     def lost(self) -> list[str]:
         """URLs of links that were passed on and did not arrive, as far as they are known."""
         return [url for _, url in self._passed.values()] if self._passed is not None else []
-
-    def _has_room(self) -> bool:
-        return len(self._seen) < self._max_links
-
-    def _count(self, page: bytes, weight: int | None) -> None:
-        # A page's link to itself is none, and of several links to one page the first counts.
-        if page != self._own and page not in self._seen:
-            self._seen.add(page)
-            self.weight += weight or 0
 
     def is_itself(self, request: Request) -> bool:
         """Whether *request* is for the page itself, whatever counts as its host."""

@@ -33,7 +33,7 @@ _PLAIN = re.compile(
 )
 
 REMEMBERED = 20_000
-"""URLs whose verdict, or page key, is remembered: some 8 MB."""
+"""URLs whose normal form, or page key, is remembered: some 8 MB."""
 
 _LONGEST = 65_536
 """Characters of a URL that is parsed, if they are all ASCII: more than any server takes."""
@@ -45,8 +45,8 @@ SHORT = 500
 """Characters of the longest URL that is remembered."""
 
 
-class Verdict(NamedTuple):
-    """What is to be done with a URL.
+class JudgedUrl(NamedTuple):
+    """A URL in normal form, or why it is not to be queued.
 
     Attributes:
         url: Its normal form; the text itself if it has none.
@@ -146,7 +146,7 @@ class Normaliser:
             if fault.is_in_plain:
                 self._plain_tests.append(test)
 
-    def __call__(self, url: str) -> Verdict:
+    def __call__(self, url: str) -> JudgedUrl:
         """What is to be done with *url*."""
         judge = self._judged if len(url) <= SHORT else self._judge
         verdict = judge(url)
@@ -154,25 +154,25 @@ class Normaliser:
             return verdict
         rewritten = self._rewrite(verdict.url)
         if rewritten is None:
-            return Verdict(verdict.url, "user")
+            return JudgedUrl(verdict.url, "user")
         return verdict if rewritten == verdict.url else self._judge(rewritten)
 
-    def _judge(self, url: str) -> Verdict:
+    def _judge(self, url: str) -> JudgedUrl:
         # Before anything looks at all of it.
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
-            return Verdict(url, "length")
+            return JudgedUrl(url, "length")
         plain = _PLAIN.fullmatch(url)
         if plain is not None and plain[2]:
-            return Verdict(url, _first(self._plain_tests, ("", "", plain[1], "", plain[2], "", "", url)))
+            return JudgedUrl(url, _first(self._plain_tests, ("", "", plain[1], "", plain[2], "", "", url)))
         parts = self._parse(url)
         if isinstance(parts, str):
-            return Verdict(url, parts)
+            return JudgedUrl(url, parts)
         for part, change in self._changes:
             if parts[part]:
                 parts[part] = change(parts[part])
         url = "".join(parts)
         parts.append(url)
-        return Verdict(url, _first(self._tests, parts))
+        return JudgedUrl(url, _first(self._tests, parts))
 
     def _parse(self, url: str) -> list[str] | str:
         """The parts of *url*, its path in normal form; or why there are none."""

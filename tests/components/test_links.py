@@ -18,8 +18,11 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.session.links.found_link import FoundLink
+from scrapy_aopic.session.links.link_targets import LinkTargets
 from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.web.urls import JudgedUrl
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -345,12 +348,23 @@ async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch:
 
 
 def test_links_that_are_far_too_long_count_without_being_normalised() -> None:
-    def place(request: Request) -> tuple[str, bytes]:
+    def key_of(request: Request) -> tuple[str, bytes]:
         assert len(request.url) < 100_000
         return "a.test", page_key(host_key("a.test"), request.url.encode())
 
+    class Admits:
+        """Everything, as it is."""
+
+        has_own_rule = True
+        judge_link = staticmethod(JudgedUrl)
+
+        def admit_link(self, request: Request, page: str) -> Request:
+            return request
+
     lease = SimpleNamespace(key=page_key(host_key("a.test"), b"http://a.test/"))
-    visit = Visit(Request(HOME), cast("Any", lease), 1, place, 10_000)
-    for url in ("/", "/1", *(f"/{letter * 1_000_000}" for letter in "aab")):
-        visit.note(Request(f"http://a.test{url}"))
+    visit = Visit(Request(HOME), cast("Any", lease), 1, key_of, 10_000)
+    urls = [f"http://a.test/{path}" for path in ("", "1", *(letter * 1_000_000 for letter in "aab"))]
+    found = [FoundLink(url, Request(url), is_link=True) for url in urls]
+    LinkTargets(cast("Any", Admits()), cast("Any", key_of)).admit(found, HOME)
+    visit.count(found)
     assert visit.n_links == 3

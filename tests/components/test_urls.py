@@ -33,7 +33,7 @@ from scrapy_aopic.view.queries import status, top_pages
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS
-from scrapy_aopic.web.urls import Normaliser, Verdict, plain_host
+from scrapy_aopic.web.urls import JudgedUrl, Normaliser, plain_host
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -231,7 +231,7 @@ def test_bounds_can_be_moved(url: str, reason: str, option: dict[str, int]) -> N
 def test_refusals_can_be_turned_off(rule: str, url: str, expected: str) -> None:
     assert refusal(url) == rule
     on = [name for name in BROAD_RULES if name != rule]
-    assert Normaliser(on, last_year=2028)(url) == Verdict(expected)
+    assert Normaliser(on, last_year=2028)(url) == JudgedUrl(expected)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.trouble import Trouble, guarded
 from scrapy_aopic.session.visit import Visit
@@ -52,8 +53,16 @@ def visit_of(*events: Event, visits: int = 0, weights: Sequence[int | None] = ()
         lambda r: ("a.test", page_key(host_key("a.test"), r.url.encode())),
         100,
     )
-    for n, weight in enumerate(weights):
-        visit.note(Request(f"http://a.test/{n}"), weight)
+    visit.count(
+        FoundLink(
+            f"http://a.test/{n}",
+            None,
+            is_link=True,
+            key=page_key(host_key("a.test"), b"%d" % n),
+            weight=weight,
+        )
+        for n, weight in enumerate(weights)
+    )
     for event in events:
         event(visit)
     return visit

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from scrapy_aopic.web.urls import Normaliser, Verdict
+from scrapy_aopic.web.urls import JudgedUrl, Normaliser
 
 HTTP = re.compile(r"https?://", re.IGNORECASE)
 PARTS = re.compile(r"(https?://)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
@@ -174,7 +174,7 @@ NAME: Reason = (
 )
 
 
-def explain(case: Case, verdict: Verdict, views: dict[str, View], reasons: Iterable[Reason]) -> str | None:
+def explain(case: Case, verdict: JudgedUrl, views: dict[str, View], reasons: Iterable[Reason]) -> str | None:
     """Why *verdict* may differ from what is expected; ``""`` if it does not, ``None`` if it may not."""
     ours = None if verdict.reason else verdict.url
     if ours == case.expected:
@@ -200,7 +200,7 @@ def compare(
     cases: list[Case],
     views: dict[str, View],
     *reasons: Reason,
-    normalise: Callable[[str], Verdict] = Normaliser(),  # noqa: B008
+    normalise: Callable[[str], JudgedUrl] = Normaliser(),  # noqa: B008
 ) -> bool:
     """Print how *cases* differ; returns whether every difference is intended."""
     counts: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.url_rules import FAULTS
-from scrapy_aopic.web.urls import Normaliser, Verdict
+from scrapy_aopic.web.urls import JudgedUrl, Normaliser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,8 @@ class Admission:
         rewrite = self._rewrite if self._user_rewrite is not None else None
         self.networks = networks_of(crawler)
         self._normalise = read_normaliser(settings, rewrite, self.networks)
+        self.judge_link: Callable[[str], JudgedUrl] = self._normalise
+        """Judges the URL of a link; nothing is counted."""
         self.networks.on_change(self._normalise.forget)
         # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
@@ -97,26 +99,22 @@ class Admission:
     def admit_link(self, request: Request, page: str) -> Request | None:
         """*request*, a link of the page with the URL *page*, as it is to be queued; ``None`` if it is turned away."""
         request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
-        verdict = self._normalise(request.url)
-        if not verdict.reason and verdict.url == request.url:
+        judged = self._normalise(request.url)
+        if not judged.reason and judged.url == request.url:
             return request
-        return self._follow(verdict, request, page)
+        return self._follow(judged, request, page)
 
     @property
     def has_own_rule(self) -> bool:
         """Whether the user has a rule of their own (``AOPIC_URL_REWRITE``)."""
         return self._user_rewrite is not None
 
-    def judge_link(self, url: str) -> Verdict:
-        """What is to be done with *url*, that of a link; nothing is counted."""
-        return self._normalise(url)
-
-    def admit_found(self, url: str, verdict: Verdict, page: str) -> bool:
-        """Whether *url*, that of a link of the page with the URL *page*, is queued as *verdict* says, which is counted."""
-        if verdict.reason:
-            self._refuse(verdict, page)
+    def admit_judged(self, url: str, judged: JudgedUrl, page: str) -> bool:
+        """Whether *url*, that of a link of the page with the URL *page*, is queued as it was *judged*, which is counted."""
+        if judged.reason:
+            self._refuse(judged, page)
             return False
-        if verdict.url != url:
+        if judged.url != url:
             self._count("aopic/urls/changed")
         return True
 
@@ -134,7 +132,7 @@ class Admission:
         elif not request.errback:  # which hears of it when it is to be sent
             reason = self.networks.refusal(request.url, is_by_others=bool(request.meta.get("proxy")))
             if reason:
-                self._refuse(Verdict(request.url, reason), page)
+                self._refuse(JudgedUrl(request.url, reason), page)
                 return None
         if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
             self._miss_cookies(request)
@@ -142,15 +140,15 @@ class Admission:
             return request
         return self._follow(self._judge(request, page), request, page)
 
-    def _follow(self, verdict: Verdict, request: Request, page: str) -> Request | None:
-        """*request* with the URL that *verdict* wants; ``None`` if it is refused."""
-        if verdict.reason:
-            self._refuse(verdict, page)
+    def _follow(self, judged: JudgedUrl, request: Request, page: str) -> Request | None:
+        """*request* with the URL that *judged* wants; ``None`` if it is refused."""
+        if judged.reason:
+            self._refuse(judged, page)
             return None
-        if verdict.url == request.url:
+        if judged.url == request.url:
             return request
         self._count("aopic/urls/changed")
-        return request.replace(url=verdict.url)
+        return request.replace(url=judged.url)
 
     def admit_target(self, request: Request) -> Request | None:
         """*request*, the target of a redirect, which is what the request was that was redirected."""
@@ -158,14 +156,14 @@ class Admission:
 
     def admit_url(self, url: str) -> str | None:
         """Normal form of *url*, a row of a list of seeds; ``None`` if it is turned away."""
-        verdict = self._normalise(url)
-        self.networks.name(verdict.url)
-        if verdict.reason in (*_CANNOT_BE, "user"):
-            self._refuse(verdict, "")
+        judged = self._normalise(url)
+        self.networks.name(judged.url)
+        if judged.reason in (*_CANNOT_BE, "user"):
+            self._refuse(judged, "")
             return None
-        if verdict.url != url:
+        if judged.url != url:
             self._count("aopic/urls/changed")
-        return verdict.url
+        return judged.url
 
     def is_wanted(self, headers: Headers) -> bool:
         """Whether a response with *headers* may be of a content type that is read: if they say nothing, its body shows."""
@@ -201,27 +199,27 @@ class Admission:
             url=_short(request.url),
         )
 
-    def _judge(self, request: Request, page: str) -> Verdict:
+    def _judge(self, request: Request, page: str) -> JudgedUrl:
         """What is to be done with *request*, which the spider makes on purpose."""
         url = request.url
         if not url.startswith(("http://", "https://", "data:")) and page.startswith("http"):
             # The author of a page must not be able to make a crawler read local files, whatever the callback does.
-            return Verdict(url, "scheme" if self._has_schemes and not request.dont_filter else "")
-        verdict = self._spell(url)
-        if verdict.reason == "user" and not request.dont_filter:
-            return verdict
-        return Verdict(url if verdict.reason == "invalid" else verdict.url)  # the errback gets the failure
+            return JudgedUrl(url, "scheme" if self._has_schemes and not request.dont_filter else "")
+        judged = self._spell(url)
+        if judged.reason == "user" and not request.dont_filter:
+            return judged
+        return JudgedUrl(url if judged.reason == "invalid" else judged.url)  # the errback gets the failure
 
-    def _refuse(self, verdict: Verdict, page: str) -> None:
+    def _refuse(self, judged: JudgedUrl, page: str) -> None:
         """Count a URL that is turned away; the first for each reason is logged."""
-        reason = verdict.reason
+        reason = judged.reason
         self._count(f"aopic/urls/refused/{reason}")
         self.refused[reason] = self.refused.get(reason, 0) + 1
         self._first.warning(
             reason,
             "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "
             "(aopic/urls/refused/%(reason)s)",
-            url=_short(verdict.url),
+            url=_short(judged.url),
             where=f" on {_short(page)}" if page else "",
             why=FAULTS[reason],
             reason=reason,

@@ -23,7 +23,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 from scrapy_aopic.settings import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from scrapy_aopic.seeds.earlier_crawl import Former
     from scrapy_aopic.session.stats import Stats
 
+    from .found_link import FoundLink
+
 logger = logging.getLogger(__name__)
 
 
-class Duplicates:
+class KnownPages:
     """Decides whether a request is wanted although its page is known."""
 
     def __init__(
@@ -73,12 +75,15 @@ class Duplicates:
             extra={"spider": spider},
         )
 
-    def note(self, make: Callable[[], Request], spider: Spider) -> None:
-        """The same of a request that *make* makes if it is shown, where no filter of the user's decides."""
-        if self._own.is_silent:
-            self._own.count()
-        else:
-            self.log(make(), spider)
+    def log_all(
+        self, found: Sequence[FoundLink], make: Callable[[FoundLink], Request], spider: Spider
+    ) -> None:
+        """The same of *found*, whose requests *make* makes if they are shown, where no filter of the user's decides."""
+        for n, link in enumerate(found):
+            if self._own.is_silent:
+                self._own.count(len(found) - n)
+                return
+            self.log(make(link), spider)
 
     @property
     def are_users(self) -> bool:

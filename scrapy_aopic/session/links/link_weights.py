@@ -25,7 +25,7 @@ _UNIT = 1000
 """Weight of an ordinary link, so that weights are whole numbers of thousandths."""
 
 
-class Weights:
+class LinkWeights:
     """The weights of links, if they differ.
 
     Args:

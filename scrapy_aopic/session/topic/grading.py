@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.focus import LinkScorer, PageScorer
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.session.links.admitted import Places
+    from scrapy_aopic.session.links.link_targets import LinkTargets
     from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visit, Visits
     from scrapy_aopic.settings.parse import TopicGiven
@@ -151,7 +151,7 @@ class Focus:
         given: GivenTopic,
         *,
         visits: Visits,
-        places: Places,
+        targets: LinkTargets,
         stats: Stats,
         closing: Closing,
     ) -> None:
@@ -161,7 +161,7 @@ class Focus:
         self._job = job
         self._given = given
         self._visits = visits
-        self._place = places.of
+        self._target = targets.of
         self._stats = stats
         self._closing = closing
         self._first = FirstOnly(logger, crawler)
@@ -251,9 +251,9 @@ class Focus:
         urls: dict[bytes, str] = {}
         if self.values_links:
             note_joined(response, context.joined)
-            for url, place in zip(context.links, map(self._place, context.links), strict=True):
-                if place.key:
-                    urls.setdefault(place.page, url)
+            for url, target in zip(context.links, map(self._target, context.links), strict=True):
+                if target.key:
+                    urls.setdefault(target.key[HOST_BYTES:], url)
         return context, urls
 
     def _grade(self, response: Response, context: PageContext, visit: Visit) -> float:

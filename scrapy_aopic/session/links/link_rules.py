@@ -1,0 +1,124 @@
+"""Which links of a page are followed, by rules on its pages: duplicates, floods of links, canonical pages, weights."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+
+from scrapy_aopic.session.stats import FirstOnly
+from scrapy_aopic.settings import read
+from scrapy_aopic.web.meta import DUPLICATE_OF
+from scrapy_aopic.web.page_text import read_canonical
+from scrapy_aopic.web.request_codec import decode
+from scrapy_aopic.web.request_rows import IN_MEMORY
+
+from .link_weights import LinkWeights, is_internal
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_aopic.session.session import Session
+    from scrapy_aopic.session.visit import Visit
+
+    from .found_link import FoundLink
+    from .link_weights import Weigh
+
+logger = logging.getLogger(__name__)
+
+
+class LinkRules:
+    """The rules of a crawl on the links of its pages.
+
+    Args:
+        weigh: Says how large the shares of links are, if they differ.
+
+    Attributes:
+        flood: Links of a page that are followed; 0 for all.
+        weights: The weights of links; ``None`` if they do not differ.
+    """
+
+    def __init__(self, crawler: Crawler, weigh: Weigh | None) -> None:
+        self._crawler = crawler
+        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
+        self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
+        self.flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        self._first = FirstOnly(logger, crawler)
+        self.weights = LinkWeights(weigh, self._first) if weigh is not None else None
+
+    def follows(self, visit: Visit | None) -> bool:
+        """Whether the links of the page of *visit* are followed: those of a duplicate mostly are not."""
+        return self._follows_duplicates or visit is None or not visit.is_duplicate
+
+    def has_canonical(self, visit: Visit | None) -> bool:
+        """Whether the page of *visit* may have a canonical page that is to be looked up."""
+        return visit is not None and self._canonical != "off"
+
+    def drop_of_duplicate(self, link: FoundLink, response: Response, visit: Visit, session: Session) -> None:
+        """Count that *link* is dropped because the page of *visit* is a duplicate; the first one of a kind is logged."""
+        session.stats.count("aopic/content/links_dropped")
+        session.dropped.note("duplicate", link.url, response.url)
+        name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
+        what = "one more page with the words of" if visit.is_excess else "the same page as"
+        self._first.warning(
+            name,
+            "%(page)s is %(what)s %(first)s (%(name)s = %(value)r), so that its links are not followed, the first of "
+            "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
+            "(aopic/content/links_dropped counts them)",
+            page=response.url,
+            what=what,
+            first=response.meta.get(DUPLICATE_OF, ""),
+            name=name,
+            value=read(self._crawler.settings, name),
+            link=link.url,
+        )
+
+    def drop_of_flood(self, link: FoundLink, response: Response, session: Session) -> None:
+        """Count that *link* is dropped because the page has too many; the first page that has is logged."""
+        session.stats.count("aopic/links/dropped")
+        session.dropped.note("flood", link.url, response.url)
+        self._first.warning(
+            "flood",
+            "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
+            "AOPIC_LINK_FLOOD = 0 to follow them all. Further such pages are not logged (aopic/links/dropped counts "
+            "the links)",
+            page=response.url,
+            n=self.flood,
+        )
+
+    def named(self, response: Response, session: Session) -> Request | None:
+        """A request for the page that *response* says it is; ``None`` if it says nothing, or that does not count."""
+        url = read_canonical(response) if self._canonical != "off" else ""
+        asked = response.request
+        if not url or asked is None:
+            return None
+        arguments, visit = asked.cb_kwargs, session.visits.of(asked)
+        if arguments and visit is not None and visit.lease.request[:1] != IN_MEMORY:
+            # Without what middlewares have made of this page for its callback, such as page objects.
+            assert self._crawler.spider is not None
+            arguments = decode(visit.lease.request, self._crawler.spider).cb_kwargs
+        try:
+            return Request(url, asked.callback, errback=asked.errback, cb_kwargs=arguments)
+        except ValueError:
+            return None
+
+    def canonical_of(self, response: Response, visit: Visit, session: Session) -> Request | None:
+        """A request for the page that *response* says it is, admitted, if that is another one and is to be queued for that.
+
+        Raises:
+            ComponentError: If the fingerprinter of the crawl fails.
+        """
+        request = self.named(response, session) if not visit.is_duplicate else None
+        if request is None:
+            return None
+        if self._canonical == "known" or (
+            self._canonical == "domain" and not is_internal(request.url, response.url)
+        ):
+            # Who copies a page with its head says so, too, and need not be asked for the other one.
+            if not visit.is_itself(request):
+                session.note_canonical(visit, request)
+            return None
+        admitted = session.admission.admit_link(request, response.url)
+        return None if admitted is None or visit.is_itself(admitted) else admitted
