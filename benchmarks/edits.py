@@ -34,7 +34,7 @@ from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty
 from scrapy_aopic.core.layout import CLOCK_KEY, COUNTERS_KEY, DUE, OUTSIDERS, SHARED_GATES, TOTALS_KEY
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import (
     Link,
@@ -117,7 +117,7 @@ def crawl_on(
     crawl = Crawl(store, how or policy(), now)
     if not crawl.is_resumed:
         crawl.seed(link(0), now)
-        crawl.transferred("outsider.test", 0.1, now, Outcome.ANSWER)
+        crawl.transferred("outsider.test", TransferResult(0.1, Outcome.ANSWER), now)
     fetched, set_aside, until = set[str](), 0, now + _PATIENCE
     for _ in range(steps):
         lease = crawl.lease(now)
@@ -139,11 +139,11 @@ def crawl_on(
         now += 0.01
         crawl.keep_robots(page_key(host_key(lease.host), where[:12].encode()), RobotsTxt(b"", now).to_bytes())
         if number % HOSTS == 3 and now < START + _DOWN_FOR:
-            crawl.transferred(lease.host, 0.01, now, Outcome.DOWN)
+            crawl.transferred(lease.host, TransferResult(0.01, Outcome.DOWN), now)
             crawl.release(lease, now)
             crawl.put_back(lease, Link(lease.key, lease.host, lease.request), now, has_failed=True)
             continue
-        crawl.transferred(lease.host, 0.01, now, Outcome.ANSWER)
+        crawl.transferred(lease.host, TransferResult(0.01, Outcome.ANSWER), now)
         crawl.release(lease, now)
         crawl.judge(lease, text_of(b"the same words" if number % 31 == 5 else b"words of %d" % number))
         found = Findings("http 404", is_failure=True) if number % 17 == 3 else Findings()

@@ -54,7 +54,7 @@ from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Gap, Politeness
+from scrapy_aopic.core.politeness import Gap, Politeness, TransferResult
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session
 
@@ -379,9 +379,9 @@ class Follow(Spider):
             return
         transferred = session.pacer.transferred
 
-        def note(key: str, seconds: float, *args: Any, **kwargs: Any) -> Gap:
-            self._measured.append((key, seconds))
-            return transferred(key, seconds, *args, **kwargs)
+        def note(key: str, result: TransferResult, ago: float) -> Gap:
+            self._measured.append((key, result.seconds))
+            return transferred(key, result, ago)
 
         vars(session.pacer)["transferred"] = note
 

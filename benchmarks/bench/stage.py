@@ -12,7 +12,7 @@ from scrapy.http import TextResponse
 from scrapy.link import Link
 from scrapy.utils.reactor import install_reactor
 
-from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.politeness import TransferResult
 from scrapy_aopic.session import turns
 from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.web.meta import slot_key
@@ -111,15 +111,7 @@ class Stage:
     def transferred(self, request: Request) -> None:
         """The transfer of *request* is over: its host is left alone as a real one would be."""
         if self.session is not None:
-            self.session.pacer.transferred(
-                slot_key(request),
-                0.02,
-                Outcome.ANSWER,
-                ago=0.0,
-                retry_after=0.0,
-                at_least=0.0,
-                address="",
-            )
+            self.session.pacer.transferred(slot_key(request), TransferResult(0.02), ago=0.0)
 
     def request(self, url: str) -> Request:
         return Request(url, callback=self.spider.parse)

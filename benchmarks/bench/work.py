@@ -14,7 +14,7 @@ from world import Links, build, check_fingerprint, fingerprint, page_url, policy
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.paths import store_folder
@@ -97,7 +97,7 @@ def visits(job: Job, size: int) -> tuple[Callable[[], None], Links]:
                 host = hosts[name] = host_key(name)
             data = target.encode()  # what a plain request is written as
             targets.append(Link(page_key(host, data), name, data))
-        crawl.transferred(lease.host, 0.02, now, Outcome.ANSWER)
+        crawl.transferred(lease.host, TransferResult(0.02, Outcome.ANSWER), now)
         crawl.release(lease, now)
         crawl.settle(lease, targets, now, Findings(n_links=len(targets)))
         job.tick()

@@ -23,7 +23,7 @@ from .crawl import Crawl
 from .frontier.frontier import Empty, NotBefore, Unlocated
 from .host_rules import HostRule, HostRules
 from .policy import Policy
-from .politeness import Gap, Outcome, Politeness
+from .politeness import Gap, Outcome, Politeness, TransferResult
 from .ports import Batch, Family, Store
 from .records import Link, host_key, page_key
 from .revisits import Recrawl, Version
@@ -55,6 +55,7 @@ __all__ = [
     "ShardId",
     "Store",
     "Sums",
+    "TransferResult",
     "Unlocated",
     "Version",
     "Window",

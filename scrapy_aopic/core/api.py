@@ -7,7 +7,7 @@ of them is both.
 One visit::
 
     lease = crawl.lease(now)                      # a Lease: its host may be fetched from, and by this lease alone
-    gap = crawl.transferred(lease.host, seconds, now, outcome)
+    gap = crawl.transferred(lease.host, TransferResult(seconds), now)
     crawl.release(lease, now)                     # the host: it is free again when its gap is over
     crawl.settle(lease, links, now)               # the page: its cash is spent, its links are known
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .frontier.frontier import Empty, NotBefore, Unlocated
     from .frontier.host_state import HostState
     from .ledger import Totals
-    from .politeness import Gap, Outcome, Politeness
+    from .politeness import Gap, Politeness, TransferResult
     from .ports import Batch
     from .records import Link, Page
 
@@ -170,26 +170,8 @@ class VisitCalls(Protocol):
         """The best page whose host may be fetched from at *now*, or when to call again."""
         ...
 
-    def transferred(
-        self,
-        name: str,
-        transfer: float,
-        now: float,
-        outcome: Outcome,
-        *,
-        retry_after: float = 0.0,
-        at_least: float = 0.0,
-        address: str = "",
-        origin: str = "",
-    ) -> Gap:
-        """A transfer from the host called *name* took *transfer* seconds; for how long it is left alone.
-
-        Args:
-            retry_after: Seconds for which the host asks to be left alone.
-            at_least: Seconds for which somebody else wants it to be left alone.
-            address: The address that it was fetched from.
-            origin: Scheme, name and port, if these are told apart: silence is only theirs.
-        """
+    def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
+        """A transfer from the host called *name* was over at *now*; for how long it is left alone."""
         ...
 
     def release(self, lease: Lease, now: float) -> Ending:

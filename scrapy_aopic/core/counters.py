@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .layout import COUNTERS_KEY, Family
+from .politeness import Outcome
 
 if TYPE_CHECKING:
+    from .politeness import TransferResult
     from .ports import Store
 
 UNREADABLE = "unreadable"
@@ -123,13 +125,14 @@ class Counters(msgspec.Struct):
         name = class_of_outcome(outcome)
         self.outcomes[name] = self.outcomes.get(name, 0) + 1
 
-    def transferred(self, seconds: float, *, is_error: bool, is_down: bool) -> None:
-        """A transfer that took *seconds* is over."""
+    def transferred(self, result: TransferResult) -> None:
+        """A transfer is over."""
         self.transfers += 1
-        self.transfer_seconds += seconds
-        self.durations[bisect_left(BOUNDS, seconds)] += 1
-        self.errors += is_error
-        self.down += is_down
+        self.transfer_seconds += result.seconds
+        self.durations[bisect_left(BOUNDS, result.seconds)] += 1
+        self.errors += result.outcome == Outcome.ERROR
+        self.down += result.outcome.is_down
+        self.received += result.n_bytes
 
     def defer(self, reason: str) -> None:
         """A page waits again for a *reason*."""

@@ -45,7 +45,7 @@ from .ledger import Ledger, Totals
 from .merging import Merging
 from .order import LARGEST_VALUE, order_name
 from .pages import Pages
-from .politeness import Outcome, Pace, Silence
+from .politeness import Pace, Silence
 from .ports import Family, prefetching
 from .records import HOST_BYTES, QUEUED, host_key, serial_of
 from .revisits.due import DuePages
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
-    from .politeness import Gap
+    from .politeness import Gap, TransferResult
     from .ports import Store
     from .records import Link, Page
     from .revisits.intervals import Recrawl
@@ -596,43 +596,11 @@ class Crawl:
 
     # -- hosts
 
-    def transferred(
-        self,
-        name: str,
-        transfer: float,
-        now: float,
-        outcome: Outcome,
-        *,
-        retry_after: float = 0.0,
-        at_least: float = 0.0,
-        address: str = "",
-        origin: str = "",
-    ) -> Gap:
-        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
-
-        Args:
-            retry_after: Seconds for which the host asks to be left alone.
-            at_least: Seconds for which somebody else wants it to be left alone.
-            address: The address that it was fetched from.
-            origin: Scheme, name and port, if these are told apart: silence is only theirs.
-        """
+    def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
+        """A transfer from the host called *name* was over at *now*; returns the gap after it."""
         self._commits.has_changes = True
-        self.counters.transferred(
-            transfer,
-            is_error=outcome == Outcome.ERROR,
-            is_down=outcome.is_down,
-        )
-        return self.frontier.transferred(
-            host_key(name),
-            name,
-            transfer,
-            now,
-            outcome,
-            retry_after=retry_after,
-            at_least=at_least,
-            address=address,
-            origin=origin,
-        )
+        self.counters.transferred(result)
+        return self.frontier.transferred(host_key(name), name, result, now)
 
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
         """Let the links to *origin*, of the host under key *host*, wait until *not_before*, if not longer.

@@ -61,6 +61,28 @@ class Outcome(IntEnum):
         return self in (Outcome.DOWN, Outcome.SILENT, Outcome.BROKEN, Outcome.BROKEN_AGAIN)
 
 
+class TransferResult(NamedTuple):
+    """What a transfer, which is over, has shown of its host.
+
+    Attributes:
+        seconds: How long it took.
+        outcome: Whether the host responded.
+        retry_after: Seconds for which the host asks to be left alone.
+        at_least: Seconds for which somebody else wants it to be left alone.
+        address: The network address that it was fetched from; empty if that does not matter.
+        origin: Scheme, name and port that were requested, if these are told apart: silence is only theirs.
+        n_bytes: Bytes of the response's body.
+    """
+
+    seconds: float
+    outcome: Outcome = Outcome.ANSWER
+    retry_after: float = 0.0
+    at_least: float = 0.0
+    address: str = ""
+    origin: str = ""
+    n_bytes: int = 0
+
+
 class Silence(NamedTuple):
     """What is remembered of an origin whose links wait.
 

@@ -32,7 +32,7 @@ from scrapy_aopic._engine.engine import is_operated_by_hand
 from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
-from scrapy_aopic.core.politeness import Gap, Outcome, Politeness
+from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, TransferResult
 from scrapy_aopic.refusals import NetworkError, RedirectedFormError, RefusedError, ServiceError, resolved
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.links.admission import is_of_seed, networks_of
@@ -308,17 +308,9 @@ class PolitenessMiddleware:
             self._long_gaps.pop(transfer.key, None)
             if for_bytes > _PATIENCE:
                 self._long_gaps[transfer.key] = for_bytes
-        return self.pacer.transferred(
-            transfer.key,
-            seconds,
-            outcome,
-            ago=transfer.ago,
-            retry_after=retry_after,
-            at_least=at_least,
-            address=address,
-            origin=request_origin(transfer.request),
-            n_bytes=n_bytes,
-        )
+        origin = request_origin(transfer.request)
+        result = TransferResult(seconds, outcome, retry_after, at_least, address, origin, n_bytes)
+        return self.pacer.transferred(transfer.key, result, transfer.ago)
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         """Count what arrives, as a response that is cut has it no more."""

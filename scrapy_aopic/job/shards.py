@@ -27,7 +27,7 @@ from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
 from scrapy_aopic.core.counters import Counters
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import TOTAL, Totals
-from scrapy_aopic.core.politeness import Outcome, Pace
+from scrapy_aopic.core.politeness import Pace
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.frontier.frontier import Frontier, Standing, Unlocated
     from scrapy_aopic.core.frontier.host_state import HostState
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.politeness import Gap
+    from scrapy_aopic.core.politeness import Gap, TransferResult
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.core.shard import Shard
 
@@ -444,42 +444,18 @@ class Shards:
     # -- hosts
 
     @_watched
-    def transferred(
-        self,
-        name: str,
-        transfer: float,
-        now: float,
-        outcome: Outcome,
-        *,
-        retry_after: float = 0.0,
-        at_least: float = 0.0,
-        address: str = "",
-        origin: str = "",
-    ) -> Gap:
-        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it."""
-        self.counters.transferred(
-            transfer,
-            is_error=outcome == Outcome.ERROR,
-            is_down=outcome.is_down,
-        )
+    def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
+        """A transfer from the host called *name* was over at *now*; returns the gap after it."""
+        self.counters.transferred(result)
         held = self._of_name(name)
         if held is not None:
             held.touch()
-            return held.shard.transferred(
-                name,
-                transfer,
-                now + self._clock.lag,
-                outcome,
-                retry_after=retry_after,
-                at_least=at_least,
-                address=address,
-                origin=origin,
-            )
+            return held.shard.transferred(name, result, now + self._clock.lag)
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers.clear()
         pace, not_before = self._strangers.get(host_key(name)) or (Pace(name), 0.0)
-        gap = self.politeness.after(pace, transfer, outcome, retry_after)
-        self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, at_least))
+        gap = self.politeness.after(pace, result.seconds, result.outcome, result.retry_after)
+        self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, result.at_least))
         return gap
 
     @_watched

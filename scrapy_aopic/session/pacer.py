@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_aopic.core.politeness import Outcome, Politeness
+    from scrapy_aopic.core.politeness import Politeness, TransferResult
     from scrapy_aopic.job.job import Job
 
     from .bodies import Bodies
@@ -48,24 +48,8 @@ _BLIND = 60.0
 class Pacer(Protocol):
     """Remembers the pace of hosts, which have the keys of their download slots."""
 
-    def transferred(
-        self,
-        key: str,
-        seconds: float,
-        outcome: Outcome,
-        *,
-        ago: float,
-        retry_after: float,
-        at_least: float,
-        address: str,
-        origin: str = "",
-        n_bytes: int = 0,
-    ) -> Gap:
-        """Take note of a transfer of *n_bytes* that was over *ago*; returns for how long its host is left alone from then on.
-
-        Args:
-            origin: What was requested of the host: scheme, name and port.
-        """
+    def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
+        """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
@@ -139,34 +123,14 @@ class JobPacer:
         """The instant now, in seconds since the epoch, by which the job lives."""
         return self._job.clock()
 
-    def transferred(
-        self,
-        key: str,
-        seconds: float,
-        outcome: Outcome,
-        *,
-        ago: float,
-        retry_after: float,
-        at_least: float,
-        address: str,
-        origin: str = "",
-        n_bytes: int = 0,
-    ) -> Gap:
-        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
-        self._crawl.counters.received += n_bytes
-        if retry_after:
+    def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
+        """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
+        if result.retry_after:
             self._job.hurry()  # a crash must not forget it
+        if (gap := self._gap_of(key)) > result.at_least:
+            result = result._replace(at_least=gap)
         try:
-            return self._crawl.transferred(
-                key,
-                seconds,
-                self._job.clock() - ago,
-                outcome,
-                retry_after=retry_after,
-                at_least=max(at_least, self._gap_of(key)),
-                address=address,
-                origin=origin,
-            )
+            return self._crawl.transferred(key, result, self._job.clock() - ago)
         except StorageError:
             self.trouble.watch()
             return Gap(_BLIND, _BLIND)
@@ -310,22 +274,11 @@ class MemoryPacer:
     def _hold(self, key: str, seconds: float) -> None:
         self._not_before[key] = max(self._not_before.get(key, 0.0), time.monotonic() + seconds)
 
-    def transferred(
-        self,
-        key: str,
-        seconds: float,
-        outcome: Outcome,
-        *,
-        ago: float,
-        retry_after: float,
-        at_least: float,
-        address: str = "",  # known to the slot
-        origin: str = "",  # whatever schedules requests tries again when it wants to
-        n_bytes: int = 0,
-    ) -> Gap:
-        """Take note of a transfer that was over *ago*; returns for how long its host is left alone from then on."""
-        gap = self._politeness.after(self._pace(key), seconds, outcome, retry_after)
-        gap = gap._replace(own=max(gap.own, at_least))
+    def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
+        """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
+        # The slot knows the address, and whatever schedules requests tries again when it wants to.
+        gap = self._politeness.after(self._pace(key), result.seconds, result.outcome, result.retry_after)
+        gap = gap._replace(own=max(gap.own, result.at_least))
         self._hold(key, gap.own - ago)
         return gap
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from scrapy_aopic.core.api import CrawlPort, Ending, Findings, Lease, Settled
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
-from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.exceptions import CallError
@@ -84,7 +84,7 @@ class Runner:
 
     def release(self, lease: Lease) -> Ending:
         """The transfer of *lease* is over; its host is left alone."""
-        self.crawl.transferred(lease.host, 0.1, self.now, Outcome.ANSWER)
+        self.crawl.transferred(lease.host, TransferResult(0.1, Outcome.ANSWER), self.now)
         return self.crawl.release(lease, self.now)
 
     def settle(self, lease: Lease, *links: Link, **how: Any) -> Settled:
@@ -150,7 +150,7 @@ class CrawlContract:
         run.crawl.seed(A2, run.now)
         lease = run.lease()
         assert not isinstance(run.crawl.lease(run.now + 1e6), Lease)
-        gap = run.crawl.transferred("a", 0.1, run.now, Outcome.ANSWER)
+        gap = run.crawl.transferred("a", TransferResult(0.1, Outcome.ANSWER), run.now)
         run.crawl.release(lease, run.now)
         assert gap.own > 0
         assert run.crawl.lease(run.now) == NotBefore(run.now + gap.own)

@@ -17,7 +17,7 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.job import clock as job_clock
@@ -61,7 +61,7 @@ def visit(job: Job, seconds: float) -> str:
     """Visit the next page, whose transfer takes some seconds at the end of which it is asked for no more."""
     lease = job.crawl.lease(job.clock())
     assert isinstance(lease, Lease), lease
-    job.crawl.transferred(lease.host, seconds, job.clock(), Outcome.ANSWER)
+    job.crawl.transferred(lease.host, TransferResult(seconds, Outcome.ANSWER), job.clock())
     job.crawl.release(lease, job.clock())
     job.crawl.settle(lease, (), job.clock())
     return lease.host
@@ -76,7 +76,7 @@ def drain(job: Job, machine: Machine) -> dict[str, list[float]]:
             continue
         assert isinstance(what, Lease)
         asked.setdefault(what.host, []).append(machine.passed)
-        job.crawl.transferred(what.host, 0.5, job.clock(), Outcome.ANSWER)
+        job.crawl.transferred(what.host, TransferResult(0.5, Outcome.ANSWER), job.clock())
         job.crawl.release(what, job.clock())
         job.crawl.settle(what, (), job.clock())
     return asked

@@ -30,7 +30,7 @@ from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware
-from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
+from scrapy_aopic.core.politeness import Outcome, Pace, Politeness, TransferResult
 from scrapy_aopic.downloadermiddlewares.politeness import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.view.queries import status
@@ -298,7 +298,7 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
 def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: float) -> None:
     memory = MemoryPacer(Politeness())
     memory.set_crawl_delay("a.test", seconds)
-    gap = memory.transferred("a.test", transfer, Outcome.ANSWER, ago=0.0, retry_after=0.0, at_least=0.0)
+    gap = memory.transferred("a.test", TransferResult(transfer), ago=0.0)
     assert 0 <= gap.shared <= gap.own <= 86_400
     assert memory.waits("a.test") <= 86_400
 

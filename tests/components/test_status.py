@@ -15,7 +15,7 @@ from support.stored_jobs import make_job
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import LATE
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import State, pack_host, unpack_host, unpack_page
 from scrapy_aopic.storage.memory import MemoryStore
@@ -56,7 +56,9 @@ def mixed_job(max_active: int) -> Job:
         while isinstance(lease := job.crawl.lease(job.now), Lease):
             is_dead, is_slow = lease.host.startswith("dead"), lease.host.startswith("slow")
             outcome = Outcome.DOWN if is_dead else Outcome.ANSWER
-            job.crawl.transferred(lease.host, 0.1, job.now, outcome, retry_after=40.0 if is_slow else 0.0)
+            job.crawl.transferred(
+                lease.host, TransferResult(0.1, outcome, retry_after=40.0 if is_slow else 0.0), job.now
+            )
             job.crawl.release(lease, job.now)
             job.settle(
                 lease, outcome="http 503" if is_dead else "redirect" if turn else "", is_failure=is_dead

@@ -20,7 +20,7 @@ from support.core_crawl import Job, link
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.api import Lease
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commit_thread import WatchedStore
@@ -172,7 +172,9 @@ def mixed_job() -> Job:
         is_down, is_slow = lease.host.startswith("down"), lease.host.startswith("slow")
         number = int(lease.host[4:])
         job.crawl.transferred(
-            lease.host, 1.0 + number if is_slow else 0.1, job.now, Outcome.DOWN if is_down else Outcome.ANSWER
+            lease.host,
+            TransferResult(1.0 + number if is_slow else 0.1, Outcome.DOWN if is_down else Outcome.ANSWER),
+            job.now,
         )
         job.crawl.release(lease, job.now)
         job.settle(lease)

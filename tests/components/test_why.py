@@ -19,7 +19,7 @@ from support.small_web import Follow, Web, ask, crawl, html
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import LATE, Family
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.view.queries import each_page
@@ -135,7 +135,7 @@ def waiting_job(**politeness: Any) -> Job:
 def fetch(job: Job, outcome: Outcome = Outcome.ANSWER, seconds: float = 2.0) -> Lease:
     lease = job.crawl.lease(job.now)
     assert isinstance(lease, Lease)
-    job.crawl.transferred(lease.host, seconds, job.now, outcome)
+    job.crawl.transferred(lease.host, TransferResult(seconds, outcome), job.now)
     job.crawl.release(lease, job.now)
     job.settle(lease)
     return lease

@@ -17,7 +17,7 @@ from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -146,7 +146,7 @@ class Blocking:
             assert not self.control.blocks(lease.host)
             self.visited.append(lease.host)
             self.crawl.release(lease, self.now)
-            self.crawl.transferred(lease.host, 0.1, self.now, Outcome.ANSWER)
+            self.crawl.transferred(lease.host, TransferResult(0.1, Outcome.ANSWER), self.now)
             self.crawl.settle(lease, (), self.now)
         elif isinstance(lease, NotBefore) and self.crawl.has_work(self.now):
             self.now = max(self.now + 0.01, lease.instant)

@@ -12,7 +12,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.counters import OUTCOMES, Counters, QueueTimes, class_of_outcome, read_counters
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.layout import COUNTERS_KEY, Family
-from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.saved import read_saved
 
 
@@ -21,7 +21,7 @@ def crawl_some(job: Job, outcomes: list[str], seconds: float = 0.2) -> None:
     for outcome in outcomes:
         lease = job.crawl.lease(job.now)
         assert isinstance(lease, Lease)
-        job.crawl.transferred(lease.host, seconds, job.now, Outcome.ANSWER)
+        job.crawl.transferred(lease.host, TransferResult(seconds, Outcome.ANSWER), job.now)
         job.crawl.release(lease, job.now)
         job.settle(lease, outcome=outcome, is_failure=outcome.startswith("http"))
         job.now += 100

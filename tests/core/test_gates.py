@@ -12,7 +12,7 @@ from support.core_crawl import NOW, Job, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.frontier.reserve import ConnectionReserve
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 
 POLITE = Politeness(factor=10, min_gap=0, max_gap=60, backoff=0)
@@ -42,7 +42,7 @@ class Shared(Job):
 
     def end(self, lease: Lease, *, transfer: float = 0.1, **how: Any) -> None:
         """End the transfer of *lease*, which took *transfer* seconds, and its visit."""
-        self.crawl.transferred(lease.host, transfer, self.now, Outcome.ANSWER, **how)
+        self.crawl.transferred(lease.host, TransferResult(transfer, Outcome.ANSWER, **how), self.now)
         self.crawl.release(lease, self.now)
         self.settle(lease)
 
@@ -99,7 +99,7 @@ def test_the_best_host_at_a_gate_is_let_in_first(shared: Shared):
 
 def test_a_host_without_a_page_shuts_the_gate_too(shared: Shared):
     shared.seed(link("b.one"))
-    shared.crawl.transferred("a.one", 0.1, shared.now, Outcome.ANSWER, address="10.0.0.1")
+    shared.crawl.transferred("a.one", TransferResult(0.1, Outcome.ANSWER, address="10.0.0.1"), shared.now)
     assert shared.try_lease() == NotBefore(shared.now + 1.0)
 
 
@@ -142,7 +142,7 @@ def test_after_a_crash_the_gate_of_a_leased_host_is_shut_as_long_as_the_host_wai
 def test_the_wish_of_a_host_to_be_left_alone_binds_those_beside_it_for_the_longest_gap_only(shared: Shared):
     shared.seed(link("a.one"), link("a.one", 1), link("b.one"))
     lease = shared.lease()
-    shared.crawl.transferred(lease.host, 0.1, shared.now, Outcome.DOWN, retry_after=3600.0)
+    shared.crawl.transferred(lease.host, TransferResult(0.1, Outcome.DOWN, retry_after=3600.0), shared.now)
     shared.crawl.release(lease, shared.now)
     assert shared.try_lease() == NotBefore(NOW + 60.0)
     shared.now += 60.0
@@ -244,7 +244,7 @@ class Walk:
         if host in self.leased:
             return
         address = self.job.addresses[host]
-        self.job.crawl.transferred(host, 0.05, self.job.now, Outcome.ANSWER, address=address)
+        self.job.crawl.transferred(host, TransferResult(0.05, Outcome.ANSWER, address=address), self.job.now)
         for key in self.keys(host):
             self.clocks[key] = max(self.clocks.get(key, 0.0), self.job.now + 0.5)
 
@@ -290,7 +290,7 @@ def test_a_walk_by_dice_never_breaks_a_rule_and_never_waits_for_nothing(number: 
 def test_clocks_that_have_run_down_are_forgotten():
     job = Shared(by_domain=True)
     for number in range(3000):
-        job.crawl.transferred(f"a.d{number}", 0.01, job.now, Outcome.ANSWER)
+        job.crawl.transferred(f"a.d{number}", TransferResult(0.01, Outcome.ANSWER), job.now)
         job.now += 0.01
     job.seed(link("a.d1", 1))
     job.end(job.lease())
@@ -333,7 +333,9 @@ class Line:
                 self.under_way.remove((end, lease))
                 self.done[self.takes[lease.host]] += 1
                 self.queue(lease.host)
-                self.job.crawl.transferred(lease.host, self.takes[lease.host], self.job.now, Outcome.ANSWER)
+                self.job.crawl.transferred(
+                    lease.host, TransferResult(self.takes[lease.host], Outcome.ANSWER), self.job.now
+                )
                 self.job.crawl.release(lease, self.job.now)
                 self.job.settle(lease)
         return {takes: self.done[takes] - before[takes] for takes in before}
@@ -372,7 +374,7 @@ def test_without_a_number_of_connections_nobody_waits_for_others():
     job = Job(politeness=POLITE)
     job.seed(*(link(f"h{n}") for n in range(50)))
     for n in range(50):
-        job.crawl.transferred(f"h{n}", 30.0, job.now - 1000, Outcome.ANSWER)
+        job.crawl.transferred(f"h{n}", TransferResult(30.0, Outcome.ANSWER), job.now - 1000)
         assert isinstance(job.lease(), Lease)
 
 
@@ -491,7 +493,7 @@ def test_it_is_known_whom_the_crawl_waits_for_if_that_is_on_the_disk():
     asked = []
     for n in range(4):
         lease = job.lease()
-        job.crawl.transferred(lease.host, 1.0 + n, job.now, Outcome.ANSWER)
+        job.crawl.transferred(lease.host, TransferResult(1.0 + n, Outcome.ANSWER), job.now)
         job.crawl.release(lease, job.now)
         job.settle(lease)
         asked.append(lease.host)

@@ -13,7 +13,7 @@ from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Frontier, NotBefore, Taken, Unlocated
 from scrapy_aopic.core.frontier.host_state import TRANSITIONS, Event, HostState, Phase, go, unpack_state
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, HostRecord, host_key, pack_host, page_key, queue_row
 from scrapy_aopic.core.saved import Saved
@@ -270,7 +270,7 @@ class Walk:
         host, name = page[:HOST_BYTES], self.frontier.active[page[:HOST_BYTES]].name
         outcome = self.dice.choice([*[Outcome.ANSWER] * 5, Outcome.ERROR, Outcome.DOWN, Outcome.DOWN])
         seconds, address = self.dice.choice([0.1, 3.0, 20.0]), self.dice.choice(["", "1", "2"])
-        self.frontier.transferred(host, name, seconds, self.now, outcome, address=address)
+        self.frontier.transferred(host, name, TransferResult(seconds, outcome, address=address), self.now)
         self.frontier.release(host, self.now)
         if not is_first:
             self.taken[page] = True
@@ -303,7 +303,9 @@ class Walk:
         host = self.host() + self.dice.choice(["", "x"])
         key, seconds = host_key(host), self.dice.choice([3.0, 30.0])
         self.frontier.set_crawl_delay(key, host, seconds, self.now)
-        self.frontier.transferred(key, host, 0.5, self.now, self.dice.choice([Outcome.ANSWER, Outcome.DOWN]))
+        self.frontier.transferred(
+            key, host, TransferResult(0.5, self.dice.choice([Outcome.ANSWER, Outcome.DOWN])), self.now
+        )
         self.frontier.defer_all(key, self.now + seconds)
         assert self.frontier.not_before(key) >= self.now + seconds
 

@@ -25,7 +25,7 @@ from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.spending import SPENDING, page_class
@@ -352,7 +352,7 @@ class Walk(Modelled):
     def release(self, pick, seconds=0.25, outcome=Outcome.ANSWER):
         lease = self.to_release.pop(pick % len(self.to_release))
         host = lease.key[:HOST_BYTES]
-        self.crawl.transferred(lease.host, seconds, self.now, outcome)
+        self.crawl.transferred(lease.host, TransferResult(seconds, outcome), self.now)
         self.crawl.release(lease, self.now)
         self.model.transferred(host, seconds, self.now, outcome)
         self.model.hosts[host].leased_at = None

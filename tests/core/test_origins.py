@@ -13,7 +13,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key
 
 ANSWER, SILENT, BROKEN = Outcome.ANSWER, Outcome.SILENT, Outcome.BROKEN
@@ -35,7 +35,7 @@ def job_of(**politeness: Any) -> Job:
 def end(job: Job, lease: Lease, outcome: Outcome) -> None:
     """End the transfer of *lease*; its page waits again if there was no answer, else it is visited."""
     origin = waits_for(lease.request)[0]
-    job.crawl.transferred(lease.host, 0.0, job.now, outcome, origin=origin)
+    job.crawl.transferred(lease.host, TransferResult(0.0, outcome, origin=origin), job.now)
     job.crawl.release(lease, job.now)
     if outcome == ANSWER:
         job.settle(lease)
@@ -273,7 +273,7 @@ def test_a_host_without_pages_is_none_of_the_crawls_hosts_whatever_it_does(outco
     job = job_of()
     job.seed(on("80", 0))
     for number, outcome in enumerate(outcomes):
-        job.crawl.transferred("elsewhere", 0.1, job.now + number, outcome, origin="80")
+        job.crawl.transferred("elsewhere", TransferResult(0.1, outcome, origin="80"), job.now + number)
     job.commit()
     assert job.crawl.counts.hosts == 1
     assert audit(job.store).violations == []

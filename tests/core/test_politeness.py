@@ -11,7 +11,7 @@ from support.core_crawl import NOW, Job, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.host_rules import HostRule
-from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness
+from scrapy_aopic.core.politeness import Gap, Outcome, Pace, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import host_key
 
@@ -150,7 +150,7 @@ def test_rules_are_of_hosts():
 
 def ended(job: Job, lease: Lease, outcome: Outcome = ANSWER, **how: Any) -> Gap:
     """End the transfer of *lease*; its page is visited, or waits again if its host is down."""
-    gap = job.crawl.transferred(lease.host, 0.1, job.now, outcome, **how)
+    gap = job.crawl.transferred(lease.host, TransferResult(0.1, outcome, **how), job.now)
     job.crawl.release(lease, job.now)
     if outcome == DOWN:
         page = job.crawl.page(lease.key)
@@ -282,7 +282,7 @@ def test_a_dead_host_is_brought_back_by_an_answer_to_whoever_asked():
     ended(job, job.lease(), DOWN)
     job.now += 1.0
     assert job.crawl.dead == (1, 1)
-    job.crawl.transferred("a", 0.1, job.now, ANSWER)
+    job.crawl.transferred("a", TransferResult(0.1, ANSWER), job.now)
     assert job.crawl.dead == (0, 0)
     job.commit()
     job.now += 1000.0
@@ -316,8 +316,8 @@ def test_dead_hosts_stay_dead_in_the_next_process_and_take_no_memory(max_active)
 
 def test_the_pace_of_a_host_without_pages_is_known_when_one_is_found_also_later():
     job = Job(politeness=Politeness(backoff=5.0))
-    job.crawl.transferred("media", 0.1, job.now, DOWN)
-    job.crawl.transferred("media", 0.1, job.now, DOWN)
+    job.crawl.transferred("media", TransferResult(0.1, DOWN), job.now)
+    job.crawl.transferred("media", TransferResult(0.1, DOWN), job.now)
     job.commit(is_clean=True)
     job.reopen()
     assert job.crawl.not_before(host_key("media")) == NOW + 10.0
@@ -331,7 +331,7 @@ def test_the_pace_of_a_host_without_pages_is_known_when_one_is_found_also_later(
 def test_only_so_many_hosts_without_pages_are_remembered():
     job = Job()
     for number in range(10_050):
-        job.crawl.transferred(f"h{number}", 0.1, job.now, ANSWER)
+        job.crawl.transferred(f"h{number}", TransferResult(0.1, ANSWER), job.now)
     job.commit()
     assert sum(key[:1] == b"C" for key, _ in job.store.scan(Family.META)) == 10_000
     assert job.crawl.not_before(host_key("h49")) == 0.0

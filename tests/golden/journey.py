@@ -25,7 +25,7 @@ from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Outcome
+from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
@@ -132,7 +132,7 @@ class Journey:
         address = f"192.0.2.{lease.key[0] % 8}" if self.policy.by_address else ""
         seconds = self.dice.random() * (3 if host.startswith("h3") else 0.2)
         self.crawl.transferred(
-            host, seconds, self.now, outcome, retry_after=wish, at_least=0.0, address=address
+            host, TransferResult(seconds, outcome, retry_after=wish, at_least=0.0, address=address), self.now
         )
         self.crawl.release(lease, self.now)
         if self.dice.random() < 0.1:

@@ -46,6 +46,7 @@ from scrapy_aopic.core import (
     Recrawl,
     Settled,
     Store,
+    TransferResult,
     Unlocated,
     Version,
     Window,
@@ -173,7 +174,7 @@ def crawl(port: CrawlPort, store: Store, now: float) -> None:
     assert_type(port.seed(link("a.example/"), now, worth=2.0), bool)
     found = port.lease(now)
     if isinstance(found, Lease):
-        gap = port.transferred(found.host, 0.1, now, Outcome.ANSWER, retry_after=1.0)
+        gap = port.transferred(found.host, TransferResult(0.1, Outcome.ANSWER, retry_after=1.0), now)
         assert_type(gap, Gap)
         assert_type(port.release(found, now), Ending)
         version = Version(b"digest", etag=b'"1"', changed_at=now - 60)

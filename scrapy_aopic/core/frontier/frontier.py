@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from scrapy_aopic.core.layout import BEHIND, IN_TIME
 from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
-from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, Silence
+from scrapy_aopic.core.politeness import Outcome, Politeness, Silence
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
 from scrapy_aopic.core.tables import RecordTable, RowTable
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scrapy_aopic.core.domains import Domains
+    from scrapy_aopic.core.politeness import Gap, TransferResult
     from scrapy_aopic.core.saved import Saved
 
 _SOON = 0.01
@@ -522,39 +523,21 @@ class Frontier:
 
     # -- when a host may be requested
 
-    def transferred(
-        self,
-        key: bytes,
-        name: str,
-        transfer: float,
-        now: float,
-        outcome: Outcome = Outcome.ANSWER,
-        *,
-        retry_after: float = 0.0,
-        at_least: float = 0.0,
-        address: str = "",
-        origin: str = "",
-    ) -> Gap:
-        """A transfer from the host called *name* took *transfer* seconds and is over; returns the gap after it.
-
-        Args:
-            retry_after: Seconds for which the host asks to be left alone.
-            at_least: Seconds for which somebody else wants it to be left alone.
-            address: The address that was requested.
-            origin: Scheme, name and port that were requested: silence is only theirs.
-        """
+    def transferred(self, key: bytes, name: str, result: TransferResult, now: float) -> Gap:
+        """A transfer from the host called *name*, under *key*, was over at *now*; returns the gap after it."""
+        seconds, outcome, retry_after, at_least, address, origin, _ = result
         host = self.host(key) or self._outsiders.get(key, name)
         if address and address != host.address:
             host.address, host.gates = address, None
         outcome = self._politeness.judge(host, outcome)
-        gap = self._politeness.after(host, transfer, outcome, retry_after)
+        gap = self._politeness.after(host, seconds, outcome, retry_after)
         if self._politeness.heard(host, origin, outcome, now):
             back_queue.reload(host)
             if outcome != Outcome.SILENT and key not in self._outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
-        host.transfer = transfer
+        host.transfer = seconds
         self.gates.defer(host, now + gap.shared)
         if key in self.active:
             self.gates.note_pace(key, host, gap.own)
