@@ -13,6 +13,7 @@ from pathlib import Path
 
 import generate
 import pytest
+import size
 from scrapy import Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -311,6 +312,28 @@ def test_nothing_is_imported_in_a_circle(folder: str) -> None:
 def test_no_files_import_each_other_not_even_for_types() -> None:
     assert without_leaves({name: generate.imports(name, for_types=True) for name in generate.modules()}) == {}
     assert without_leaves({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
+
+
+def test_the_size_of_the_package_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "scrapy_aopic").mkdir()
+    (tmp_path / "scrapy_aopic" / "records.py").write_text(
+        '"""One."""\n\nclass Page:\n    """Two."""\n\n    cash: int = 0  # three\n\n\nclass Visit:\n    links: int\n'
+    )
+    (tmp_path / "scrapy_aopic" / "other.py").write_text(
+        "def pay(page, where):\n    page.cash += isinstance(where, Path)\n"
+    )
+    found = size.measured(tmp_path)
+    assert (found["code lines"], found["files"], found["classes"], found["public names"]) == (
+        "6",
+        "2",
+        "2",
+        "3",
+    )
+    assert found["isinstance of Path or Address"] == "1"
+    assert (found["files that assign a page's fields"], found["files that assign a visit's fields"]) == (
+        "1",
+        "0",
+    )
 
 
 def test_the_version_is_that_of_the_project() -> None:
