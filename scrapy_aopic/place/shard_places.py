@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.opening import open_store_of_shard
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.membership import Look
-    from scrapy_aopic.storage.redis.store import RedisStore
 
     from .shard_store import ShardStore
 
@@ -89,12 +88,12 @@ class OnServer:
     is_fading = False  # each shard has a lease of its own
 
     def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
-        from scrapy_aopic.storage.redis.transaction import Together  # noqa: PLC0415 (only for jobs on a server)
+        from scrapy_aopic.storage.redis.store import GroupWriter  # noqa: PLC0415 (only for jobs on a server)
 
         if folder is not None:
             note_server(store_folder(folder), address)
         self._address = address
-        self._together = Together(address)
+        self._writer = GroupWriter(address)
         self.registry = Registry(address, shards)
 
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
@@ -104,11 +103,11 @@ class OnServer:
 
     def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""
-        return self._together.write([(cast("RedisStore", store).opened, batch) for store, batch in batches])
+        return self._writer.write(batches)
 
     def say_asleep(self, numbers: Sequence[int]) -> None:
         """Nothing: a shard that nobody has open is soon opened by somebody."""
 
     def close(self) -> None:
         """Close the connection that commits share."""
-        self._together.close()
+        self._writer.close()

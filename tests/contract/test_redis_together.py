@@ -29,8 +29,7 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import leaves as redis_leaves
 from scrapy_aopic.storage.redis.connection import Link
 from scrapy_aopic.storage.redis.frozen_view import RedisView
-from scrapy_aopic.storage.redis.store import RedisStore
-from scrapy_aopic.storage.redis.transaction import Together
+from scrapy_aopic.storage.redis.store import GroupWriter, RedisStore
 
 N = 3
 """Stores that are written to together."""
@@ -64,15 +63,15 @@ def stores(job) -> Iterator[list[RedisStore]]:
 
 
 @pytest.fixture
-def together(job) -> Iterator[Together]:
-    with closing(Together(job)) as together:
+def together(job) -> Iterator[GroupWriter]:
+    with closing(GroupWriter(job)) as together:
         yield together
 
 
 def write(
-    together: Together, stores: Sequence[RedisStore], value: bytes, keys: Sequence[bytes] = (b"key",)
+    together: GroupWriter, stores: Sequence[RedisStore], value: bytes, keys: Sequence[bytes] = (b"key",)
 ) -> list[StorageError | None]:
-    return together.write([(store.opened, {Family.PAGES: dict.fromkeys(keys, value)}) for store in stores])
+    return together.write([(store, {Family.PAGES: dict.fromkeys(keys, value)}) for store in stores])
 
 
 def values(stores: Sequence[RedisStore], key: bytes = b"key") -> list[bytes | None]:
@@ -110,8 +109,8 @@ def test_it_looks_first_if_it_cannot_know_what_it_finds(stores, together):
     with requests() as found:
         assert write(together, stores[:2], b"1") == [None] * 2
     first, second = found
-    assert first.count(b"MULTI") == 1
-    assert first.count(b"HSET") == 2
+    assert first.count(b"WATCH") == 1
+    assert first.count(b"GET") == 2
     assert second[0] == b"EXEC"
     with requests() as found:
         assert write(together, stores, b"2") == [None] * N
@@ -144,7 +143,7 @@ def test_leaves_that_grow_too_large_cost_no_request_of_their_own(stores, togethe
     for store in stores:
         assert dict(store.scan(Family.PAGES)) == known
         store.verify()
-        leaves = store.opened.leaves[Family.PAGES]
+        leaves = store.leaves[Family.PAGES]
         assert max(map(leaves.count_of, leaves.filled)) <= 2 * redis_leaves.MOST_ROWS
         assert len(leaves.filled) > 60
 
@@ -154,7 +153,7 @@ def test_a_store_that_another_process_has_opened_takes_no_part(server, stores, t
     for _ in range(n_before):
         assert write(together, stores, b"0") == [None] * N
     with redis.Redis.from_url(server.url) as client:
-        head = stores[1].opened.keys.head
+        head = stores[1].keys.head
         mine = client.get(head).split()
         client.set(head, b" ".join((mine[0], b"another", mine[2])))
     failures = write(together, stores, b"1")
@@ -172,7 +171,7 @@ def test_a_store_whose_head_is_damaged_takes_no_part(server, stores, together, n
     for _ in range(n_before):
         assert write(together, stores, b"0") == [None] * N
     with redis.Redis.from_url(server.url) as client:
-        client.set(stores[1].opened.keys.head, b"nonsense")
+        client.set(stores[1].keys.head, b"nonsense")
     failures = write(together, stores, b"1")
     assert failures[::2] == [None, None]
     assert "is damaged: its head is b'nonsense'" in str(failures[1])
@@ -182,7 +181,7 @@ def test_a_store_whose_head_is_damaged_takes_no_part(server, stores, together, n
 def test_a_store_that_is_closed_or_broken_takes_no_part(server, stores, together):
     stores[0].close()
     with redis.Redis.from_url(server.url) as client:
-        client.set(stores[1].opened.keys.leaf(Family.PAGES, b""), b"of another kind")
+        client.set(stores[1].keys.leaf(Family.PAGES, b""), b"of another kind")
     failures = write(together, stores, b"1")
     assert failures[2] is None
     assert "is closed; open it again" in str(failures[0])
@@ -197,7 +196,7 @@ def test_a_leaf_that_is_damaged_is_a_matter_of_its_store_only(server, stores, to
     more = [b"more%03d" % n for n in range(n_more)]
     assert write(together, stores, b"before", keys) == [None] * N
     assert write(together, stores, b"before", more) == [None] * N
-    leaf = stores[0].opened.keys.leaf(Family.PAGES, stores[0].opened.leaves[Family.PAGES].of(b"more"))
+    leaf = stores[0].keys.leaf(Family.PAGES, stores[0].leaves[Family.PAGES].of(b"more"))
     with redis.Redis.from_url(server.url) as client:
         client.hset(leaf, keys[-1], b"nonsense")
     failures = write(together, stores, b"after", more)
@@ -365,7 +364,7 @@ def test_a_batch_is_stored_as_a_whole_or_said_not_to_be(job, monkeypatch, seed):
     fates = ["", "", "", "lost", "reply lost", "late", "after one that was late"]
     with (
         ExitStack() as stack,
-        closing(Together(job)) as together,
+        closing(GroupWriter(job)) as together,
         network(iter(lambda: rng.choice(fates), None)) as between,
     ):
 
@@ -379,7 +378,7 @@ def test_a_batch_is_stored_as_a_whole_or_said_not_to_be(job, monkeypatch, seed):
             for shard in (shards[number] for number in some):
                 keys = rng.sample([b"%02d" % n for n in range(40)], rng.randrange(8))
                 shard.failed = shard.failed | {key: rng.choice((None, b"%d" % step)) for key in keys}
-                batches.append((shard.store.opened, {Family.PAGES: shard.failed}))
+                batches.append((shard.store, {Family.PAGES: shard.failed}))
             for number, failure in zip(some, together.write(batches), strict=True):
                 shard = shards[number]
                 if failure is None:
@@ -403,9 +402,9 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
         assert write(together, stores[1:], b"2") == [None] * (N - 1)
     assert len(found) == 1
     with redis.Redis.from_url(server.url) as client:
-        client.delete(stores[1].opened.keys.owner)  # its lease ends
+        client.delete(stores[1].keys.owner)  # its lease ends
     with (
-        closing(Together(job)) as others,
+        closing(GroupWriter(job)) as others,
         closing(RedisStore(job.of_shard(0), is_one_of_many=True)) as handed_over,
         closing(RedisStore(job.of_shard(1), is_one_of_many=True)) as taken,
     ):
@@ -429,7 +428,7 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
 def test_a_server_that_was_restarted_is_no_longer_that_of_any(tmp_path):
     with Server(tmp_path, appendfsync="always") as own:
         job = Address("job", own.url)
-        with opened(job) as stores, closing(Together(job)) as together:
+        with opened(job) as stores, closing(GroupWriter(job)) as together:
             assert write(together, stores, b"1") == [None] * N
             own.kill()
             assert all(isinstance(each, StorageError) for each in write(together, stores, b"2"))
@@ -450,7 +449,7 @@ def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
         job = Address("job", own.url)
         with (
             opened(job) as stores,
-            closing(Together(job)) as together,
+            closing(GroupWriter(job)) as together,
             redis.Redis.from_url(own.url) as client,
         ):
             assert write(together, stores, b"1") == [None] * N
@@ -465,7 +464,7 @@ def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
 def test_a_connection_that_breaks_between_two_commits_is_made_again(server):
     with Proxy(server.port) as between:
         job = Address(os.urandom(6).hex(), between.url, lease=60.0)
-        with opened(job) as stores, closing(Together(job)) as together:
+        with opened(job) as stores, closing(GroupWriter(job)) as together:
             assert write(together, stores, b"1") == [None] * N
             between.cut()
             between.heal()
@@ -483,7 +482,7 @@ def test_a_random_walk_agrees_with_dicts(job, monkeypatch, seed):
     keys = [b"%02d" % n for n in range(80)]
     models: list[dict[Family, dict[bytes, bytes]]] = [{family: {} for family in families} for _ in range(N)]
     for _ in range(4):
-        with opened(job) as stores, closing(Together(job)) as together, ExitStack() as views:
+        with opened(job) as stores, closing(GroupWriter(job)) as together, ExitStack() as views:
             for step in range(60):
                 numbers = rng.sample(range(N), rng.randrange(1, N + 1))
                 batches = []
@@ -495,7 +494,7 @@ def test_a_random_walk_agrees_with_dicts(job, monkeypatch, seed):
                         }
                         for family in families
                     }
-                    batches.append((stores[number].opened, changes))
+                    batches.append((stores[number], changes))
                     change(models[number], changes)
                 if len(batches) == 1 and rng.random() < 0.5:
                     stores[numbers[0]].write(batches[0][1], sync=True)

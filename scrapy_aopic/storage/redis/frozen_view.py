@@ -20,7 +20,7 @@ from scrapy_aopic.exceptions import StorageError
 from .connect import connect
 from .keys import Keys, leaf_name
 from .replies import ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
-from .store import Scan
+from .scan import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

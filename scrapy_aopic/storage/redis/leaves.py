@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MOST_ROWS = 128
 """Rows of a leaf, at most, but for what its last batch added. Redis looks through half of a leaf for each row that it
@@ -47,13 +47,15 @@ class Change:
     Attributes:
         puts: New values.
         deletes: Keys whose rows go.
-        n_rows: How many rows it has afterwards, if that is known; the replies to the commands say it otherwise.
+        n_rows: How many rows it has afterwards, if that is known.
+        n_added: How many it has more than before otherwise, by the replies to the commands.
     """
 
     separator: bytes
     puts: Rows = field(default_factory=dict)
     deletes: list[bytes] = field(default_factory=list)
     n_rows: int | None = None
+    n_added: int = 0
 
 
 @dataclass(slots=True)
@@ -246,10 +248,12 @@ class Leaves:
             change.puts, change.deletes, change.n_rows = {}, list(before), 0
             gone.append(separator)
 
-    def apply(self, plan: Plan, counts: Callable[[Change], int]) -> None:
-        """Take note that *plan* was carried out; *counts* says how many rows a leaf has that was not counted before."""
+    def apply(self, plan: Plan) -> None:
+        """Take note that *plan* was carried out."""
+        counts = self._counts
         for change in plan.changes:
-            self._counts[change.separator] = change.n_rows if change.n_rows is not None else counts(change)
+            n_rows = change.n_rows
+            counts[change.separator] = counts[change.separator] + change.n_added if n_rows is None else n_rows
         for separator in plan.new:
             if separator:
                 insort(self._order, separator)

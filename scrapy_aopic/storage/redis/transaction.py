@@ -1,50 +1,50 @@
-"""Commits of stores on one server: batches of several of them in one transaction, or of one.
+"""Commits to one or several stores on one server, as one transaction.
 
-1. A transaction also compares and moves on the head of each job that it changes: see :mod:`.writer_lease`. A store whose head is
-   not as it was takes no part, and is lost; the others are carried out without it.
-2. A commit takes one round trip if nobody else has touched its stores since the last one: that one has also watched the heads
-   for it, and read them. Otherwise it takes two: in the first, the server watches and reads the heads, and checks and
-   queues all commands; in the second, it carries them out. Another one comes before these if a leaf has to be read that
-   cannot wait: one that may be gone afterwards, or is far too large. One that is just too large, or has few rows left, is
-   read with the last one, and cut or joined by the next commit that changes it.
-3. Commands are sent before the lock is taken under which they are carried out. Rows and leaves that a reader of a store sees
-   are those before a commit or those after it.
-4. Whether a commit landed whose reply is lost is seen by the heads, for no two have the same number: one that was given up
-   may still be on its way to the server, and land instead of the next one.
+1. The head and the views of each store are watched (``WATCH``) and compared before the transaction, so the server carries it out
+   only if nobody has changed them since: see :mod:`.writer_lease`. A store whose head is not as it was takes no part, and is lost;
+   the others are carried out without it.
+2. A commit takes one round trip. It also watches and reads the heads for the next commit. If these are not known (the first
+   commit, a broken connection), one more round trip reads them first.
+3. Commands are sent before the lock is taken under which they are carried out, so that a reader waits for ``EXEC`` only. Readers
+   see rows and leaves as of before a commit or after it.
+4. If the reply is lost, the head says whether the commit has landed: no two commits have the same number, not even one that was
+   given up and is still on its way to the server.
+5. A leaf that may be emptied, or is far too large, is read before. One that is just too large, or has few rows left, is read with
+   the commit, and cut or joined by the next one that changes it.
 
-One transaction for all that a process commits at a time was chosen over one for each store: it makes a request of what would
-be one for each of 16 shards, and the server's log has one entry to write and to flush.
+One transaction for all stores of a process was chosen over one for each: 16 shards make one request, and the server's log has
+one entry to write and to flush. A script (``EVAL``) that compares and changes was tried, too: it needs no watching, but the server
+needs 1.75 times the time for a page, because a script converts each key and value twice; and if only the comparison is a script,
+commands behind it in the same request are carried out although it failed.
 """
 
 from __future__ import annotations
 
-import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
 
-from .connect import connect
 from .connection import ReplyError
 from .keys import leaf_name, seal
-from .read_ahead import Ahead
 from .replies import AT_ONCE, chunks, forget_view, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.ports import Batch, Family
-    from scrapy_aopic.storage.address import Address
 
     from .connection import Argument, Link, Reply
-    from .keys import Head, Keys
-    from .leaves import Change, Leaves, Plan, Rows
-    from .writer_lease import Lease
+    from .leaves import Change, Plan, Rows
+    from .scan import Scan
+    from .store_state import StoreState
 
 _ATTEMPTS = 50
-"""Times that a commit is tried while views come and go."""
+"""Times that a commit is tried while views are opened and closed."""
+
+_MOST_BROKEN = 2
+"""Connections that may break during a commit: the first one may have been dropped by the server while it was idle."""
 
 _VALUES_AT_ONCE = 500
 """Pairs in a command, at most, so that no command is large."""
@@ -52,186 +52,92 @@ _VALUES_AT_ONCE = 500
 _MOST_LATE = 8
 """Leaves of a store that a commit reads for the next one, at most, so that neither waits for long."""
 
-_TO_CUT = 100
+_MOST_TO_CUT = 100
 """Leaves that a store keeps in memory until a commit cuts or joins them: some hundred kilobytes."""
 
 
-class Reading(Protocol):
-    """Somebody who is reading the leaves of a family, one after another, as they were when that began.
+class StoreWatch:
+    """A connection that commits are sent by, and the heads and views of stores since it watches these for the next commit.
 
-    Attributes:
-        saved: Leaves that changed since, and that are yet to be read.
-    """
-
-    family: Family
-    saved: dict[bytes, Rows]
-
-    def ahead(self, touched: Iterable[bytes]) -> list[bytes]:
-        """Those of the leaves *touched* that are yet to be read, and not saved."""
-        ...
-
-
-class Opened:
-    """The store at *address*, which is open.
-
-    Args:
-        links: Two connections, for *reader* and *writer*.
-
-    Attributes:
-        reader: Connection that is used with *reading* held.
-        writer: What its commits are sent by unless they are sent with others; used with *writing* held.
-        writing: One commit at a time.
-        reading: Leaves and rows do not change while this is held.
-        readings: Who is reading leaves one after another.
-        views: Of other processes: leaves that were saved for each.
-        to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
-        broken: Why it takes no more writes; empty if it does.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        keys: Keys,
-        lease: Lease,
-        links: tuple[Link, Link],
-        leaves: dict[Family, Leaves],
-    ) -> None:
-        self.address = address
-        self.keys = keys
-        self.lease = lease
-        self.reader, writer = links
-        self.writer = Writer(writer)
-        self.leaves = leaves
-        self.ahead = Ahead(self.reader, keys)
-        self.writing = threading.Lock()
-        self.reading = threading.Lock()
-        self.readings: WeakSet[Reading] = WeakSet()
-        self.views: dict[bytes, set[bytes]] = {}
-        self.to_cut: dict[tuple[Family, bytes], Rows] = {}
-        self.broken = ""
-        self.is_closed = False
-
-    def check(self) -> None:
-        """Do nothing if it is open.
-
-        Raises:
-            StorageError: If it is not.
-        """
-        if self.is_closed:
-            raise StorageError(f"The store in {self.address} is closed; open it again.")
-
-    @property
-    def can_commit(self) -> bool:
-        """Whether there may be another commit, as far as that is known."""
-        return not (self.is_closed or self.broken or self.lease.is_lost)
-
-    def check_writable(self) -> None:
-        """Do nothing if it is open and takes writes, as far as that is known without asking the server.
-
-        Raises:
-            LostError: If the job is another process's.
-            StorageError: If it takes none for another reason.
-        """
-        self.check()
-        if self.broken:
-            raise StorageError(
-                f"The store in {self.address} takes no more writes: {self.broken}; open it again."
-            )
-        self.lease.check()
-
-    def read_leaves(self, family: Family, separators: Sequence[bytes]) -> list[Rows]:
-        """The rows of leaves, as they are on the server."""
-        leaf = self.keys.leaf
-        replies = self.reader.ask(*((b"HGETALL", leaf(family, each)) for each in separators))
-        return [read_rows(self.keys, family, reply) for reply in replies]
-
-    def close(self) -> None:
-        """Let others have it, once nobody reads or writes. Idempotent."""
-        with self.writing, self.reading:
-            if not self.is_closed:
-                self.is_closed = True
-                self.lease.close()
-                self.reader.close()
-                self.writer.link.close()
-
-
-class Writer:
-    """What commits are sent by: *link*, and what is watched on it for the next one.
-
-    It is used by one thread at a time, and its connection by nothing else, for each transaction ends all that is watched.
+    One thread at a time uses it, and the connection is used for nothing else: each transaction ends all that is watched.
     """
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._stores: list[Opened] = []
-        self._found: dict[Opened, list[Reply]] = {}
+        self._stores: list[StoreState] = []
+        self._seen: dict[StoreState, tuple[Reply, Reply]] = {}
         self._connection = 0
 
-    def watching(self, commits: Iterable[Commit]) -> list[Sequence[Argument]]:
-        """What watches and looks at the stores of *commits*, and those before that are still open, for the next commit."""
-        stores = dict.fromkeys([*self._stores, *(each.opened for each in commits)])
-        self._stores = [each for each in stores if each.can_commit]
-        return watching(self._stores)
+    def look(self, stores: Sequence[StoreState]) -> list[tuple[Reply, Reply]]:
+        """Head and views of *stores*, which are watched since.
+
+        The server is asked unless it has said before that all heads are as they should be.
+
+        Raises:
+            StorageError: If the server cannot be reached, or refuses.
+        """
+        seen, self._seen = self._seen, {}
+        if self._connection != self.link.n_opened or any(
+            each not in seen or seen[each][0] != each.lease.head.packed() for each in stores
+        ):
+            replies = self.link.inquire((b"UNWATCH",), *self.questions(stores))
+            self.note(self.link.checked(replies[1:], "write to"))
+            seen, self._seen = self._seen, {}
+        return [seen[each] for each in stores]
+
+    def questions(self, stores: Iterable[StoreState]) -> list[Sequence[Argument]]:
+        """What watches and reads *stores*, and those of earlier commits that are still open."""
+        self._stores = [*dict.fromkeys(chain((each for each in self._stores if each.can_commit), stores))]
+        keys = [each.keys for each in self._stores]
+        if not keys:
+            return []
+        watch = (b"WATCH", *(name for each in keys for name in (each.head, each.views)))
+        reads = (question for each in keys for question in ((b"GET", each.head), (b"SMEMBERS", each.views)))
+        return [watch, *reads]
 
     def note(self, replies: Sequence[Reply]) -> None:
-        """What :meth:`watching` named is watched since *replies*."""
-        if self._stores and not any(isinstance(each, ReplyError) for each in replies):
-            self._found = dict(zip(self._stores, looks_of(replies), strict=True))
+        """The *replies* to :meth:`questions`, unless one is an error."""
+        if not any(isinstance(each, ReplyError) for each in replies):
+            self._seen = dict(zip(self._stores, zip(replies[1::2], replies[2::2], strict=True), strict=True))
             self._connection = self.link.n_opened
 
-    def found(self, commits: Iterable[Commit]) -> list[list[Reply]] | None:
-        """What was found in the stores of *commits*, all of which are watched since; ``None`` if one is not.
 
-        It is found once, because whatever comes next ends that.
-        """
-        found, self._found = self._found, {}
-        if self._connection != self.link.n_opened:
-            return None
-        known = [found.get(each.opened) for each in commits]
-        return [each for each in known if each is not None] if None not in known else None
-
-
-def watching(stores: Sequence[Opened]) -> list[Sequence[Argument]]:
-    """What watches and looks at *stores*; nothing if there are none."""
-    keys = [each.keys for each in stores]
-    if not keys:
-        return []
-    looks: list[Sequence[Argument]] = [
-        (b"WATCH", *(name for each in keys for name in (each.head, each.views)))
-    ]
-    for each in keys:
-        looks += ((b"GET", each.head), (b"SMEMBERS", each.views))
-    return looks
-
-
-def looks_of(replies: Sequence[Reply]) -> list[list[Reply]]:
-    """Head and views of each store in the *replies* to what :func:`watching` returned."""
-    return [[*pair] for pair in zip(replies[1::2], replies[2::2], strict=True)]
-
-
-class Commit:
-    """What *batch* changes in a store that is *opened*, and what has become of that.
+class StoreCommit:
+    """What *batch* changes in *store*, and what has become of that.
 
     Attributes:
         failure: Why it was not stored; ``None`` if it was, or may be.
         is_done: Whether that is known.
     """
 
-    def __init__(self, opened: Opened, batch: Batch) -> None:
-        self.opened = opened
+    def __init__(self, store: StoreState, batch: Batch) -> None:
+        self.store = store
         self.failure: StorageError | None = None
         self.is_done = False
         self._batch = batch
-        self._plans: dict[Family, Plan] = {}
+        self._after = store.lease.next_head()
         self._groups: dict[Family, dict[bytes, list[bytes]]] = {}
         self._missing: list[tuple[Family, bytes]] = []
         self._late: list[tuple[Family, bytes]] = []
-        self._commands: list[Sequence[Argument]] = []
-        self._saving: _Saving | None = None
-        self._counting: dict[Family, dict[bytes, list[tuple[int, int]]]] = {}
-        self._after: Head = opened.lease.next_head()
-        with _failing(self):
-            opened.check_writable()
+        self._late_replies: Sequence[Reply] = ()
+        self._is_locked = False
+        self._plans: dict[Family, Plan] = {}
+        self._changing: list[Sequence[Argument]] = []
+        self._counted: list[
+            tuple[Change, int] | None
+        ] = []  # whose rows each reply to these counts, with a sign
+        self._saving: list[Sequence[Argument]] = []  # for views
+        self._saved: list[tuple[set[bytes], list[bytes]]] = []
+        with self.failing():
+            store.check_writable()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """What is wrong with this store does not concern the others."""
+        try:
+            yield
+        except StorageError as error:
+            self.fail(error)
 
     def fail(self, error: StorageError) -> None:
         """It was not stored, because of *error*."""
@@ -241,13 +147,13 @@ class Commit:
 
     def missing(self) -> list[Sequence[Argument]]:
         """What reads the leaves that :meth:`plan` needs."""
-        opened = self.opened
+        store = self.store
         for family, rows in self._batch.items():
             if rows:
-                leaves = opened.leaves[family]
+                leaves = store.leaves[family]
                 groups = self._groups[family] = leaves.group(rows)
                 for each in leaves.to_read(rows, groups):
-                    if (family, each) not in opened.to_cut:
+                    if (family, each) not in store.to_cut:
                         may_wait = leaves.may_wait(each, groups[each], rows)
                         (self._late if may_wait else self._missing).append((family, each))
         del self._late[_MOST_LATE:]
@@ -259,74 +165,79 @@ class Commit:
         return self._reading(self._late)
 
     def _reading(self, leaves: Iterable[tuple[Family, bytes]]) -> list[Sequence[Argument]]:
-        return [(b"HGETALL", self.opened.keys.leaf(*each)) for each in leaves]
+        return [(b"HGETALL", self.store.keys.leaf(*each)) for each in leaves]
 
     def plan(self, replies: Sequence[Reply]) -> None:
-        """Make a plan, with the *replies* to what :meth:`missing` returned.
+        """Plan what changes, by the *replies* to :meth:`missing`.
 
         Raises:
-            StorageError: If one is not as it was written.
+            StorageError: If a row is not as it was written.
         """
-        opened = self.opened
+        store = self.store
         known: dict[Family, dict[bytes, Rows]] = {family: {} for family in self._groups}
-        for (family, separator), rows in opened.to_cut.items():
+        for (family, separator), rows in store.to_cut.items():
             if family in known:
                 known[family][separator] = rows
         for (family, separator), reply in zip(self._missing, replies, strict=True):
-            known[family][separator] = read_rows(opened.keys, family, reply)
+            known[family][separator] = read_rows(store.keys, family, reply)
         for family, groups in self._groups.items():
-            plan = opened.leaves[family].plan(self._batch[family], groups, known[family])
+            plan = store.leaves[family].plan(self._batch[family], groups, known[family])
             if plan.changes:
                 self._plans[family] = plan
-        self._make_commands()
+                self._add_commands(family, plan)
+        self._add((b"SET", store.keys.head, self._after.packed()))
 
-    def _make_commands(self) -> None:
-        """Make the commands; and note for each leaf, which of their replies count its rows, with a sign."""
-        keys, commands = self.opened.keys, self._commands
-        for family, plan in self._plans.items():
-            counted = self._counting[family] = {}
-            for change in plan.changes:
-                leaf = keys.leaf(family, change.separator)
-                counted[change.separator] = places = []
-                for deletes in chunks(change.deletes, _VALUES_AT_ONCE):
-                    places.append((len(commands), -1))
-                    commands.append((b"HDEL", leaf, *deletes))
-                for put in chunks([*change.puts], _VALUES_AT_ONCE):
-                    puts: list[Argument] = [b"HSET", leaf]
-                    puts += seal(family, change.puts, put)
-                    places.append((len(commands), 1))
-                    commands.append(puts)
-            for word, separators in ((b"SADD", plan.new), (b"SREM", plan.gone)):
-                if separators:
-                    commands.append((word, keys.separators[family], *separators))
-        commands.append((b"SET", keys.head, self._after.packed()))
+    def _add_commands(self, family: Family, plan: Plan) -> None:
+        keys = self.store.keys
+        for change in plan.changes:
+            leaf = keys.leaf(family, change.separator)
+            for deletes in chunks(change.deletes, _VALUES_AT_ONCE):
+                self._add((b"HDEL", leaf, *deletes), (change, -1))
+            for put in chunks([*change.puts], _VALUES_AT_ONCE):
+                self._add((b"HSET", leaf, *seal(family, change.puts, put)), (change, 1))
+        for word, separators in ((b"SADD", plan.new), (b"SREM", plan.gone)):
+            if separators:
+                self._add((word, keys.separators[family], *separators))
+
+    def _add(self, command: Sequence[Argument], counted: tuple[Change, int] | None = None) -> None:
+        self._changing.append(command)
+        self._counted.append(counted)
 
     # -- the transaction
 
-    def expects(self, head: Reply, views: Reply) -> bool:
-        """Whether nobody has the store open for whom something would have to be saved, and the *head* is that of its last commit."""
-        self._saving = None
-        return not views and head == self.opened.lease.head.packed()
+    def is_ready(self, head: Reply, views: Sequence[bytes], link: Link) -> bool:
+        """Compare *head* and *views* with what they should be: whether it may be carried out if they stay so.
 
-    def compare(self, head: Reply, views: Reply) -> list[bytes]:
-        """Compare the *head*, as it is now, with what it should be; returns the *views* that are open.
-
-        The store is lost if it has another head.
+        Otherwise it is done, because it has landed before or because the store is lost, or the store has to be looked at again.
 
         Raises:
-            StorageError: If the head is none.
+            StorageError: If the head is none, or the server cannot be reached.
+            OSError: If the connection broke.
         """
-        self._saving = None
-        if why := self.opened.lease.why_refused(head):
-            self.fail(self.opened.lease.lost(why))
-            return []
-        return [*views]
+        lease = self.store.lease
+        if head == self._after.packed():  # the reply was lost
+            self._count_again(link)
+            self._landed()
+            return False
+        if head != lease.head.packed() and (why := lease.why_refused(head)):
+            self.fail(lease.lost(why))
+            return False
+        return self._save_for(views, link)
 
-    def save_for(self, views: Iterable[bytes], link: Link) -> bool:
-        """Prepare to save, for open *views*, what changes; whether all these are alive, else they have to be read again."""
-        opened, keys = self.opened, self.opened.keys
-        self._saving = saving = _Saving()
-        opened.views = {view: saved for view, saved in opened.views.items() if view in views}
+    def _count_again(self, link: Link) -> None:
+        """Read what the replies would have said: how many rows the leaves have that changed."""
+        leaf = self.store.keys.leaf
+        for family, plan in self._plans.items():
+            asked = [(b"HLEN", leaf(family, each)) for each in plan.touched]
+            counts = [n for part in chunks(asked, AT_ONCE) for n in link.ask(*part)]
+            for change, n in zip(plan.changes, counts, strict=True):
+                change.n_rows = n
+
+    def _save_for(self, views: Sequence[bytes], link: Link) -> bool:
+        """Copy the leaves that change and were not copied before, for each of the *views*; false if one has died."""
+        store, keys = self.store, self.store.keys
+        self._saving, self._saved = [], []
+        store.views = {view: store.views[view] for view in views if view in store.views}
         for view in views:
             is_alive, names = link.checked(
                 link.tell((b"EXISTS", keys.view(view)), (b"SMEMBERS", keys.saved(view))), "write to"
@@ -334,355 +245,192 @@ class Commit:
             if not is_alive:
                 forget_view(link, keys, view)
                 return False
-            saving.add(keys, self._plans, view, opened.views.setdefault(view, set(names)))
+            saved = store.views.setdefault(view, {*names})
+            new_names = []
+            for family, plan in self._plans.items():
+                new = {*plan.new}
+                for separator in plan.touched:
+                    name = leaf_name(family, separator)
+                    if name not in saved and separator not in new:
+                        new_names.append(name)
+                        self._saving.append((b"COPY", keys.leaf(family, separator), keys.old(view, name)))
+            self._saving += (
+                (b"SADD", keys.saved(view), *part) for part in chunks(new_names, _VALUES_AT_ONCE)
+            )
+            self._saved.append((saved, new_names))
         return True
 
     @property
     def commands(self) -> list[Sequence[Argument]]:
-        """All that its part of the transaction does."""
-        return [*self._saving.commands, *self._commands] if self._saving is not None else self._commands
+        """Its part of the transaction."""
+        return self._saving + self._changing
 
-    def save_for_readings(self) -> None:
-        """Save the leaves that change, and that are yet to be read by those who began before.
+    def stop_readers(self, locks: ExitStack) -> None:
+        """Let nobody read the store until *locks* are released. Idempotent."""
+        if not self._is_locked:
+            locks.enter_context(self.store.reading)
+            self._is_locked = True
+
+    def save_for_scans(self) -> None:
+        """Read the leaves that change, for the scans of this process that have yet to come to them.
 
         Raises:
             StorageError: If they cannot be read.
         """
-        opened = self.opened
-        wanted: dict[tuple[Family, bytes], list[Reading]] = {}
-        for reading in list(opened.readings):
-            if plan := self._plans.get(reading.family):
-                for separator in reading.ahead(plan.touched):
-                    wanted.setdefault((reading.family, separator), []).append(reading)
+        store = self.store
+        wanted: dict[tuple[Family, bytes], list[Scan]] = {}
+        for scan in list(store.scans):
+            if plan := self._plans.get(scan.family):
+                for separator in scan.ahead(plan.touched):
+                    wanted.setdefault((scan.family, separator), []).append(scan)
         for family in {family for family, _ in wanted}:
             separators = [separator for each, separator in wanted if each is family]
-            for separator, rows in zip(separators, opened.read_leaves(family, separators), strict=True):
-                for reading in wanted[family, separator]:
-                    reading.saved[separator] = rows
-        opened.ahead.changed(self._batch)
+            for separator, rows in zip(separators, store.rows_of(family, separators), strict=True):
+                for scan in wanted[family, separator]:
+                    scan.saved[separator] = rows
+        store.ahead.changed(self._batch)
 
-    def carried_out(self, replies: Sequence[Reply]) -> None:
-        """The server has carried it out, with *replies* to :attr:`commands`."""
-        opened = self.opened
+    def carried_out(self, replies: Sequence[Reply], late_replies: Sequence[Reply]) -> None:
+        """The server has carried it out, with *replies* to :attr:`commands` and *late_replies* to :attr:`late`."""
         for reply in replies:
             if isinstance(reply, ReplyError):
                 # The others were carried out: only a key of another kind in the place of ours can be the reason.
-                opened.broken = "a commit was stored in part"
+                self.store.broken = "a commit was stored in part"
                 said = f"the server could not carry out a part of a commit ({reply})"
-                self.fail(opened.keys.damaged(said))
+                self.fail(self.store.keys.damaged(said))
                 return
-        n_saving = len(self._saving.commands) if self._saving is not None else 0
-        self._apply(replies[n_saving:])
+        for counted, reply in zip(self._counted, replies[len(self._saving) :], strict=True):
+            if counted is not None:
+                change, sign = counted
+                change.n_added += sign * reply
+        self._late_replies = late_replies
+        self._landed()
 
-    def find_out(self, head: bytes | None, link: Link) -> None:
-        """The reply is lost, and the server has *head* now; it is done if that is its own.
-
-        Raises:
-            StorageError: If the server cannot be reached.
-        """
-        if head != self._after.packed():
-            return
-        # It landed. The rows of leaves are counted again; what replies would have said of the rest is not needed.
+    def _landed(self) -> None:
+        store = self.store
+        store.lease.head = self._after
+        for saved, names in self._saved:
+            saved.update(names)
         for family, plan in self._plans.items():
-            asked = [(b"HLEN", self.opened.keys.leaf(family, each)) for each in plan.touched]
-            counts = [n for part in chunks(asked, AT_ONCE) for n in link.ask(*part)]
-            for change, n in zip(plan.changes, counts, strict=True):
-                change.n_rows = n
-        self._apply([])
-
-    def _apply(self, replies: Sequence[int]) -> None:
-        """It landed."""
-        opened = self.opened
-        opened.lease.head = self._after
-        if self._saving is not None:
-            self._saving.note()
-        for family, plan in self._plans.items():
-            leaves = opened.leaves[family]
-            leaves.apply(plan, _Counted(leaves, self._counting[family], replies))
-            for change in plan.changes:
-                opened.to_cut.pop((family, change.separator), None)
+            store.leaves[family].apply(plan)
+            for separator in plan.touched:
+                store.to_cut.pop((family, separator), None)
         self.is_done = True
 
-    def note_to_cut(self, replies: Sequence[Reply]) -> None:
-        """Keep what :attr:`late` has read for the next commit, if this one has landed."""
-        opened = self.opened
-        if self.failure is not None or not self.is_done:
-            return
-        for (family, separator), reply in zip(self._late, replies, strict=True):
-            if len(opened.to_cut) == _TO_CUT:
+    def keep_late(self) -> None:
+        """Keep the leaves of :attr:`late` for the next commit."""
+        store = self.store
+        for (family, separator), reply in zip(self._late, self._late_replies, strict=False):
+            if len(store.to_cut) == _MOST_TO_CUT:
                 return
             try:
-                opened.to_cut[family, separator] = read_rows(opened.keys, family, reply)
+                store.to_cut[family, separator] = read_rows(store.keys, family, reply)
             except StorageError:
-                opened.broken = f"a leaf of {family.name} is not as it was written"
+                store.broken = f"a leaf of {family.name} is not as it was written"
                 return
 
 
-class _Counted:
-    """How many rows leaves have after a commit, by the replies to its commands."""
-
-    def __init__(
-        self, leaves: Leaves, counting: dict[bytes, list[tuple[int, int]]], replies: Sequence[int]
-    ) -> None:
-        self._leaves = leaves
-        self._counting = counting
-        self._replies = replies
-
-    def __call__(self, change: Change) -> int:
-        changed = sum(sign * self._replies[place] for place, sign in self._counting[change.separator])
-        return self._leaves.count_of(change.separator) + changed
-
-
-class _Saving:
-    """What a commit has to save for views.
-
-    Attributes:
-        commands: Which do that.
-    """
-
-    def __init__(self) -> None:
-        self.commands: list[Sequence[Argument]] = []
-        self._names: list[tuple[set[bytes], list[bytes]]] = []
-
-    def add(self, keys: Keys, plans: dict[Family, Plan], view: bytes, saved: set[bytes]) -> None:
-        """Save what *plans* change for a *view*, for which the leaves *saved* have been saved."""
-        names = []
-        for family, plan in plans.items():
-            new = {*plan.new}
-            for separator in plan.touched:
-                name = leaf_name(family, separator)
-                if name not in saved and separator not in new:
-                    names.append(name)
-                    self.commands.append((b"COPY", keys.leaf(family, separator), keys.old(view, name)))
-        for part in chunks(names, _VALUES_AT_ONCE):
-            self.commands.append((b"SADD", keys.saved(view), *part))
-        self._names.append((saved, names))
-
-    def note(self) -> None:
-        """The commit landed."""
-        for saved, names in self._names:
-            saved.update(names)
-
-
-def commit(commits: Sequence[Commit], writer: Writer) -> None:
-    """Carry out *commits* by *writer* as one transaction; what has become of each is in its attributes.
+def write_batches(
+    batches: Sequence[tuple[StoreState, Batch]], watch: StoreWatch
+) -> list[StorageError | None]:
+    """Write *batches*, each to a store of its own, as one transaction.
 
     Args:
-        commits: Of stores on one server, whose ``writing`` is held.
-        writer: Its link is pinned to the run of the server that the stores are pinned to, if they are.
-    """
-    link = writer.link
-    try:
-        _plan(commits, link)
-        is_bold = True
-        for _ in range(_ATTEMPTS):
-            if not (todo := [each for each in commits if not each.is_done]):
-                return
-            if (found := writer.found(todo)) is not None:
-                _try_at_once(todo, found, writer)
-            else:
-                is_bold = _try(todo, writer, is_bold=is_bold)
-        raise link.error("write to", "too many views of it are opened and closed")
-    except StorageError as error:
-        failure = error
-    except OSError as error:
-        failure = link.error("write to", plainly(error))
-    link.close()  # and with it what is watched and queued
-    for each in commits:
-        if not each.is_done:
-            each.fail(failure)
-
-
-def _plan(commits: Sequence[Commit], link: Link) -> None:
-    missing = [each.missing() for each in commits]
-    replies = iter([reply for part in chunks([*chain(*missing)], AT_ONCE) for reply in link.ask(*part)])
-    for each, commands in zip(commits, missing, strict=True):
-        with _failing(each):
-            each.plan([*islice(replies, len(commands))])
-
-
-def _try_at_once(commits: Sequence[Commit], found: Sequence[Sequence[Reply]], writer: Writer) -> None:
-    """Try to carry out *commits*, whose stores are watched since that was *found* in them; if one is not done then, look at
-    them first.
-
-    Raises:
-        StorageError: If the server refuses, or something cannot be read; nothing was done.
-    """
-    if not all(each.expects(*looks) for each, looks in zip(commits, found, strict=True)):
-        return
-    queued = _queued(commits)
-    try:
-        writer.link.send_ahead(*queued)
-    except OSError:  # while it was not used
-        return
-    _carry_out(commits, writer, len(queued))
-
-
-def _try(commits: Sequence[Commit], writer: Writer, *, is_bold: bool) -> bool:
-    """Look at the stores of *commits*, and try to carry them out; those that are not done then have to be tried once more.
-
-    Args:
-        is_bold: Whether to let the server queue everything before it is known whether views are open, for which something would
-            have to be saved: there are seldom any.
-
-    Returns:
-        Whether to be bold the next time.
-
-    Raises:
-        StorageError: If the server refuses, or something cannot be read; nothing was done.
-        OSError: If the connection broke before anything was done.
-    """
-    link = writer.link
-    looks = watching([each.opened for each in commits])
-    # On a new connection, if need be. After this, a connection that breaks must not be replaced.
-    replies = _accepted(link, link.inquire((b"UNWATCH",), *looks, *(_queued(commits) if is_bold else ())))
-    views: list[list[bytes]] = []
-    for each, found in zip(commits, looks_of(replies[1 : 1 + len(looks)]), strict=True):
-        with _failing(each):
-            views.append(each.compare(*found))
-    has_views = any(views)
-    if any(each.is_done for each in commits) or (is_bold and has_views):
-        _forget(link)
-        return is_bold and not has_views
-    if not is_bold:
-        for each, open_ in zip(commits, views, strict=True):
-            if not each.save_for(open_, link):
-                link.ask((b"UNWATCH",))
-                return False
-        _accepted(link, link.tell(*_queued(commits)))
-    if error := _carry_out(commits, writer):
-        for each in commits:
-            if not each.is_done:
-                each.fail(link.error("write to", plainly(error)))
-    return is_bold
-
-
-def _queued(commits: Iterable[Commit]) -> list[Sequence[Argument]]:
-    """What lets the server queue *commits*."""
-    return [(b"MULTI",), *chain(*(each.commands for each in commits))]
-
-
-def _carry_out(commits: Sequence[Commit], writer: Writer, n_ahead: int = 0) -> OSError | None:
-    """Carry out what is queued; nothing was done if none is done afterwards.
-
-    Args:
-        n_ahead: Commands that were sent ahead.
-
-    Returns:
-        Why the connection broke, if it did.
-
-    Raises:
-        StorageError: If the server refuses, or cannot be reached.
-    """
-    link = writer.link
-    late = [each.late for each in commits]
-    with ExitStack() as held:
-        for each in commits:
-            held.enter_context(each.opened.reading)
-        for each in commits:
-            each.save_for_readings()
-        try:
-            done, *replies = link.tell((b"EXEC",), *chain(*late), *writer.watching(commits))
-        except OSError as error:
-            heads = link.ask(*((b"GET", each.opened.keys.head) for each in commits))
-            for each, head in zip(commits, heads, strict=True):
-                each.find_out(head, link)
-            return error
-        refused = [each for each in link.came(n_ahead) or () if isinstance(each, ReplyError)]
-        if isinstance(done, ReplyError):
-            raise link.error("write to", str((*refused, done)[0]))
-        if done is not None:  # else a head has changed, or a view was opened
-            carried_out = iter(done)
-            for each in commits:
-                each.carried_out([*islice(carried_out, len(each.commands))])
-    rest = iter(replies)
-    for each, asked in zip(commits, late, strict=True):
-        each.note_to_cut([*islice(rest, len(asked))])
-    writer.note([*rest])
-    return None
-
-
-def _accepted(link: Link, replies: list[Reply]) -> list[Reply]:
-    """The *replies*, if none is an error; else nothing stays queued.
-
-    Raises:
-        StorageError: If one is.
-    """
-    for reply in replies:
-        if isinstance(reply, ReplyError):
-            _forget(link)
-            raise link.error("write to", str(reply))
-    return replies
-
-
-def _forget(link: Link) -> None:
-    """Let nothing be queued any more, if anything is; a connection that has broken meanwhile has forgotten it."""
-    with suppress(OSError):
-        link.tell((b"DISCARD",))
-
-
-@contextmanager
-def _failing(commit: Commit) -> Iterator[None]:
-    """What is wrong with one store is no matter of the others."""
-    try:
-        yield
-    except StorageError as error:
-        commit.fail(error)
-
-
-def write_together(batches: Sequence[tuple[Opened, Batch]], writer: Writer) -> list[StorageError | None]:
-    """Write *batches*, each to a store of its own, as one transaction by *writer*; see :func:`commit`.
+        watch: Its connection is pinned to the run of the server that the stores are pinned to, if they are.
 
     Returns:
         Why each was not stored, ``None`` if it was.
     """
-    with ExitStack() as held:
+    with ExitStack() as locks:
         commits = []
-        for opened, batch in batches:
-            held.enter_context(opened.writing)
-            commits.append(Commit(opened, batch))
-        commit([each for each in commits if not each.is_done], writer)
+        for store, batch in batches:
+            locks.enter_context(store.writing)
+            commits.append(StoreCommit(store, batch))
+        try:
+            _plan(commits, watch.link)
+            _carry_out(commits, watch)
+        except StorageError as error:
+            watch.link.close()  # and with it what is watched and queued
+            for each in _undone(commits):
+                each.fail(error)
+        for each in commits:
+            each.keep_late()
         return [each.failure for each in commits]
 
 
-class Together:
-    """Writes to several stores of the job at *address*, which are pinned to a run of the server; one thread uses it at a time."""
+def _undone(commits: Iterable[StoreCommit]) -> list[StoreCommit]:
+    return [each for each in commits if not each.is_done]
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._writer: Writer | None = None
 
-    def write(self, batches: Sequence[tuple[Opened, Batch]]) -> list[StorageError | None]:
-        """Write *batches*, each to a store of its own; returns why each was not stored, ``None`` if it was."""
-        failures: list[StorageError | None] = [None] * len(batches)
-        runs: dict[bytes, list[int]] = {}
-        for place, (opened, _) in enumerate(batches):
-            runs.setdefault(opened.lease.run, []).append(place)
-        for run, places in runs.items():
+def _plan(commits: Sequence[StoreCommit], link: Link) -> None:
+    commits = _undone(commits)
+    missing = [each.missing() for each in commits]
+    replies = iter([reply for part in chunks([*chain(*missing)], AT_ONCE) for reply in link.ask(*part)])
+    for each, commands in zip(commits, missing, strict=True):
+        with each.failing():
+            each.plan([*islice(replies, len(commands))])
+
+
+def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
+    """Carry out *commits*; nothing was done of one that is not done afterwards.
+
+    Raises:
+        StorageError: If the server refuses, or cannot be reached.
+    """
+    link = watch.link
+    broken: list[OSError] = []
+    with (
+        ExitStack() as locks
+    ):  # readers are stopped at the first attempt, until it is known whether that has landed
+        for _ in range(_ATTEMPTS):
+            if not (todo := _undone(commits)):
+                return
+            seen = watch.look([each.store for each in todo])
             try:
-                writer = self._connected(run)
-            except StorageError as error:
-                found: list[StorageError | None] = [error] * len(places)
-            else:
-                found = write_together([batches[place] for place in places], writer)
-            for place, failure in zip(places, found, strict=True):
-                failures[place] = failure
-        return failures
+                if not _are_ready(todo, seen, link):
+                    continue
+                if len(broken) == _MOST_BROKEN:
+                    raise link.error("write to", plainly(broken[-1]))
+                _execute(todo, watch, locks)
+            except StorageError:  # which is an OSError, too
+                raise
+            except OSError as error:
+                broken.append(error)
+    raise link.error("write to", "too many views of it are opened and closed")
 
-    def _connected(self, run: bytes) -> Writer:
-        """What commits are sent by, to that *run* of the server.
 
-        Raises:
-            LostError: If another run is there.
-            StorageError: If the server cannot be reached.
-        """
-        if self._writer is None:
-            self._writer = Writer(connect(self._address))
-        if self._writer.link.run != run:
-            self._writer.link.pin(run)
-        return self._writer
+def _are_ready(commits: Sequence[StoreCommit], seen: Sequence[tuple[Reply, Reply]], link: Link) -> bool:
+    """Whether all *commits* may be carried out, whose stores were *seen* like that."""
+    n_ready = 0
+    for each, (head, views) in zip(commits, seen, strict=True):
+        with each.failing():
+            n_ready += each.is_ready(head, views, link)
+    return n_ready == len(commits)
 
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
-        if self._writer is not None:
-            self._writer.link.close()
+
+def _execute(commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack) -> None:
+    """Let the server carry out *commits*, which it does not if what is watched has changed.
+
+    Raises:
+        StorageError: If the server refuses, or a leaf cannot be read; nothing was done.
+        OSError: If the connection broke.
+    """
+    link = watch.link
+    queued = [(b"MULTI",), *chain(*(each.commands for each in commits))]
+    late = [each.late for each in commits]
+    link.send_ahead(*queued)
+    for each in commits:
+        each.stop_readers(locks)
+        each.save_for_scans()
+    questions = watch.questions(each.store for each in commits)
+    done, *replies = link.tell((b"EXEC",), *chain(*late), *questions)
+    refused = [each for each in link.came(len(queued)) or () if isinstance(each, ReplyError)]
+    if isinstance(done, ReplyError):
+        raise link.error("write to", str((*refused, done)[0]))
+    rest = iter(replies)
+    late_replies = [[*islice(rest, len(reads))] for reads in late]
+    watch.note([*rest])
+    if done is not None:  # else a head has changed, or a view was opened
+        carried_out = iter(done)
+        for each, of_late in zip(commits, late_replies, strict=True):
+            each.carried_out([*islice(carried_out, len(each.commands))], of_late)

@@ -1,0 +1,92 @@
+"""What a process keeps in memory of a store that it has open: its leaves, its locks, and who still has to see what changes."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from scrapy_aopic.exceptions import StorageError
+
+from .read_ahead import Ahead
+from .replies import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_aopic.core.ports import Family
+    from scrapy_aopic.storage.address import Address
+
+    from .connection import Link
+    from .keys import Keys
+    from .leaves import Leaves, Rows
+    from .scan import Scan
+    from .writer_lease import Lease
+
+
+class StoreState:
+    """The state of the store at *address*, which is open.
+
+    Attributes:
+        lease: The right to change it.
+        reader: Connection that is used with *reading* held.
+        leaves: Of each family; they change with *writing* and *reading* held.
+        ahead: Rows that are read before they are wanted; used with *reading* held.
+        writing: One commit at a time.
+        reading: Leaves and rows do not change while this is held.
+        scans: Those that may not be at their end.
+        views: Of other processes: names of the leaves that were saved for each.
+        to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
+        broken: Why it takes no more writes; empty if it does.
+    """
+
+    def __init__(
+        self, address: Address, keys: Keys, lease: Lease, reader: Link, leaves: dict[Family, Leaves]
+    ) -> None:
+        self.address = address
+        self.keys = keys
+        self.lease = lease
+        self.reader = reader
+        self.leaves = leaves
+        self.ahead = Ahead(reader, keys)
+        self.writing = threading.Lock()
+        self.reading = threading.Lock()
+        self.scans: WeakSet[Scan] = WeakSet()
+        self.views: dict[bytes, set[bytes]] = {}
+        self.to_cut: dict[tuple[Family, bytes], Rows] = {}
+        self.broken = ""
+        self.is_closed = False
+
+    def check_open(self) -> None:
+        """Do nothing if it is open.
+
+        Raises:
+            StorageError: If it is not.
+        """
+        if self.is_closed:
+            raise StorageError(f"The store in {self.address} is closed; open it again.")
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether there may be another commit, as far as that is known."""
+        return not (self.is_closed or self.broken or self.lease.is_lost)
+
+    def check_writable(self) -> None:
+        """Do nothing if it is open and takes writes, as far as that is known without asking the server.
+
+        Raises:
+            LostError: If the job is another process's.
+            StorageError: If it takes none for another reason.
+        """
+        self.check_open()
+        if self.broken:
+            raise StorageError(
+                f"The store in {self.address} takes no more writes: {self.broken}; open it again."
+            )
+        self.lease.check()
+
+    def rows_of(self, family: Family, separators: Sequence[bytes]) -> list[Rows]:
+        """The rows of leaves, as they are on the server; used with *reading* held."""
+        leaf = self.keys.leaf
+        replies = self.reader.ask(*((b"HGETALL", leaf(family, each)) for each in separators))
+        return [read_rows(self.keys, family, reply) for reply in replies]
