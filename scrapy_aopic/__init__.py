@@ -1,22 +1,61 @@
 """Importance-first, polite, crash-safe broad crawls for Scrapy.
 
 ==============================  ==================================================================
-:class:`Scheduler`              ``SCHEDULER``: the most important page that may be asked now
+:class:`Scheduler`              ``SCHEDULER``: the most important page whose host is ready
 :class:`Addon`                  ``ADDONS``: sets all of this and the settings around it
 :class:`BroadSpider`            a spider that only needs seeds, to use as it is or to inherit from
 :class:`DupeFilter`             ``DUPEFILTER_CLASS``: seen fingerprints on disk, beside any scheduler
-:class:`Links`                  what a callback yields for all links of its page at once
+:class:`Links`                  all links of a page at once, for a callback to yield
 :class:`LinkExtractor`          Scrapy's, with the same results, in a fraction of its time
 :class:`LinkMiddleware`         ``SPIDER_MIDDLEWARES``: tells the ledger which links a page has
 :class:`ContentTypeMiddleware`  ``DOWNLOADER_MIDDLEWARES``: HTML as browsers recognise it
 :class:`PolitenessMiddleware`   ``DOWNLOADER_MIDDLEWARES``: waits a multiple of each transfer's time
 :class:`ImportancePipeline`     ``ITEM_PIPELINES``: importance, cash, history, visits on items
-:class:`PagesPipeline`          ``ITEM_PIPELINES``: what was fetched as WARC
+:class:`PagesPipeline`          ``ITEM_PIPELINES``: fetched pages as WARC
 :class:`Progress`               ``EXTENSIONS``: the progress line
 :class:`RobotsMiddleware`       ``DOWNLOADER_MIDDLEWARES``: robots.txt by RFC 9309, on disk
 ==============================  ==================================================================
 
-Below them, ``core`` decides (it knows neither Scrapy nor disks) and ``storage`` remembers.
+These names are promised; docs/api.md says what else is.
+
+Scrapy's side, where those classes are:
+
+* :mod:`.addon`: ``Addon``
+* :mod:`.components`: finds the components of a crawl, or adds those that are missing
+* :mod:`.scheduler`: ``Scheduler``
+* :mod:`.spidermiddlewares`: ``LinkMiddleware``
+* :mod:`.downloadermiddlewares`: politeness, robots.txt and content types
+* :mod:`.dupefilter`: ``DupeFilter``
+* :mod:`.pipelines`: ``ImportancePipeline`` and ``PagesPipeline``
+* :mod:`.extensions`: ``Progress``
+* :mod:`.exporters`: an exporter of items as CSV that is safe to open in a spreadsheet
+* :mod:`.logformatter`: a log formatter for broad crawls
+* :mod:`.spiders`: ``BroadSpider``
+* :mod:`.links`: ``Links``
+* :mod:`.linkextractors`: ``LinkExtractor``
+* :mod:`.refusals`: exceptions for requests that go no further
+* :mod:`.exceptions`: all other errors
+* :mod:`.metrics`: every stat, in one table
+* :mod:`.settings`: every setting, in one table
+* :mod:`.commands`: ``scrapy aopic``
+* :mod:`.version`: the version
+
+Behind it:
+
+* :mod:`.core`: decides; it knows neither Scrapy nor disks nor clocks
+* :mod:`.storage`: remembers: RocksDB, SQLite, Redis, memory
+* :mod:`.place`: where a job is: a folder or a server
+* :mod:`.job`: runs a job on its stores
+* :mod:`.seeds`: starts a job, or adds to it
+* :mod:`.session`: a crawl inside Scrapy
+* :mod:`.focus`: a topic from what a user gives
+* :mod:`.view`: shows a job: figures, reports, tables, why
+* :mod:`.dashboard`: shows it in a browser
+* :mod:`.copies`: backups, moves and repairs of jobs
+* :mod:`.web`: URLs, pages and requests as such
+* :mod:`.lab`: experiments on link graphs
+* :mod:`.testing`: tests for authors of stores and frontiers
+* :mod:`._engine`: private names of Scrapy
 """
 
 from __future__ import annotations

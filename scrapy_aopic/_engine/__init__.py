@@ -1,16 +1,21 @@
-"""All contact with private names of Scrapy and of its download handlers, and no others than these.
+"""All contact with private names of Scrapy and of its download handlers; nothing outside uses any.
 
-What Scrapy 2.16 to 2.19 do not offer in public, and what stands in for it:
+Scrapy 2.16 to 2.19 do not offer these in public:
 
-* waking the engine when a host becomes ready: :mod:`.engine`;
-* the events that a request has left the downloader, and the engine: :mod:`.in_work`;
-* an exit code for a crawl that fails after its spider was opened: :mod:`.closing`;
-* adding a middleware that the user did not list: :mod:`.middlewares`;
-* what callbacks yield to a command of Scrapy's that calls them by itself: :mod:`.direct_calls`;
-* a download slot that knows when a transfer started and how it ended, and that decides when the next one may start:
-  :mod:`.slots` and :mod:`.transfers`, and what slots of several crawls share, :mod:`.clocks`;
-* when data of a transfer came and went: :mod:`.network`, and the connections that tell, :mod:`.connections`;
-* the resolver of host names that the downloader uses: :mod:`.addresses`.
-
-The private names of the engine are in :mod:`.private`, as types.
+* :mod:`.private`: the private names of the engine, as types
+* :mod:`.engine`: waking the engine when a host becomes ready
+* :mod:`.in_work`: events for a request that has left the downloader, or the engine
+* :mod:`.closing`: an exit code for a crawl that fails after its spider was opened
+* :mod:`.middlewares`: adding a middleware that the user did not list
+* :mod:`.direct_calls`: what a callback yields if a command of Scrapy's calls it
+* :mod:`.direct_requests`: what Scrapy's middlewares do to a link, without the request
+* :mod:`.feeds`: emptying the buffers of feeds before a commit
+* :mod:`.slots`: download slots that make one transfer at a time, with a gap after each
+* :mod:`.transfers`: the transfers of a slot, and how each ended
+* :mod:`.clocks`: what slots of several crawls in a process share
+* :mod:`.network`: when data of a transfer came and went
+* :mod:`.connections`: the connections that report this
+* :mod:`.addresses`: the resolver of host names
+* :mod:`.loop`: coroutines and calls in the event loop that Scrapy runs
+* :mod:`.process_memory`: memory that is given back to the system
 """

@@ -1,7 +1,32 @@
-"""``scrapy aopic SUBCOMMAND``: what is done with a job from the command line, a file a subcommand.
+"""``scrapy aopic SUBCOMMAND``: a file a subcommand.
 
-To add one: a file with what :class:`.common.Subcommand` asks for, a line in :data:`.main.SUBCOMMANDS`, and a section in
-``docs/commands.md``.
+* :mod:`.main`: finds the subcommand, and turns errors into a sentence and an exit code
+* :mod:`.common`: the base class, shared options, reading a job folder
+* :mod:`.crawl`: a broad crawl without a project
+* :mod:`.seed`: adds seeds
+* :mod:`.control`: pauses, blocks, slows down
+* :mod:`.status`: how far a job has come
+* :mod:`.top`: the most important pages or hosts
+* :mod:`.hosts`: hosts that are slow, failing, waiting or over budget
+* :mod:`.why`: why a URL or a host is crawled or not
+* :mod:`.report`: a page about a job
+* :mod:`.dashboard`: a job in the browser
+* :mod:`.export`: pages and links as files
+* :mod:`.check`: whether every invariant holds
+* :mod:`.backup`: copies a job
+* :mod:`.restore`: puts a copy back onto a server
+* :mod:`.repair`: makes a valid job from a damaged one
+* :mod:`.move`: moves shards to another folder
+* :mod:`.import_redis`: continues a crawl of scrapy-redis
+* :mod:`.simulate`: compares orders on a link graph
+* :mod:`.plan`: what a crawl by many machines takes
+* :mod:`.train`: learns a topic from folders of pages
+* :mod:`.evaluate`: how good a topic's model is
+* :mod:`.explain`: why a page is graded as it is
+* :mod:`.label`: asks people for labels of sampled pages
+
+To add one: a file with a :class:`.common.Subcommand`, a line in :data:`.main.SUBCOMMANDS`, a line above, and a section
+in ``docs/commands.md``.
 
 Rule: Scrapy loads these files at every call of any of its commands, so whatever takes time to load is imported by the
 functions that need it.

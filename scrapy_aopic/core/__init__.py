@@ -1,18 +1,69 @@
-"""What decides: no I/O, no clock, no Scrapy. Time and randomness come in as arguments, decisions go out as values.
+"""Decides: no I/O, no clock, no Scrapy. Time and randomness come in as arguments, decisions go out as values.
 
-This is the door for programs that crawl without Scrapy (docs/library.md); :mod:`.api` has the rules of the calls. All
-else in here may change with any release.
+This is the door for programs that crawl without Scrapy (docs/library.md); :mod:`.api` has the rules of the calls.
+Everything that is not exported here may change with any release.
 
-In reading order: :mod:`.api` (what a caller does with a crawl), :mod:`.crawl` (who answers it), :mod:`.policy`,
-:mod:`.records` (what is remembered), :mod:`.ledger`, :mod:`.spending` and :mod:`.window` (who holds how much cash),
-:mod:`.order` (which page is next), :mod:`.pages` (where each waits), :mod:`.visits` (what follows from a visit) and
-:mod:`.leases`, :mod:`.frontier` and :mod:`.politeness` (which host is next, and when), :mod:`.domain`, :mod:`.domains`,
-:mod:`.sponsors` and :mod:`.support` (how much of it a site may take), :mod:`.host_rules` (what is different for single hosts),
-:mod:`.duplicates` and :mod:`.merging` (pages that are one),
-:mod:`.revisits` (visited pages that are visited again), :mod:`.kept_links` and :mod:`.graph` (links that are kept),
-:mod:`.robots` (what a robots.txt allows), :mod:`.layout`, :mod:`.saved`, :mod:`.ports`, :mod:`.tables`, :mod:`.commits`
-and :mod:`.caches` (how it is kept in a store), :mod:`.shard` and :mod:`.shards` (a job in several parts), :mod:`.walk`, :mod:`.audit` and
-:mod:`.rebuild` (whether it holds, and what to do if not).
+What a caller does:
+
+* :mod:`.api`: what a caller does with a crawl, in which order, and what it gets
+* :mod:`.crawl`: one crawl on one store, which answers those calls through the owners below
+* :mod:`.policy`: how a crawl spends cash and treats hosts, as one frozen value
+* :mod:`.host_rules`: options of single hosts
+* :mod:`.control`: an operator's orders: pause, block, slow down
+
+Cash:
+
+* :mod:`.ledger`: who holds how much cash, and where a visit sends it
+* :mod:`.spending`: on what the virtual page spends
+* :mod:`.window`: how much of a page's past counts as its history
+
+Pages:
+
+* :mod:`.records`: the records of a page and of a host, and their bytes
+* :mod:`.pages`: all pages, and where each waits
+* :mod:`.order`: which page is next, a class for each order
+* :mod:`.visits`: the end of a visit
+* :mod:`.leases`: which leases are out
+* :mod:`.duplicates`: pages with the same text, or nearly
+* :mod:`.merging`: pages that are one page
+* :mod:`.revisits`: when a visited page is visited again
+* :mod:`.kept_links`: the links of visited pages, if they are kept
+* :mod:`.graph`: the known part of the web in memory, for orders on the whole graph
+* :mod:`.focus`: how relevant pages and links are to a topic
+
+Hosts and domains:
+
+* :mod:`.frontier`: which host is next
+* :mod:`.politeness`: when a host may be requested again
+* :mod:`.robots`: what a robots.txt allows
+* :mod:`.domain`: the record of a registered domain
+* :mod:`.domains`: all registered domains
+* :mod:`.sponsors`: which domains answer for a domain's fetches
+* :mod:`.support`: which domains link to which
+
+Storage:
+
+* :mod:`.ports`: what the core needs of a store
+* :mod:`.layout`: every family, key and row letter, and the version of the format
+* :mod:`.tables`: rows in memory: read through, written behind
+* :mod:`.caches`: which row leaves memory next
+* :mod:`.saved`: the totals that each commit writes
+* :mod:`.counters`: what a job has done, over all runs
+* :mod:`.commits`: all changes since the last commit as one batch
+* :mod:`.printable`: text of strangers, made safe to show
+
+Shards:
+
+* :mod:`.shard`: a crawl of a part of a job, which exchanges mail with the other parts
+* :mod:`.shards`: where each host is, and the mail
+
+Checks:
+
+* :mod:`.walk`: one walk over everything in a store
+* :mod:`.audit`: whether every invariant holds
+* :mod:`.possible`: whether a record can have been written by a crawl
+* :mod:`.damaged`: reads what can be read of a damaged store
+* :mod:`.rebuild`: makes a valid job from a damaged one
 """
 
 from __future__ import annotations

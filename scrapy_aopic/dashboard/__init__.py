@@ -1,16 +1,17 @@
 """A page that shows a crawl while it runs, or a stored job, to a browser; and its metrics to a monitoring system.
 
-==================  ====================================================================================
-:mod:`.feed`        hands snapshots from the crawl to any number of threads
-:mod:`.guard`       who may see anything
-:mod:`.http_server`      HTTP, in threads of its own
-:mod:`.exposition`  the text that Prometheus reads
-:mod:`.past`        what is drawn over time
-:mod:`.questions`   answers what takes a look at the store
-:mod:`.running_job`        serves the crawl of this process
-:mod:`.stored_job`      serves a job folder, whether a crawl is using it or not
-``static/``         the page: HTML, a style sheet and a module of JavaScript, as they are
-==================  ====================================================================================
+* :mod:`.feed`: hands snapshots from the crawl to any number of threads
+* :mod:`.guard`: who may see anything
+* :mod:`.http_server`: HTTP, in threads of its own
+* :mod:`.site`: the paths, and what each shows
+* :mod:`.exposition`: the text that Prometheus reads
+* :mod:`.past`: figures over time
+* :mod:`.questions`: answers from a snapshot of the store
+* :mod:`.running_job`: serves the crawl of this process
+* :mod:`.stored_job`: serves a job folder, whether a crawl is using it or not
+* :mod:`.sharded_job`: serves a job in shards
+
+``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 
 Rule 1: nothing here changes a crawl. A request is answered by a thread of its own, which waits for a snapshot, and never by
 the event loop, whose part is to take one when somebody waits, at most once a second.

@@ -1,4 +1,9 @@
-"""Downloader middlewares: politeness, robots.txt, and content types."""
+"""Downloader middlewares.
+
+* :mod:`.politeness`: when a request may be sent to a host
+* :mod:`.robots`: refuses what a robots.txt forbids
+* :mod:`.content_type`: the class of a response by its type as browsers read it
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A topic from what a user gives: pages in folders, keywords, or a file with what was learned before.
+"""A topic from what a user gives: pages in folders, keywords, or a file of an earlier training.
+
+* :mod:`.folders`: example pages, one in each file
+* :mod:`.model`: a trained topic in a file
+* :mod:`.scorers`: a user's own functions for pages and links
+* :mod:`.tokenizers`: how text is cut into words
+* :mod:`.quality`: how good a trained topic is on new pages
+* :mod:`.labels`: labels that people give to sampled pages
 
 Rule: a folder or a file that cannot be used is a :class:`~scrapy_aopic.exceptions.TopicError` that names it.
 """

@@ -1,6 +1,12 @@
 """Experiments without a network: a crawl of a link graph on a virtual clock, and orders side by side.
 
-:mod:`.graphs` reads link graphs; :mod:`.simulation` crawls one with the production ledger and frontier, and :mod:`.books`
-checks it from outside; :mod:`.comparison` runs several orders from the same seeds, and :mod:`.results` shows what came of
-them. ``scrapy aopic simulate`` does all of it.
+``scrapy aopic simulate`` does all of it.
+
+* :mod:`.graphs`: link graphs in files, and their PageRank
+* :mod:`.simulation`: a crawl of one with the production ledger and frontier
+* :mod:`.workers`: the same by several workers, in shards
+* :mod:`.books`: checks a simulated crawl from outside
+* :mod:`.comparison`: runs several orders from the same seeds
+* :mod:`.results`: tables, JSON and a picture of what came of them
+* :mod:`.plan`: what a crawl of a given speed and size takes
 """

@@ -1,5 +1,32 @@
-"""A crawl inside Scrapy: which requests came in and went out, what became of them, and which hosts are waited for.
+"""A crawl inside Scrapy: which requests came in and went out, what became of them, and which hosts must wait.
 
-It stands between Scrapy's classes (the scheduler, the middlewares) and the job. :mod:`.session` shows its rooms. No user's
-setting names anything here.
+It stands between Scrapy's classes (the scheduler, the middlewares) and the job. No user's setting names anything here.
+
+* :mod:`.session`: the crawl, with a picture of the rest
+* :mod:`.open_job`: opens the job of a crawl, and releases it
+* :mod:`.intake`: requests come in
+* :mod:`.seeding`: seeds come in while the crawl runs
+* :mod:`.sitemap_requests`: sitemaps come in
+* :mod:`.links`: links of a page come in
+* :mod:`.queued`: requests as bytes, in the queue and back
+* :mod:`.dispatch`: requests go out, and end
+* :mod:`.visit`: a page in work
+* :mod:`.responses`: reads what a response says of its page
+* :mod:`.outcome`: how a visit ended
+* :mod:`.topic`: grades pages, values links
+* :mod:`.pacer`: how long each host is left alone
+* :mod:`.reloads`: pages that lead to themselves
+* :mod:`.reachable`: whether any host can be reached
+* :mod:`.patience`: how long a crawl waits with nothing else to do
+* :mod:`.lateness`: how late the event loop is
+* :mod:`.leisure`: whether the event loop has time to spare
+* :mod:`.turns`: long work in short turns
+* :mod:`.bodies`: which bodies and pages are in memory
+* :mod:`.footprint`: the memory of the process
+* :mod:`.steering`: puts an operator's orders into force
+* :mod:`.convergence`: when estimates are good enough to end
+* :mod:`.estimates`: importance of pages, for pipelines
+* :mod:`.spider_state`: ``spider.state`` in the job
+* :mod:`.stats`: counts, and logs once
+* :mod:`.trouble`: errors in calls of the engine
 """

@@ -1,6 +1,9 @@
 """The settings of the package, from what a user writes to what the core is given.
 
-:mod:`.table` has every setting, :mod:`.parse` the checks that it is made of, :mod:`.build` makes the policy of a crawl.
+* :mod:`.table`: every setting: name, default, unit, check, meaning
+* :mod:`.parse`: the checks
+* :mod:`.build`: the policy of a crawl from its settings
+
 Values are read once, when the crawl starts; a wrong one raises :class:`~scrapy_aopic.exceptions.SettingError` with the
 name, the value and the way out.
 """

@@ -1,9 +1,21 @@
-"""Remembers: stores of bytes under bytes, in folders.
+"""Remembers: stores of bytes under bytes, in folders or on a server.
 
-In reading order: :mod:`.registry` (which kinds of store there are, and what a kind must be able to do), :mod:`.opening`,
-:mod:`.copying`; :mod:`.rocksdb`, :mod:`.sqlite` and :mod:`.memory` (the kinds of this package),
-:mod:`scrapy_aopic.storage.redis.store` with :mod:`.address` (a store on a server); :mod:`.store_folder` and
-:mod:`.commit_number` (what a folder says of its store, without opening it), :mod:`.lock` (one writer at a time).
+* :mod:`.registry`: the kinds of store, and what a kind must be able to do
+* :mod:`.opening`: opens the store of a job
+* :mod:`.copying`: copies a store row by row
+* :mod:`.rocksdb`: RocksDB
+* :mod:`.rocksdb_log`: reads the write-ahead log of a damaged RocksDB
+* :mod:`.sqlite`: SQLite
+* :mod:`.memory`: memory
+* :mod:`.redis`: Redis and Valkey
+* :mod:`.address`: where a job on a server is
+* :mod:`.store_folder`: what a folder says of its store without opening it
+* :mod:`.commit_number`: the number of the last commit, in a file
+* :mod:`.disk_shard`: a shard's store on a worker's disk
+* :mod:`.disk_workers`: what workers with shards on their disks share
+* :mod:`.lock`: one writer at a time
+* :mod:`.named_files`: files, pipes and devices that a user names
+
 docs/stores.md shows how to write a kind of your own.
 """
 

@@ -1,7 +1,12 @@
-"""Public helpers for authors of storage backends, and for the tests of this package.
+"""Helpers for authors of storage backends and frontiers, and for the tests of this package. A crawl needs none of them.
 
-Nothing here is needed to crawl. The modules are imported one by one, because some need pytest and
-Hypothesis, which are not dependencies of the package.
+* :mod:`.contracts`: the promises of a store, as tests
+* :mod:`.crawls`: the promises of a frontier, as tests
+* :mod:`.faults`: a store that fails on demand
+* :mod:`.server`: a small web on one loopback port
+* :mod:`.server_log`: the log of this web, and how politely it was crawled
+
+Import the modules one by one: some need pytest and Hypothesis, which are not dependencies of the package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,39 @@
-"""What pages and links are worth for a topic: words as numbers, a classifier, values, shares of cash, harvest.
+"""A topic: how relevant a page is, what a link is worth, and what a crawl learns of that while it runs.
 
-:mod:`.words` turns text into features, :mod:`.classifier` learns from them one example at a time, :mod:`.topic` grades
-pages and says how well a link's text fits, :mod:`.strategy` says what makes a link's value of both, :mod:`.shares` turns the values of a
-page's links into weights for the ledger, and :mod:`.harvest` counts what came of it.
+Text and topics:
+
+* :mod:`.words`: text as features, for any script
+* :mod:`.topic`: grades pages, and says how well a link's text fits
+* :mod:`.classifier`: logistic regression, one example at a time
+* :mod:`.naive_bayes`: naive Bayes for two classes
+* :mod:`.bm25`: which of some short documents is most like a query
+* :mod:`.model_weights`: a weight for each feature, by AdaGrad
+
+Strategies, which value links:
+
+* :mod:`.strategy`: the base class, and what a strategy may do
+* :mod:`.strategies`: the strategies by name
+* :mod:`.first_guess`: the value of a link before anything was learned
+* :mod:`.fixed`: by a fixed formula
+* :mod:`.learned`: learns from what became of earlier links
+* :mod:`.contextual`: the same, with weights that depend on the page
+* :mod:`.stand_in`: learns to stand in for a user's function
+* :mod:`.portfolio`: several strategies, the better ones more often
+* :mod:`.context_graph`: by the number of links to a relevant page
+* :mod:`.otie`: on-line topical importance
+* :mod:`.jlse`: joint link similarity, corrected
+* :mod:`.jlse_as_printed`: joint link similarity as its paper prints it
+* :mod:`.success_graph`: which pages led to results, for both of these
+* :mod:`.harvest_results`: whether a page is a result or a list of links to results
+* :mod:`.result_pages`: the numbers that decide this (generated)
+
+In a crawl:
+
+* :mod:`.shares`: values of links as shares of the page's cash
+* :mod:`.leads`: which page and link gave a waiting page its value
+* :mod:`.lessons`: what processes of one crawl learn from each other
+* :mod:`.harvest`: how many fetched pages are relevant
+* :mod:`.sample`: pages set aside at random for people to label
 
 Rule 1: the same input has the same result on every machine: hashes do not change between runs.
 

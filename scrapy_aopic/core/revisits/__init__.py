@@ -6,12 +6,13 @@ phi(x) = (1 - (1 + x) e^-x) / x what one more visit is worth for the freshness o
 cash of pages that were never visited. phi is largest near D S = 1.8: a page that has surely not changed yet, and one
 that changes faster than it can be followed, both count for less.
 
-1. :mod:`.rates` learns D from what the visits find. The uncertainty of a rate matters as much as its mean, so D is a
-   distribution, and phi its mean over it. :mod:`.worth` multiplies.
-2. :mod:`.looks`: the priority of a page is looked at again each time S has grown by half, at instants that the store
-   remembers.
-3. :mod:`.due`: pages that were looked at wait until a visit is paid for. The frontier has them from then on.
-4. :mod:`.revisits` does the looking and the letting in; :mod:`.intervals` says how often.
+* :mod:`.rates`: learns D from what the visits find; its uncertainty matters as much as its mean, so D is a distribution,
+  and phi its mean over it
+* :mod:`.worth`: multiplies
+* :mod:`.looks`: when the priority is computed again: each time S has grown by half, at instants that the store remembers
+* :mod:`.due`: pages whose priority was computed wait until a visit is paid for; the frontier has them from then on
+* :mod:`.revisits`: does the computing and the letting in
+* :mod:`.intervals`: how often
 
 Sources: Cho and Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", TODS 28(4), 2003, and "Estimating
 Frequency of Change", TOIT 3(3), 2003; Azar et al., "Tractable near-optimal policies for crawling", PNAS 2018.

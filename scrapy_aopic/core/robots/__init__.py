@@ -2,6 +2,9 @@
 
 An *origin* is a scheme, a name and a port, such as ``https://example.com``; each has one robots.txt.
 
-In reading order: :mod:`.rules` (what a text allows), :mod:`.state` (how long it holds, and when to try again),
-:mod:`.fetches` (redirects from one origin to another, and fetches that wait for each other).
+In reading order:
+
+* :mod:`.rules`: what a robots.txt allows
+* :mod:`.state`: how long it holds, and when to try again
+* :mod:`.fetches`: fetches in progress, with redirects from one origin to another
 """

@@ -1,7 +1,13 @@
 """One job in several shards: which shard each page is in, and the mail that carries cash and links between them.
 
-:mod:`scrapy_aopic.core.shard` is what a worker calls, with its rules. In here: :mod:`.cut` (which shard a host is in),
-:mod:`.letters` (what shards write to each other, as bytes), :mod:`.mail` (what was sent and received, in the same
-commits as its effect), :mod:`.remote_pages` (pages that are one with a page of another shard) and :mod:`.receiving` (what
-follows from a letter).
+:mod:`scrapy_aopic.core.shard` is what a worker calls, with its rules. In reading order:
+
+* :mod:`.cut`: which shard a host is in
+* :mod:`.letters`: what shards write to each other, as bytes
+* :mod:`.mail`: letters sent and received, in the same commits as their effects
+* :mod:`.receiving`: applies a letter
+* :mod:`.remote_pages`: pages that are one with a page of another shard
+* :mod:`.all_shards`: checks the cash and the letters of all shards
+* :mod:`.mending`: makes the mail of a damaged job consistent again
+* :mod:`.rebuilt_mail`: starts a lost shard again from what the others know
 """
